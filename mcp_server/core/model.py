@@ -118,13 +118,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best."""
+    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that is
+    all of its unit."""
 
     passage: Passage
     score: float
     terms: Mapping[str, float]
     cosine: float | None = None
     imported: bool = False
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

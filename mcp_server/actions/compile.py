@@ -1,0 +1,191 @@
+"""Compile: the densest context for a message, within a token budget. It reads, and writes nothing that scoring reads.
+
+What a compilation sees is gathered here as values (`CompileInputs`); what becomes of it is decided in `core.compiler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import sessions
+from mcp_server.actions.projects import project_of
+from mcp_server.actions.search import Found, SearchRequest, find
+from mcp_server.core.compiler.compile import Compiled, compile_inputs
+from mcp_server.core.compiler.files import ACTIVE_FILE, MEMORY_FILE, journal_files
+from mcp_server.core.compiler.history import newest
+from mcp_server.core.compiler.inputs import (
+    LEAST_BUDGET,
+    Candidate,
+    CompileInputs,
+    CompilerSettings,
+    Scope,
+    SourceFile,
+)
+from mcp_server.core.model import GLOBAL, Caller, Delivery, Turn
+from mcp_server.core.projects import Project
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.memory import Memory
+from mcp_server.settings import Settings
+from mcp_server.store.state import SessionRow
+from mcp_server.store.workspace import is_untouched_template
+
+LEAST_HITS, MOST_HITS = 100, 400
+TOKENS_A_HIT = 20
+"""Few passages are shorter as rendered, so a budget divided by this is as many as it could hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """What to compile for. Without a message: the session's last user turn; without either: what all share.
+
+    `budget` defaults to the setting. With `strict`, one below 128 tokens is an error; else the text is cut and says so.
+    """
+
+    message: str | None = None
+    session: str | None = None
+    project: str | None = None
+    budget: int | None = None
+    scope: Scope = "project"
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """What is known of the session that a compilation is for; without a session, nothing is."""
+
+    row: SessionRow | None = None
+    turns: tuple[Turn, ...] = ()
+
+    @property
+    def delivery(self) -> Delivery:
+        return (self.row.delivery if self.row else None) or "add"
+
+    @property
+    def last_user(self) -> Turn | None:
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+
+async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
+    """The compiled context and its receipt: the same bytes for the same state, on every channel.
+
+    Raises:
+        Invalid: `strict`, and the budget is below 128 tokens.
+        NotFound: no such session; the nearest is named.
+    """
+    budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
+    if request.strict and budget < LEAST_BUDGET:
+        raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
+    conversation = await _conversation(memory, request.session or caller.session)
+    project = await _project(memory, request, caller, conversation)
+    asked = conversation.last_user
+    message = request.message if request.message is not None else asked.content if asked else ""
+    moment = asked.at if asked else memory.clock()
+    found = await _found(memory, message, budget, request.scope, project, conversation)
+    references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
+    local_date = memory.local_date(moment)
+    turns, first_exchange = newest(conversation.turns, budget) if conversation.delivery == "replace" else ((), 0)
+    row = conversation.row
+    inputs = CompileInputs(
+        message=message,
+        budget=budget,
+        now=moment if asked else _day(moment),
+        local_date=local_date,
+        delivery=conversation.delivery,
+        kind=(row.kind if row else None) or "main",
+        session=row.session if row else "",
+        project=project.key,
+        scope=request.scope,
+        as_of=conversation.turns[-1].number if conversation.turns else None,
+        files=tuple(await run_sync(lambda: list(_files(memory, local_date, project)))),
+        hits=tuple(Candidate(hit, references.get(hit.passage.path, 0)) for hit in found.hits) if found else (),
+        gate=found.gate if found else None,
+        turns=turns,
+        first_exchange=first_exchange,
+        settings=_settings(memory.settings),
+        settings_hash=memory.settings.digest(),
+        embedder=memory.embedder.name if memory.embedder else "none",
+        vocabulary=memory.tokens.vocabulary,
+    )
+    compiled = await run_sync(compile_inputs, inputs, memory.tokens.count)
+    if found is None:
+        return compiled
+    return replace(compiled, receipt=replace(compiled.receipt, generation=found.generation, messages=found.messages))
+
+
+async def _conversation(memory: Memory, session: str | None) -> _Conversation:
+    """The session with its turns: all of them where we send the history, else those of its last transcript."""
+    if not session:
+        return _Conversation()
+    await sessions.ready(memory)
+    row = await sessions.require(memory, session)
+    latest = await run_sync(memory.transcripts.read, row.path)
+    conversation = _Conversation(row, tuple(placed.turn for placed in latest.turns))
+    if row.delivery == "replace" or conversation.last_user is None:
+        return replace(conversation, turns=await sessions.session_turns(memory, session))
+    return conversation
+
+
+async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:
+    """The argument's project, else the session's, else the caller's."""
+    if request.project is None and conversation.row is not None:
+        return await project_of(memory, caller, conversation.row.project)
+    return await project_of(memory, caller, request.project)
+
+
+async def _found(
+    memory: Memory, message: str, budget: int, scope: Scope, project: Project, conversation: _Conversation
+) -> Found | None:
+    """What search finds for the message, taken as it stands: quotes and dashes in it are no operators."""
+    if not message.strip():
+        return None
+    own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
+    request = SearchRequest(
+        query=message,
+        limit=min(MOST_HITS, max(LEAST_HITS, budget // TOKENS_A_HIT)),
+        scope=scope,
+        project=project,
+        exclude_session=own,
+        operators=False,
+    )
+    return await find(memory, request)
+
+
+def _files(memory: Memory, local_date: str, project: Project) -> Iterator[SourceFile]:
+    """The files that every context carries, as they stand; one that cannot be read is left out (`status` names it)."""
+    paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
+    paths += [MEMORY_FILE, ACTIVE_FILE, *journal_files(local_date)]
+    if project.slug is not None:
+        paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
+    for path in sorted(paths):
+        try:
+            if not memory.files.exists(path):
+                continue
+            text = memory.files.read_text(path)
+        except ContextManagerError:
+            continue
+        split = split_front_matter(text)
+        yield SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
+
+
+def _settings(settings: Settings) -> CompilerSettings:
+    knobs = settings.context_compiler
+    return CompilerSettings(
+        identity_share=knobs.identity_share,
+        memory_share=knobs.memory_share,
+        knowledge_floor_add=knobs.knowledge_floor_add,
+        knowledge_floor=knobs.knowledge_floor,
+        history_floor=knobs.history_floor,
+        identity_kb=knobs.identity_budget_kb,
+        memory_kb=knobs.memory_budget_kb,
+        journal_kb=knobs.journal_budget_kb,
+    )
+
+
+def _day(moment: datetime) -> datetime:
+    """The day of a clock's moment: knowledge ages by days, and a second more is no other input."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,259 @@
+"""Observe: a message arrives, and is on disk before anybody is told so (SPEC §2).
+
+    check → redact → which session → the same as before? → transcript (durable) → state → tell the others
+
+Each step is a function of its own, in this order, below.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import sessions
+from mcp_server.actions.projects import claim, project_of
+from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
+from mcp_server.core.source_keys import TurnKey, content_sha, repeated
+from mcp_server.core.text.redaction import redact
+from mcp_server.core.text.titles import slug_of_title, title_of
+from mcp_server.errors import Conflict, Invalid
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+from mcp_server.store.state import SessionRow
+
+CHUNKS = "chunks"
+ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
+LONGEST_ID = 200
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextChunk:
+    """Something besides messages that entered the client's context. `tokens` as the client counts them."""
+
+    type: Literal["file", "skill", "agent"]
+    id: str
+    tokens: int | None = None
+    tags: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mtime: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A message as it arrives. `at` without a zone is taken as UTC; `session` None means "as the caller's rule says"."""
+
+    role: str
+    content: str
+    session: str | None = None
+    turn_id: str | None = None
+    name: str | None = None
+    at: datetime | None = None
+    project: str | None = None
+    kind: str | None = None
+    delivery: str | None = None
+    model: str | None = None
+    channel: str | None = None
+    important: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
+    chunks: tuple[ContextChunk, ...] = ()
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Where the turn stands. `recorded` is False for a repeat; `redacted` names the kinds of secrets taken out."""
+
+    session: str
+    turn: int
+    recorded: bool
+    redacted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def markdown(self) -> str:
+        """The answer as the model reads it; its first line is the session's handle."""
+        lines = [f"session: {self.session}", f"turn {self.turn} {'recorded' if self.recorded else 'was already recorded'}"]
+        if self.redacted:
+            lines.append(f"redacted before writing: {', '.join(sorted(set(self.redacted)))}")
+        return "\n".join([*lines, *self.notes])
+
+
+async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
+    """Records one message durably and says where. A repeat answers with the turn it repeats and adds nothing.
+
+    Raises:
+        Invalid: an unknown role, kind or delivery, a malformed id.
+        Conflict: a kind or delivery other than the one that this session was given before.
+        Unavailable: the disk refuses the write; nothing was recorded.
+    """
+    role = _checked(turn)
+    session = turn.session or (None if caller.explicit_sessions else caller.session) or memory.new_id()
+    arrived = memory.clock()
+    said = await _redacted(turn, role, arrived, caller.source)
+    await sessions.ready(memory)
+
+    async with memory.locks.transcript(session):
+        row = await sessions.current_row(memory, session)
+        if row is not None:
+            same, nth = await _repeat(memory, session, said)
+            if same is not None:
+                return Observed(session, same.number, recorded=False, redacted=said.redacted)
+            row = await _named(memory, row, turn)
+        else:
+            nth = 0
+        if row is not None and row.status == "open" and _is_idle(memory, row, arrived):
+            row = await sessions.seal(memory, row)
+        said = replace(said, number=row.turns + 1 if row else 1)
+        row = await _written(memory, row, session, said, turn, caller, arrived)
+        key = TurnKey(said.number, role, content_sha(said.content), nth, said.turn_id)
+        await memory.state.save_session(row, [key])
+        await _keep_chunks(memory, session, said.number, turn.chunks)
+
+    memory.changes.publish(Change("turn", row.path, session))
+    return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=_notes(turn))
+
+
+def _checked(turn: NewTurn) -> Role:
+    role = ROLES.get(turn.role)
+    if role is None:
+        raise Invalid(f"role {turn.role!r} is none of {', '.join(ROLES)}")
+    for field, value in (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name)):
+        if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
+            raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
+    _one_of("kind", turn.kind, get_args(Kind))
+    _one_of("delivery", turn.delivery, get_args(Delivery))
+    return role
+
+
+def _one_of(field: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise Invalid(f"{field} {value!r} is none of {', '.join(known)}")
+
+
+async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -> Turn:
+    """The turn as it may be written: no secret in its content, its tool calls, its speaker's name."""
+    content = await run_sync(redact, turn.content) if len(turn.content) > 20_000 else redact(turn.content)
+    kinds = [*content.kinds]
+    calls: list[ToolCall] = []
+    for call in turn.tool_calls:
+        summary, result = redact(call.summary), redact(call.result)
+        kinds += [*summary.kinds, *result.kinds]
+        calls.append(ToolCall(call.name, summary.text, result.text, call.files))
+    at = turn.at or arrived
+    return Turn(
+        number=0,
+        role=role,
+        content=content.text,
+        at=at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC),
+        turn_id=turn.turn_id,
+        name=turn.name,
+        source=source,
+        important=turn.important,
+        context_tokens=turn.context_tokens,
+        tool_calls=tuple(calls),
+        redacted=tuple(dict.fromkeys(kinds)),
+    )
+
+
+async def _repeat(memory: Memory, session: str, said: Turn) -> tuple[TurnKey | None, int]:
+    """The recorded turn that this one repeats, if any, and its `nth`."""
+    sha = content_sha(said.content)
+    recorded = await memory.state.recorded(session, said.role, sha, said.turn_id)
+    candidates = [key for key in (recorded.same_id, recorded.last) if key is not None]
+    return repeated(candidates, said.role, sha, said.turn_id), recorded.nth
+
+
+async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
+    """Fixes kind and delivery by the first call that names them; the transcript's front matter follows at once."""
+    for field, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
+        if given is not None and known is not None and given != known:
+            raise Conflict(f"session {row.session} has {field} {known!r} for good; open another session for {given!r}")
+    kind, delivery = row.kind or _kind(turn.kind), row.delivery or _delivery(turn.delivery)
+    if (kind, delivery) == (row.kind, row.delivery) or row.status == "closed":
+        return row
+    return await sessions.rename_head(memory, row, kind, delivery)
+
+
+def _kind(value: str | None) -> Kind | None:
+    return next((kind for kind in get_args(Kind) if kind == value), None)
+
+
+def _delivery(value: str | None) -> Delivery | None:
+    return next((delivery for delivery in get_args(Delivery) if delivery == value), None)
+
+
+def _is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
+    return now - row.last_arrival > timedelta(hours=memory.settings.lifecycle.session_idle_hours)
+
+
+async def _written(
+    memory: Memory, row: SessionRow | None, session: str, said: Turn, turn: NewTurn, caller: Caller, arrived: datetime
+) -> SessionRow:
+    """Puts the turn on disk: at the end of the open transcript, or as the first of a new one. Returns the row as it is now."""
+    if row is not None and row.status == "open":
+        size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
+        return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)
+
+    if row is not None:
+        project = row.project
+    else:
+        chosen = await project_of(memory, caller, turn.project)
+        await claim(memory, chosen)
+        project = chosen.key
+    title = title_of(said.content)
+    kind = (row.kind if row else None) or _kind(turn.kind)
+    delivery = (row.delivery if row else None) or _delivery(turn.delivery)
+    head = TranscriptHead(
+        session_id=session,
+        started=said.at,
+        title=title,
+        slug=slug_of_title(title),
+        project=project,
+        kind=kind or "main",
+        delivery=delivery or "add",
+        timezone=memory.timezone,
+        model=turn.model,
+        channel=turn.channel or caller.client,
+        continues=row.path if row else None,
+    )
+    path, size = await run_sync(memory.transcripts.create, head, said)
+    return SessionRow(
+        session=session,
+        path=path,
+        status="open",
+        project=project,
+        kind=kind,
+        delivery=delivery,
+        title=title,
+        opened=row.opened if row else arrived,
+        last_arrival=arrived,
+        turns=said.number,
+        last_at=said.at,
+        size=size,
+    )
+
+
+async def _keep_chunks(memory: Memory, session: str, number: int, chunks: tuple[ContextChunk, ...]) -> None:
+    """What else entered the context is live state: no transcript holds it."""
+    if chunks:
+        listed = [
+            {
+                "type": chunk.type,
+                "id": chunk.id,
+                "tokens": chunk.tokens,
+                "tags": chunk.tags,
+                "topics": chunk.topics,
+                "mtime": chunk.mtime.isoformat() if chunk.mtime else None,
+            }
+            for chunk in chunks
+        ]
+        await memory.state.put(CHUNKS, f"{session}#{number}", listed)
+
+
+def _notes(turn: NewTurn) -> tuple[str, ...]:
+    return (f"client context: {turn.context_tokens:,} tokens",) if turn.context_tokens else ()

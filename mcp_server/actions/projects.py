@@ -1,0 +1,157 @@
+"""Projects: which one a caller means, and the tracked map from raw keys to the slugs that people rename and merge."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
+from mcp_server.core.model import GLOBAL, Caller
+from mcp_server.core.projects import Project, argument_key, free_slug, known_as, slug_of, slugify
+from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.memory import Memory
+from mcp_server.store.yaml_text import dump_line, load
+
+MAP = "knowledge/projects/_map.yaml"
+HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProject:
+    """A slug, all the keys that lead to it, and how many conversations carry one of them."""
+
+    slug: str
+    keys: tuple[str, ...]
+    sessions: int
+
+
+async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
+    """The project a call belongs to: the argument, else what the caller's folder says, else the global one. Writes nothing
+    but the random id of a folder that has no other name."""
+    names = await _names(memory, caller, argument)
+    if not names:
+        return Project()
+    keys = await run_sync(_readable_map, memory)
+    if argument and argument.strip() in keys.values():
+        slug: str | None = argument.strip()
+    else:
+        slug = known_as(names, keys)
+    slug = slug or free_slug(slug_of(names[0]), frozenset(keys.values()))
+    return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
+
+
+async def claim(memory: Memory, project: Project) -> None:
+    """Writes the project into the map, if it is not there yet: from now on its key has that slug on every machine."""
+    if project.slug is None or (await run_sync(_readable_map, memory)).get(project.key) == project.slug:
+        return
+    async with memory.locks.files():
+        try:
+            keys = await run_sync(_read_map, memory)
+        except Invalid:
+            return  # a map that a person broke is theirs to mend (`status` names it); capture goes on without it
+        if project.key not in keys:
+            await run_sync(_write_map, memory, {**keys, project.key: project.slug})
+
+
+async def list_projects(memory: Memory) -> list[ListedProject]:
+    """Every slug of the map, in alphabetical order."""
+    keys = await run_sync(_read_map, memory)
+    sessions = await memory.state.sessions()
+    return [
+        ListedProject(
+            slug,
+            tuple(key for key, value in keys.items() if value == slug),
+            sum(keys.get(row.project) == slug for row in sessions),
+        )
+        for slug in sorted(set(keys.values()))
+    ]
+
+
+async def rename_project(memory: Memory, old: str, new: str) -> str:
+    """Gives `old` the slug `new`: the map changes and its folder moves. Transcripts keep their raw keys. Returns the slug."""
+    slug = slugify(new)
+    if not slug:
+        raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
+    async with memory.locks.files():
+        keys = await run_sync(_read_map, memory)
+        _must_know(keys, old)
+        if slug in keys.values():
+            raise Conflict(f"there is a project {slug!r} already; to join the two: project merge {old} {slug}")
+        await run_sync(_move_folder, memory, old, slug)
+        await run_sync(_write_map, memory, {key: slug if value == old else value for key, value in keys.items()})
+    return slug
+
+
+async def merge_projects(memory: Memory, source: str, into: str) -> str:
+    """Makes every key of `source` lead to `into`, and moves its files there. Returns the slug that remains."""
+    async with memory.locks.files():
+        keys = await run_sync(_read_map, memory)
+        _must_know(keys, source)
+        _must_know(keys, into)
+        if source == into:
+            raise Invalid("a project cannot be merged into itself; name two different ones (project list)")
+        await run_sync(_move_folder, memory, source, into)
+        await run_sync(_write_map, memory, {key: into if value == source else value for key, value in keys.items()})
+    return into
+
+
+def _must_know(keys: dict[str, str], slug: str) -> None:
+    if slug not in keys.values():
+        close = difflib.get_close_matches(slug, sorted(set(keys.values())), n=1)
+        raise NotFound(f"no project {slug!r}{f'; did you mean {close[0]!r}?' if close else ''} (project list)")
+
+
+async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[str, ...]:
+    if argument is not None:
+        key = argument_key(argument)
+        return (key,) if key != GLOBAL else ()
+    if caller.folder is None:
+        return ()
+    ids = await memory.state.directory_ids()
+    asked: list[str] = []
+
+    def directory_id(folder: str) -> str:
+        asked.append(folder)
+        return ids.get(folder, "")
+
+    names = await run_sync(memory.folders.keys, caller.folder, directory_id)
+    if asked and not ids.get(asked[0]):
+        return (f"dir:{await memory.state.name_directory(asked[0], memory.new_id())}",)
+    return names
+
+
+def _readable_map(memory: Memory) -> dict[str, str]:
+    try:
+        return _read_map(memory)
+    except Invalid:
+        return {}
+
+
+def _read_map(memory: Memory) -> dict[str, str]:
+    try:
+        document = load(memory.files.read_text(MAP), MAP)
+    except NotFound:
+        return {}
+    keys = document.get("keys") or {}
+    if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
+        raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")
+    return {str(key): str(value) for key, value in keys.items()}
+
+
+def _write_map(memory: Memory, keys: dict[str, str]) -> None:
+    lines = [f"  {dump_line(key)}: {value}\n" for key, value in sorted(keys.items())]
+    memory.files.write_atomic(MAP, HEADER + "keys:\n" + "".join(lines))
+
+
+def _move_folder(memory: Memory, old: str, new: str) -> None:
+    """Moves what lies under the old slug; a file whose name is taken there is appended, so nothing is lost."""
+    prefix = f"knowledge/projects/{old}/"
+    for stat in list(memory.files.walk(prefix)):
+        target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
+        if memory.files.exists(target):
+            joined = f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{memory.files.read_text(stat.path)}"
+            memory.files.write_atomic(target, joined)
+            memory.files.remove(stat.path)
+        else:
+            memory.files.move(stat.path, target)

@@ -1,0 +1,263 @@
+"""Sessions: which one a call means, what was said in it, and how it ends."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from anyio.to_thread import run_sync
+
+from mcp_server.core.model import Delivery, Kind, Turn
+from mcp_server.core.source_keys import keys_of
+from mcp_server.core.text.transcript import Transcript
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.memory import Memory
+from mcp_server.settings import Settings
+from mcp_server.store.changes import Change
+from mcp_server.store.state import SessionRow
+
+PENDING_COMMITS = "pending_commits"
+
+EXPLICIT_CLIENTS = ("claude-ai", "claude desktop", "cursor", "visual studio code", "vscode", "code - oss", "windsurf", "zed")
+"""Beginnings of the `clientInfo` names (lower case) of clients that serve many chats through one server process."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionShown:
+    """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first."""
+
+    row: SessionRow
+    turns: tuple[Turn, ...]
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (then it is tried again)."""
+
+    session: str
+    path: str
+    committed: str | None
+    note: str = ""
+
+
+def names_sessions_explicitly(client: str | None, transport: str, settings: Settings) -> bool:
+    """True if an unnamed `observe` of this client opens a session of its own each time (SPEC §2)."""
+    rule = settings.server.unnamed_sessions
+    if rule != "auto":
+        return rule == "explicit"
+    return transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)
+
+
+async def current_row(memory: Memory, session: str) -> SessionRow | None:
+    """The session as of this moment, or None if nothing was ever said in it. Call it under the transcript's lock if you
+    are about to write.
+
+    The transcripts are the truth: what a crash or another process wrote and the state does not know yet is read from
+    them and recorded first.
+    """
+    row = await memory.state.session(session)
+    if row is None:
+        paths = await run_sync(memory.transcripts.find, session)
+        return await restore(memory, paths[-1]) if paths else None
+    if row.status == "closed":
+        return row
+    try:
+        size = memory.files.stat(row.path).size
+    except NotFound:
+        return await _restored_elsewhere(memory, session)
+    if size == row.size:
+        return row
+    transcript = await run_sync(memory.transcripts.read, row.path)
+    return await _record(memory, row.path, transcript, await memory.state.last_number(session))
+
+
+async def restore(memory: Memory, path: str) -> SessionRow:
+    """Reads a transcript, and those that it continues, back into the state: row and source keys."""
+    transcript = await run_sync(memory.transcripts.read, path)
+    session = transcript.head.session_id
+    known = await memory.state.last_number(session)
+    if transcript.turns and transcript.turns[0].turn.number > known + 1 and transcript.head.continues:
+        await restore(memory, transcript.head.continues)
+        known = await memory.state.last_number(session)
+    return await _record(memory, path, transcript, known)
+
+
+async def restore_all(memory: Memory) -> int:
+    """Reads every transcript back into an empty state, oldest first; returns how many. Unreadable ones are left to `status`."""
+    restored = 0
+    for path in await run_sync(lambda: sorted(memory.transcripts.all())):
+        try:
+            await restore(memory, path)
+        except ContextManagerError:
+            continue
+        restored += 1
+    return restored
+
+
+async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50) -> list[SessionRow]:
+    """Sessions, the one that was last heard of first."""
+    rows = await memory.state.sessions(open_only=open_only)
+    return sorted(rows, key=lambda row: row.last_arrival, reverse=True)[:limit]
+
+
+async def show_session(memory: Memory, session: str) -> SessionShown:
+    """The whole session. Raises NotFound with the nearest id."""
+    row = await require(memory, session)
+    chain = await run_sync(_chain, memory, row.path)
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain))
+
+
+async def require(memory: Memory, session: str) -> SessionRow:
+    """The session's row. Raises NotFound with the nearest id."""
+    row = await current_row(memory, session)
+    if row is None:
+        ids = [known.session for known in await memory.state.sessions()]
+        close = difflib.get_close_matches(session, ids, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise NotFound(f"no session {session!r}{hint} (session list shows them; observe opens one)")
+    return row
+
+
+async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
+    """Every turn of the session, across all its transcripts, oldest first; empty for a session that never was."""
+    row = await current_row(memory, session)
+    return _turns(await run_sync(_chain, memory, row.path)) if row else ()
+
+
+def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
+    """A session's transcripts, oldest first, from the last one back through `continues`. A link that leads nowhere ends it."""
+    chain: list[tuple[str, Transcript]] = []
+    following: str | None = path
+    while following is not None and all(following != seen for seen, _ in chain):
+        try:
+            transcript = memory.transcripts.read(following)
+        except ContextManagerError:
+            if not chain:
+                raise
+            break
+        chain.insert(0, (following, transcript))
+        following = transcript.head.continues
+    return chain
+
+
+def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
+    return tuple(placed.turn for _, transcript in chain for placed in transcript.turns)
+
+
+async def ready(memory: Memory) -> None:
+    """Reads the transcripts back into the state if it is new; every action that asks for sessions may count on it."""
+    if not await memory.state.complete():
+        await restore_all(memory)
+        await memory.state.completed()
+
+
+async def end_session(memory: Memory, session: str) -> SessionEnded:
+    """Seals the session's transcript and commits it. Ending an ended session changes nothing."""
+    async with memory.locks.transcript(session):
+        row = await require(memory, session)
+        if row.status == "closed":
+            return SessionEnded(session, row.path, None, "was closed already")
+        row = await seal(memory, row)
+    memory.changes.publish(Change("session", row.path, session))
+    committed, note = await commit_pending(memory)
+    return SessionEnded(session, row.path, committed, note)
+
+
+async def seal(memory: Memory, row: SessionRow) -> SessionRow:
+    """Fills in the front matter and closes the transcript, under the caller's lock on it. The commit comes later."""
+    transcript = await run_sync(memory.transcripts.read, row.path)
+    said = [placed.turn for placed in transcript.turns]
+    tokens_in, tokens_out = await run_sync(token_sums, memory, said)
+    head = replace(
+        transcript.head,
+        ended=memory.clock(),
+        topic=transcript.head.topic or transcript.head.title,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        knowledge_changes=transcript.changes,
+    )
+    await memory.state.put(PENDING_COMMITS, row.path, head.slug)
+    await run_sync(memory.transcripts.seal, row.path, head)
+    closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
+    await memory.state.save_session(closed)
+    return closed
+
+
+async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delivery: Delivery | None) -> SessionRow:
+    """Writes a kind or delivery that was named late into the open transcript's front matter; no line moves."""
+    head = (await run_sync(memory.transcripts.read, row.path)).head
+    await run_sync(
+        memory.transcripts.replace_head, row.path, replace(head, kind=kind or head.kind, delivery=delivery or head.delivery)
+    )
+    named = replace(row, kind=kind, delivery=delivery, size=memory.files.stat(row.path).size)
+    await memory.state.save_session(named)
+    return named
+
+
+async def commit_pending(memory: Memory) -> tuple[str | None, str]:
+    """Commits every closed transcript that is not committed yet. A failure is told, and tried again by the next start."""
+    if not memory.settings.git.auto_commit:
+        return None, "git.auto_commit is off"
+    committed: str | None = None
+    for path, slug in (await memory.state.entries(PENDING_COMMITS)).items():
+        try:
+            async with memory.locks.git():
+                message = f"conversation: {slug}\n\nSession: {path}"
+                committed = await run_sync(memory.git.commit, [path], message) or committed
+        except ContextManagerError as error:
+            return committed, f"not committed yet: {error}"
+        await memory.state.remove(PENDING_COMMITS, path)
+    return committed, ""
+
+
+async def close_idle(memory: Memory) -> list[str]:
+    """Ends every open session without a turn for `lifecycle.session_idle_hours`; returns their ids."""
+    limit = memory.clock() - timedelta(hours=memory.settings.lifecycle.session_idle_hours)
+    idle = [row.session for row in await memory.state.sessions(open_only=True) if row.last_arrival < limit]
+    for session in idle:
+        await end_session(memory, session)
+    return idle
+
+
+def token_sums(memory: Memory, said: list[Turn]) -> tuple[int, int]:
+    """Tokens that went into the model (user, system) and that it said."""
+    agent = sum(memory.tokens.count(turn.content) for turn in said if turn.role == "agent")
+    return sum(memory.tokens.count(turn.content) for turn in said if turn.role != "agent"), agent
+
+
+async def _restored_elsewhere(memory: Memory, session: str) -> SessionRow | None:
+    paths = await run_sync(memory.transcripts.find, session)
+    return await restore(memory, paths[-1]) if paths else None
+
+
+async def _record(memory: Memory, path: str, transcript: Transcript, known: int) -> SessionRow:
+    """Brings state and transcript together: turns after number `known` get their keys, the row its place and size."""
+    head = transcript.head
+    session = head.session_id
+    unknown = [placed.turn for placed in transcript.turns if placed.turn.number > known]
+    recorded = await memory.state.keys(session) if unknown else []
+    last = transcript.turns[-1].turn if transcript.turns else None
+    earlier = await memory.state.session(session)
+    row = SessionRow(
+        session=session,
+        path=path,
+        status="closed" if head.ended else "open",
+        project=head.project,
+        kind=earlier.kind if earlier else head.kind,
+        delivery=earlier.delivery if earlier else head.delivery,
+        title=head.title,
+        opened=earlier.opened if earlier else head.started,
+        last_arrival=max(last.at if last else head.started, earlier.last_arrival if earlier else head.started),
+        turns=last.number if last else known,
+        last_at=transcript.last_at,
+        size=transcript.complete_bytes,
+    )
+    await memory.state.save_session(row, keys_of(unknown, recorded))
+    return row
+
+
+def grown(row: SessionRow, size: int, at: datetime) -> SessionRow:
+    """The row after an entry that is no turn was appended."""
+    return replace(row, size=size, last_at=at)

@@ -1,0 +1,194 @@
+"""The one place where everything is put together: settings → adapters → Memory. Knows nothing of MCP.
+
+    async with open_memory(None, os.environ) as memory:      # a library, a CLI command
+        await catch_up(memory)
+        await search(memory, …)
+
+    async with open_memory(None, os.environ) as memory, maintain(memory):    # a server
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from anyio import create_task_group
+from anyio.to_thread import run_sync
+
+from mcp_server import embed
+from mcp_server.actions import sessions
+from mcp_server.errors import ContextManagerError, Invalid, Unavailable
+from mcp_server.memory import Memory
+from mcp_server.settings import Settings, default_document, read_settings
+from mcp_server.store.changes import Changes
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.git import Git
+from mcp_server.store.index.index import Index
+from mcp_server.store.locks import Locks
+from mcp_server.store.project_folder import ProjectFolders
+from mcp_server.store.state import State
+from mcp_server.store.tokens import TokenCounter
+from mcp_server.store.transcripts import Transcripts
+from mcp_server.store.workspace import create, templates
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+
+CONFIG = "memory-config.yaml"
+HOME_VARIABLE = "CONTEXT_MANAGER_HOME"
+
+
+def resolve_workspace(option: Path | None, environ: Mapping[str, str]) -> Path:
+    """The workspace's folder: the option, else CONTEXT_MANAGER_HOME, else ~/.context-manager. Absolute; it may not exist yet."""
+    chosen = option or (Path(environ[HOME_VARIABLE]) if environ.get(HOME_VARIABLE) else Path.home() / ".context-manager")
+    return chosen.expanduser().absolute()
+
+
+@asynccontextmanager
+async def open_memory(
+    workspace: Path | None,
+    environ: Mapping[str, str],
+    *,
+    clock: Callable[[], datetime] | None = None,
+    new_id: Callable[[], str] | None = None,
+    embedder: Embedder | None = None,
+) -> AsyncIterator[Memory]:
+    """The memory of a workspace, which is created where it is missing. Nothing heavy is loaded before it is used.
+
+    A folder that cannot be written is served as far as it goes: state and index then live in a temporary folder, and
+    `Memory.problems()` says so. Raises Unavailable if the folder can neither be created nor read.
+    """
+    root = resolve_workspace(workspace, environ)
+    async with AsyncExitStack() as stack:
+        problems: list[str] = []
+        settings = await run_sync(_created, root, environ, problems)
+        local = await run_sync(_local_folder, root, settings, problems, stack)
+        files = WorkspaceFiles(root, local)
+        locks = Locks(local)
+        state = await State.open(local / "state.db")
+        stack.push_async_callback(state.close)
+        loaded, missing = (embedder, None) if embedder is not None else embed.load(settings.search.embedder)
+        problems += [missing] if missing else []
+        index = Index(files, locks, local / "index", loaded, settings.search.embedder)
+        stack.push_async_callback(index.close)
+        timezone = await run_sync(_timezone, settings)
+        yield Memory(
+            settings=settings,
+            files=files,
+            transcripts=Transcripts(files),
+            state=state,
+            locks=locks,
+            index=index,
+            git=Git(root),
+            folders=ProjectFolders(Path.home(), Path(tempfile.gettempdir())),
+            embedder=loaded,
+            tokens=TokenCounter(),
+            changes=Changes(),
+            clock=clock or (lambda: datetime.now(UTC)),
+            new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
+            timezone=timezone,
+            local_date=lambda moment: moment.astimezone(ZoneInfo(timezone)).date().isoformat(),
+            startup_problems=(*problems, *settings.problems),
+        )
+
+
+def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Settings:
+    """Makes the workspace if it is missing, and reads its settings."""
+    try:
+        create(root, {CONFIG: default_document()})
+    except ContextManagerError as error:
+        if not root.is_dir():
+            raise
+        problems.append(f"{error}; what is there can be read, nothing can be recorded")
+    try:
+        git = Git(root)
+        if git.init():
+            git.commit([CONFIG, *templates()], "maintenance: a new memory\n\nThe files it begins with.")
+    except ContextManagerError as error:
+        problems.append(str(error))
+    return _settings(root, environ)
+
+
+def _settings(root: Path, environ: Mapping[str, str]) -> Settings:
+    from mcp_server.store.yaml_text import load
+
+    try:
+        document = load((root / CONFIG).read_text("utf-8"), CONFIG)
+    except FileNotFoundError:
+        document = {}
+    except (OSError, UnicodeDecodeError, Invalid) as error:
+        broken = f"{CONFIG} cannot be read ({error}); every setting is at its default until it is mended"
+        chosen = read_settings({}, environ, CONFIG)
+        return chosen.model_copy(update={"problems": (broken, *chosen.problems)})
+    return read_settings(document, environ, CONFIG)
+
+
+def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:
+    """Where this machine keeps state and index: as set, or a temporary folder where that cannot be written."""
+    chosen = settings.workspace.local_dir
+    local = Path(chosen).expanduser() if chosen else root / ".local"
+    local = local if local.is_absolute() else root / local
+    try:
+        local.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=local) as probe:
+            probe.write(b"\0" * 65536)  # a full disk refuses here, not in the middle of opening a database
+    except OSError as error:
+        problems.append(f"{local} cannot be written ({error.strerror}); index and state are temporary until it can")
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="context-manager-")))
+    return local
+
+
+def _timezone(settings: Settings) -> str:
+    """The user's zone as an IANA name; UTC where neither setting nor machine gives one that is known here."""
+    from tzlocal import get_localzone_name
+
+    for name in (settings.workspace.timezone, None):
+        try:
+            chosen = name if name not in (None, "auto") else get_localzone_name()
+            ZoneInfo(chosen or "UTC")
+        except Exception:  # tzlocal and zoneinfo raise what the machine's files make them raise
+            continue
+        return chosen or "UTC"
+    return "UTC"
+
+
+def check_neighbours() -> None:
+    """Raises Unavailable if `tools`, `resources` or `prompts` are somebody else's: another folder of that name came first."""
+    here = Path(__file__).resolve().parent.parent
+    for name in ("tools", "resources", "prompts"):
+        found = importlib.import_module(name).__file__
+        if found is None or Path(found).resolve().parent.parent != here:
+            raise Unavailable(f"the package {name!r} comes from {found}, not from beside mcp_server; start elsewhere, or with python -P")
+
+
+
+
+async def catch_up(memory: Memory) -> None:
+    """For one command: brings state and index up to date with the files, unless a server is there that does it."""
+    await sessions.ready(memory)
+    maintainer = memory.locks.try_maintainer()
+    if maintainer is not None:
+        try:
+            await memory.index.refresh()
+        finally:
+            maintainer.release()
+
+
+@asynccontextmanager
+async def maintain(memory: Memory) -> AsyncIterator[None]:
+    """For a server: keeps state, index and sessions up to date in the background, and tells `memory.changes` what changed."""
+    from mcp_server.jobs import housekeeping, maintainer
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(maintainer.run, memory)
+        tasks.start_soon(housekeeping.run, memory)
+        yield
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,54 @@
+"""Which turns a compiled context holds: told by the text itself, and for parts of long turns by the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from mcp_server.core.compiler.receipt import Receipt
+from mcp_server.core.compiler.render import said
+from mcp_server.memory import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTurn:
+    """A turn of the imported conversation: the unit that search ranks, and its words as a context shows them."""
+
+    turn_id: str
+    unit: str
+    shown: str
+
+
+async def known_turns(memory: Memory) -> Mapping[str, KnownTurn]:
+    """Every turn of the workspace that has an id, by that id, read from the transcripts."""
+    import anyio
+
+    def read() -> dict[str, KnownTurn]:
+        found: dict[str, KnownTurn] = {}
+        for path in memory.transcripts.all():
+            for placed in memory.transcripts.read(path).turns:
+                turn = placed.turn
+                if turn.turn_id is not None:
+                    shown = one_line(said(turn.name or turn.role, turn.content))
+                    found[turn.turn_id] = KnownTurn(turn.turn_id, f"{path}#{turn.number}", shown)
+        return found
+
+    return await anyio.to_thread.run_sync(read)
+
+
+def one_line(text: str) -> str:
+    """`text` with every run of white space as one space: line breaks and indents do not count."""
+    return " ".join(text.split())
+
+
+def whole(turns: Iterable[KnownTurn], text: str) -> frozenset[str]:
+    """The ids of those whose words, speaker and all, stand in `text` from the first to the last."""
+    line = one_line(text)
+    return frozenset(turn.turn_id for turn in turns if turn.shown in line)
+
+
+def inside(turns: Iterable[KnownTurn], text: str, receipt: Receipt) -> frozenset[str]:
+    """The ids of those that stand in `text` whole, or with the part that was found of a long one."""
+    wanted = list(turns)
+    units = {one.unit for one in receipt.considered if one.included and one.unit}
+    return whole(wanted, text) | frozenset(turn.turn_id for turn in wanted if turn.unit in units)

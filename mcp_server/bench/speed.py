@@ -1,0 +1,303 @@
+"""`bench speed`: the table of SPEC §19 "Speed and size", each bar measured here, a plain figure beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.imports import record_session
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.search import SearchRequest, find
+from mcp_server.bench import made_up
+from mcp_server.bench.baseline import Bm25
+from mcp_server.bench.metrics import percentile
+from mcp_server.bench.server_process import ServerProcess, empty, ours, resident, running
+from mcp_server.bench.workbench import ASKER, Workbench
+from mcp_server.clients.importers.run import import_path
+from mcp_server.core.projects import Project
+from mcp_server.memory import Memory
+
+STARTS = 7
+OBSERVED = 200
+QUERIES = 100
+CHANGES = 10
+SERVERS = 6
+PLAIN_QUERIES = 5
+LARGE = 50_000
+"""From so many passages on, the bars for 100,000 hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One row: what was measured in `unit`, its median and p95 over `runs`, the bar (None: only told) and if it is met.
+
+    `deciding` says which figure the bar is for. `plain` is what something plain takes, in the same unit.
+    """
+
+    what: str
+    unit: str
+    median: float
+    p95: float
+    runs: int
+    bar: float | None
+    deciding: str = "p95"
+    at_least: bool = False
+    plain: float | None = None
+    plain_what: str = ""
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """None where there is no bar."""
+        if self.bar is None:
+            return None
+        value = self.median if self.deciding == "median" else self.p95
+        return value >= self.bar if self.at_least else value <= self.bar
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "met": self.met}
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedReport:
+    """The table, and what it was measured on."""
+
+    passages: int
+    cores: int
+    embedder: str
+    rows: tuple[Measured, ...]
+
+    @property
+    def met(self) -> bool:
+        return all(row.met is not False for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "rows": [row.as_dict() for row in self.rows], "met": self.met}
+
+
+async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] = ()) -> SpeedReport:
+    """Fills a temporary workspace with `files` and made-up conversations, and measures every bar on it."""
+    async with bench.temporary() as (memory, workspace):
+        rows: list[Measured] = []
+        steps: list[tuple[str, Callable[[], Awaitable[Sequence[Measured]]]]] = [
+            ("building the index", lambda: _index_build(memory)),
+            ("observe", lambda: _observe(memory, workspace)),
+            ("search", lambda: _search(memory, passages)),
+            ("compile", lambda: _compile(memory, passages)),
+            ("a changed file", lambda: _changed_file(bench, memory, workspace)),
+        ]
+        total = len(steps) + 3
+        bench.show(0, total, "filling the workspace")
+        await _fill(bench, memory, passages, files)
+        for place, (label, step) in enumerate(steps, start=1):
+            bench.show(place, total, label)
+            rows += await step()
+        held = int(_count(await memory.index.status()))
+        name = memory.embedder.name if memory.embedder else "none"
+        bench.show(total - 1, total, "server processes")
+        rows[0:0] = await anyio.to_thread.run_sync(_first_answers, workspace)
+        rows += await anyio.to_thread.run_sync(_memory, workspace)
+    return SpeedReport(held, os.cpu_count() or 1, name, tuple(rows))
+
+
+async def _fill(bench: Workbench, memory: Memory, passages: int, files: Sequence[Path]) -> None:
+    """Imports `files`, and made-up conversations for as many passages as are still missing."""
+    held = 0
+    for file in files:
+        await import_path(memory, file)
+    if files:
+        await bench.catch_up(memory)
+        held = _count(await memory.index.status())
+    for session in made_up.sessions(max(0, passages - held)):
+        await record_session(memory, session)
+
+
+def _row(what: str, times: Sequence[float], bar: float | None, unit: str = "ms", **more: Any) -> Measured:
+    return Measured(what, unit, statistics.median(times), percentile(times, 0.95), len(times), bar, **more)
+
+
+async def _timed(count: int, act: Callable[[int], Awaitable[object]]) -> list[float]:
+    """Milliseconds of each of `count` calls, one after the other."""
+    times = []
+    for number in range(count):
+        began = time.perf_counter()
+        await act(number)
+        times.append((time.perf_counter() - began) * 1000)
+    return times
+
+
+async def _index_build(memory: Memory) -> Sequence[Measured]:
+    if memory.embedder is not None:
+        await anyio.to_thread.run_sync(memory.embedder.embed, ["loaded"])
+    began = time.perf_counter()
+    await memory.index.rebuild()
+    seconds = time.perf_counter() - began
+    rate = _count(await memory.index.status()) / seconds
+    row = _row("index build", [rate], 2000, "passages/s", deciding="median", at_least=True)
+    if memory.embedder is None:
+        return [row]
+    texts = [made_up.Talk(1).turn() for _ in range(1000)]
+    began = time.perf_counter()
+    await anyio.to_thread.run_sync(memory.embedder.embed, texts)
+    plain = len(texts) / (time.perf_counter() - began)
+    return [dataclasses.replace(row, plain=plain, plain_what="embedding alone")]
+
+
+async def _observe(memory: Memory, workspace: Path) -> Sequence[Measured]:
+    talk = made_up.Talk(2)
+
+    async def act(number: int) -> None:
+        turn = NewTurn("agent" if number % 2 else "user", talk.turn(), session="bench-observe", turn_id=f"m{number}")
+        await observe(memory, turn, ASKER)
+
+    def append() -> list[float]:
+        times = []
+        with (workspace / "tmp" / "plain").open("ab") as file:
+            for _ in range(OBSERVED):
+                began = time.perf_counter()
+                file.write(talk.turn().encode())
+                file.flush()
+                os.fsync(file.fileno())
+                times.append((time.perf_counter() - began) * 1000)
+        return times
+
+    (workspace / "tmp").mkdir(exist_ok=True)
+    times = await _timed(OBSERVED, act)
+    plain = percentile(await anyio.to_thread.run_sync(append), 0.95)
+    return [_row("observe, durable", times, 20, plain=plain, plain_what="append and fsync")]
+
+
+async def _search(memory: Memory, passages: int) -> Sequence[Measured]:
+    talk = made_up.Talk(3)
+    questions = [talk.question() for _ in range(QUERIES)]
+
+    async def act(number: int) -> None:
+        await find(memory, SearchRequest(query=questions[number], limit=10, scope="all", project=Project()))
+
+    await act(0)
+    times = await _timed(QUERIES, act)
+    plain = await anyio.to_thread.run_sync(_plain_scan, memory, questions[:PLAIN_QUERIES])
+    return [_row("search, warm", times, 80 if passages >= LARGE else 30, plain=plain, plain_what="rank-bm25 in memory")]
+
+
+def _plain_scan(memory: Memory, questions: Sequence[str]) -> float:
+    """p95 milliseconds of a plain BM25 over all turns, its statistics counted before."""
+    texts = {
+        f"{path}#{placed.turn.number}": placed.turn.content
+        for path in memory.transcripts.all()
+        for placed in memory.transcripts.read(path).turns
+    }
+    ranking, times = Bm25(texts), []
+    for question in questions:
+        began = time.perf_counter()
+        ranking.ranked(question, 10)
+        times.append((time.perf_counter() - began) * 1000)
+    return percentile(times, 0.95)
+
+
+async def _compile(memory: Memory, passages: int) -> Sequence[Measured]:
+    talk = made_up.Talk(4)
+    questions = [talk.question() for _ in range(QUERIES)]
+    budget = memory.settings.context_compiler.token_budget
+
+    async def act(number: int) -> None:
+        await compile_context(memory, CompileRequest(message=questions[number], budget=budget), ASKER)
+
+    async def search_only(number: int) -> None:
+        await find(memory, SearchRequest(query=questions[number], limit=10, scope="all", project=Project()))
+
+    await act(0)
+    times = await _timed(QUERIES, act)
+    plain = percentile(await _timed(QUERIES, search_only), 0.95)
+    bar = 150 if passages >= LARGE else 50
+    return [_row(f"compile, warm, {budget:,} tokens", times, bar, plain=plain, plain_what="search alone")]
+
+
+async def _changed_file(bench: Workbench, memory: Memory, workspace: Path) -> Sequence[Measured]:
+    """From the moment a person's editor has written a file until search finds what is new in it."""
+    path = workspace / "knowledge" / "reference" / "bench.md"
+    times: list[float] = []
+    async with bench.maintain(memory):
+        for number in range(CHANGES + 1):
+            await anyio.sleep(0.5)  # a person saves a file, not a storm of them
+            word = f"zanzibar{number}quokka"
+            await anyio.to_thread.run_sync(_write, path, f"# Bench\n\nThe word of the day is {word}.\n")
+            began = time.perf_counter()
+            while time.perf_counter() - began < 10:
+                found = await find(memory, SearchRequest(query=word, limit=1, scope="all", project=Project()))
+                if found.hits and word in found.hits[0].passage.text:
+                    break
+                await anyio.sleep(0.005)
+            if number:  # the first one finds the watcher still waking up
+                times.append((time.perf_counter() - began) * 1000)
+    return [_row("one changed file searchable", times, 200)]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _first_answers(workspace: Path) -> list[Measured]:
+    """Starts ours and an empty server in turn, so that both meet the same machine."""
+    environ = dict(os.environ)
+    times: dict[str, list[float]] = {"ours": [], "empty": []}
+    for round_ in range(STARTS + 1):
+        for name, command in (("empty", empty()), ("ours", ours(workspace))):
+            with running(command, environ) as server:
+                if round_:  # the first start of each fills the caches of the disk
+                    times[name].append(server.first_answer * 1000)
+    plain = statistics.median(times["empty"])
+    row = _row("first answer after start", times["ours"], 1.5 * plain, deciding="median")
+    return [dataclasses.replace(row, plain=plain, plain_what="an empty MCPServer")]
+
+
+def _memory(workspace: Path) -> list[Measured]:
+    """Resident memory: of one server that has searched and compiled, and of six that work on one workspace."""
+    environ = dict(os.environ)
+    with running(empty(), environ) as server:
+        plain = resident(server.pid)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(running(ours(workspace), environ)) for _ in range(SERVERS)]
+        for number, server in enumerate(servers):
+            server.call("observe", role="user", content="a word to everybody", session=f"bench-{number}")
+        _use(servers[0])
+        one, used = resident(servers[0].pid), [resident(server.pid) for server in servers]
+        for server in servers[1:]:
+            _use(server)
+        all_used = [resident(server.pid) for server in servers]
+    if plain is None or one is None:
+        return []
+    together, everything = (sum(value or 0 for value in values) for values in (used, all_used))
+    return [
+        _row("memory, one server that compiles", [one], 250, "MB", plain=plain, plain_what="an empty MCPServer"),
+        _row(
+            f"memory, {SERVERS} servers, one of them compiles", [together], 1024, "MB", plain=plain * SERVERS,
+            plain_what=f"{SERVERS} empty ones",
+        ),
+        _row(f"memory, {SERVERS} servers, all compile", [everything], None, "MB", note="no bar; the worst case"),
+    ]  # fmt: skip
+
+
+def _use(server: ServerProcess) -> None:
+    talk = made_up.Talk(5)
+    for _ in range(3):
+        server.call("search", query=talk.question())
+        server.call("compile_context", message=talk.question())
+
+
+def _count(status: Any) -> int:
+    """How many passages an index says that it holds."""
+    held = status["passages"] if isinstance(status, dict) else status.passages
+    assert isinstance(held, int)
+    return held

@@ -1,0 +1,183 @@
+"""`context-manager bench retrieval|injection|speed`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from mcp_server.cli.printing import print_table
+from mcp_server.cli.progress import progress
+
+if TYPE_CHECKING:
+    from mcp_server.bench.injection import InjectionReport
+    from mcp_server.bench.retrieval import RetrievalReport
+    from mcp_server.bench.speed import SpeedReport
+    from mcp_server.bench.workbench import Workbench
+    from mcp_server.memory import Memory
+
+T = TypeVar("T")
+
+EXISTING = click.Path(exists=True, path_type=Path)
+to_json = click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    help="Write JSON to this file, too (- for JSON alone).",
+)
+embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "none"]), help="Default: the settings'.")
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure retrieval, injection and speed, each in a temporary workspace of its own."""
+
+
+@command.command("retrieval")
+@click.argument("path", type=EXISTING)
+@click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True)
+@embedder_option
+@to_json
+def retrieval(path: Path, kind: Literal["locomo", "beam"], embedder: str | None, json_file: Path | None) -> None:
+    """Ask every question of a data set: is the evidence found, and is it inside the compiled context?"""
+    from mcp_server.bench.retrieval import measure_retrieval
+
+    report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder))
+    _deliver(report.as_dict(), json_file, lambda: _print_retrieval(report))
+
+
+@command.command("injection")
+@click.argument("paths", type=EXISTING, nargs=-1, required=True)
+@click.option("--budget", type=click.IntRange(128), default=2048, show_default=True)
+@click.option("--find-threshold", is_flag=True, help="Also show candidates for the embedder's gate constant.")
+@embedder_option
+@to_json
+def injection(
+    paths: tuple[Path, ...], budget: int, find_threshold: bool, embedder: str | None, json_file: Path | None
+) -> None:
+    """Ask what has nothing to do with a memory: does it keep silent? And does the gate cost any evidence?"""
+    from mcp_server.bench.injection import measure_injection
+
+    report = _run("Asking", lambda bench: measure_injection(bench, paths, embedder=embedder, budget=budget))
+    _deliver(report.as_dict(), json_file, lambda: _print_injection(report, find_threshold))
+
+
+@command.command("speed")
+@click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True)
+@click.argument("files", type=EXISTING, nargs=-1)
+@to_json
+def speed(passages: int, files: tuple[Path, ...], json_file: Path | None) -> None:
+    """Measure start, observe, search, compile, indexing and memory, on FILES and made-up conversations."""
+    from mcp_server.bench.speed import measure_speed
+
+    report = _run("Measuring", lambda bench: measure_speed(bench, passages, files))
+    _deliver(report.as_dict(), json_file, lambda: _print_speed(report))
+
+
+def _run(title: str, measure: Callable[[Workbench], Awaitable[T]]) -> T:
+    import anyio
+
+    async def run() -> T:
+        with _workbench(title) as bench:
+            return await measure(bench)
+
+    return anyio.run(run)
+
+
+@contextmanager
+def _workbench(title: str) -> Iterator[Workbench]:
+    from mcp_server.app import catch_up, maintain, open_memory
+    from mcp_server.bench.workbench import Workbench
+
+    def opened(folder: Path, overrides: Mapping[str, str]) -> AbstractAsyncContextManager[Memory]:
+        return open_memory(folder, {**os.environ, **overrides})
+
+    with progress(title) as show:
+        yield Workbench(opened, catch_up, maintain, show)
+
+
+def _deliver(report: Mapping[str, Any], json_file: Path | None, show: Callable[[], None]) -> None:
+    text = json.dumps(report, ensure_ascii=False, indent=2)
+    if str(json_file) == "-":
+        click.echo(text)
+        return
+    show()
+    if json_file is not None:
+        json_file.write_text(text + "\n", encoding="utf-8")
+        click.echo(f"written to {json_file}")
+
+
+def _print_retrieval(report: RetrievalReport) -> None:
+    click.echo(
+        f"{report.questions} questions on {report.conversations} conversations of {report.path}, "
+        f"embedder {report.embedder}, {report.seconds:.0f} s"
+    )
+    measures = list(report.scores["overall"])
+    names = [*measures, *(f"plain {measure}" for measure in ("recall@10", "ndcg@10"))]
+    rows = [
+        (
+            name,
+            int(scores.get("questions", report.questions)),
+            *(f"{scores[measure]:.3f}" for measure in measures),
+            *(f"{report.baseline[name][measure]:.3f}" for measure in ("recall@10", "ndcg@10")),
+        )
+        for name, scores in report.scores.items()
+    ]
+    print_table(("category", "asked", *names), rows, right=("asked", *names), title="What search finds (plain: BM25)")
+    budgets = list(report.contexts["template"])
+    rows_in = [
+        (f"{files} files, {label}", *(f"{by_budget[budget][key]:.3f}" for budget in budgets))
+        for files, by_budget in report.contexts.items()
+        for key, label in (("inside", "inside"), ("whole", "inside whole"), ("turns", "of all gold turns"))
+    ]
+    columns = [f"{int(budget):,}" for budget in budgets]
+    print_table(("tokens", *columns), rows_in, right=columns, title="Gold turns inside the compiled context")
+    latency = [(what, f"{times['p50']:.1f}", f"{times['p95']:.1f}") for what, times in report.latency_ms.items()]
+    print_table(("ms", "p50", "p95"), latency, right=("p50", "p95"), title="Latency")
+
+
+def _print_injection(report: InjectionReport, find_threshold: bool) -> None:
+    from mcp_server.bench.injection import LEAST_SILENT, MOST_FALL
+
+    click.echo(
+        f"{report.conversations} conversations, contexts of {report.budget:,} tokens, embedder {report.embedder}; "
+        f"gate: {report.signal} ≥ {report.threshold:.3f}"
+    )
+    rows = [
+        (kind, int(row["asked"]), f"{row['silent']:.1%}", _verdict(row["silent"] >= LEAST_SILENT))
+        for kind, row in report.silent.items()
+    ]
+    title = f"Prompts that bring nothing in (bar {LEAST_SILENT:.0%})"
+    print_table(("prompts", "asked", "silent", ""), rows, right=("asked", "silent"), title=title)
+    fall = report.evidence["fall_points"]
+    columns: tuple[str, ...] = ("without the gate", "with it", "points lost")
+    found = (f"{report.evidence[key]:.3f}" for key in ("without_gate", "with_gate"))
+    title = f"Evidence inside the context (bar {MOST_FALL:.0f} points)"
+    print_table((*columns, ""), [(*found, f"{fall:.1f}", _verdict(fall <= MOST_FALL))], right=columns, title=title)
+    if find_threshold:
+        shown = [
+            (f"{row['threshold']:.4f}", f"{row['answerable_shut_out']:.1%}", f"{row['others_let_in']:.1%}")
+            for row in report.thresholds
+        ]
+        columns = ("constant", "answerable shut out", "others let in")
+        print_table(columns, shown, right=columns, title=f"Constants for the gate (AUC {report.auc:.3f})")
+
+
+def _print_speed(report: SpeedReport) -> None:
+    click.echo(f"{report.passages:,} passages, {report.cores} cores, embedder {report.embedder}")
+    rows = []
+    for row in report.rows:
+        bar = "" if row.bar is None else f"{'≥' if row.at_least else '≤'} {row.bar:,.0f} ({row.deciding})"
+        plain = "" if row.plain is None else f"{row.plain:,.1f} {row.plain_what}"
+        verdict = row.note if row.met is None else _verdict(row.met)
+        rows.append((row.what, row.unit, f"{row.median:,.1f}", f"{row.p95:,.1f}", row.runs, bar, verdict, plain))
+    print_table(("what", "", "median", "p95", "runs", "bar", "", "plain"), rows, right=("median", "p95", "runs"))
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "NOT met"

@@ -1,0 +1,83 @@
+"""`context-manager demo [FILE]`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_server.cli.printing import console, json_option, plain, print_json, visible
+
+if TYPE_CHECKING:
+    from mcp_server.demo.run import Step
+    from mcp_server.memory import Memory
+
+SHOWN_LINES = 24
+"""Of a long text so many lines are shown; the resource shows it all."""
+
+
+@click.command("demo")
+@click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option("--ask", help="The message to compile a context for.")
+@click.option("--all", "everything", is_flag=True, help="Show the compiled text whole.")
+@json_option
+def command(file: Path | None, ask: str | None, everything: bool, as_json: bool) -> None:
+    """See the main job, from nothing: import, serve, observe, search, remember, compile, and why.
+
+    FILE is a conversation or a folder of notes of your own; without it one that comes with the product is used. The
+    memory is temporary, unless --workspace says where to keep it.
+    """
+    import anyio
+
+    kept: Path | None = click.get_current_context().find_root().obj
+    with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
+        workspace = kept.absolute() if kept else Path(folder) / "memory"
+        steps = anyio.run(_run, workspace, file, ask, as_json, everything)
+    if as_json:
+        print_json([plain(step) for step in steps])
+    elif kept is None:
+        click.echo("\nThis memory was temporary. To begin one of your own: context-manager init")
+
+
+async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: bool, everything: bool) -> list[Step]:
+    from mcp_server.app import catch_up, open_memory
+    from mcp_server.demo.run import demo
+
+    def opened(folder: Path) -> AbstractAsyncContextManager[Memory]:
+        return open_memory(folder, _without_home(os.environ))
+
+    steps: AsyncIterator[Step] = demo(workspace, opened, catch_up, os.environ, file, ask)
+    done = []
+    async for step in steps:
+        done.append(step)
+        if not as_json:
+            _show(len(done), step, everything)
+    return done
+
+
+def _without_home(environ: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: value for name, value in environ.items() if name != "CONTEXT_MANAGER_HOME"}
+
+
+def _show(number: int, step: Step, everything: bool) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    to = console()
+    heading = Text.assemble((f"\n{number} ", "bold green"), (step.title, "bold"), (f"  {step.seconds:.1f} s", "dim"))
+    to.print(heading)
+    lines = visible(step.text, keep_lines=True).strip("\n").splitlines()
+    shown = lines if everything or len(lines) <= SHOWN_LINES else lines[:SHOWN_LINES]
+    if lines:
+        to.print(Padding(Text("\n".join(shown)), (0, 0, 0, 2)))
+    if len(shown) < len(lines):
+        to.print(Padding(Text(f"… {len(lines) - len(shown)} more lines (--all)", "dim"), (0, 0, 0, 2)))
+    if step.receipt is not None:
+        from mcp_server.cli.explain import show
+
+        show(step.receipt, step.message, to)

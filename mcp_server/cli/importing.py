@@ -1,0 +1,49 @@
+"""`context-manager import FILE|DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.progress import progress
+
+
+@click.command("import")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["auto", "locomo", "beam", "markdown"]),
+    default="auto",
+    show_default=True,
+)
+@click.option("--project", help="What it belongs to (default: no project; it is seen from everywhere).")
+@click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
+@json_option
+def command(path: Path, format_name: str, project: str | None, name: str | None, as_json: bool) -> None:
+    """Import a file or a folder. Doing so again adds only what is new."""
+    from mcp_server.app import catch_up
+    from mcp_server.clients.importers.imported import Format, Progress
+    from mcp_server.clients.importers.run import ImportReport, import_path
+    from mcp_server.memory import Memory
+
+    async def act(memory: Memory) -> ImportReport:
+        with progress("Importing") as show:
+
+            def watch(step: Progress) -> None:
+                show(step.done, step.total, step.label)
+
+            chosen = None if format_name == "auto" else cast(Format, format_name)
+            report = await import_path(memory, path, kind=chosen, project=project, name=name, watch=watch)
+        await catch_up(memory)
+        return report
+
+    report = with_memory(act)
+    if as_json:
+        print_json(report)
+    else:
+        print_text(report.markdown)

@@ -1,0 +1,112 @@
+"""`context-manager`: parse, call an action, print. Exit 0 done (also an empty search), 1 failed, 2 wrong usage.
+
+The modules of the commands are imported only when one is called, so `--help` and completion answer at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from mcp_server import __version__
+from mcp_server.errors import ContextManagerError
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Create the memory's folder, or say that it is there."),
+    "serve": ("serve", "Start the MCP server (stdio; --http for HTTP)."),
+    "status": ("status", "What this memory holds and what is wrong with it."),
+    "doctor": ("doctor", "Check this machine and say how to mend what is missing."),
+    "search": ("search", "Find passages in everything remembered."),
+    "read": ("read", "Print a file of the memory, or some lines of it."),
+    "remember": ("remember", "Write down a fact, a decision, a lesson."),
+    "observe": ("observe", "Record one message of a conversation."),
+    "compile": ("compile", "Print the context for a message; --explain shows why."),
+    "session": ("session", "List, show and end conversations."),
+    "project": ("project", "List, rename and merge projects."),
+    "import": ("importing", "Bring in conversations and notes from elsewhere."),
+    "index": ("index", "Rebuild the search index, or say how it is."),
+    "bench": ("bench", "Measure retrieval, injection and speed."),
+    "demo": ("demo", "See the whole thing work, from nothing, in seconds."),
+}
+"""Each command's module in this package, which holds it under the name `command`, and its line in the help."""
+
+
+class Commands(click.Group):
+    """A group that knows what its commands are called and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"mcp_server.cli.{COMMANDS[cmd_name][0]}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--workspace",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The memory's folder (default: $CONTEXT_MANAGER_HOME, else ~/.context-manager).",
+)
+@click.version_option(__version__, prog_name="context-manager")
+@click.pass_context
+def cli(context: click.Context, workspace: Path | None) -> None:
+    """A long memory for any agent: it keeps conversations and compiles the context that fits."""
+    context.obj = workspace
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code. What goes wrong is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what is remembered may hold anything; a console may know less than that
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        code = cli.main(arguments, prog_name="context-manager", standalone_mode=False)
+        return code if isinstance(code, int) else DONE
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    except click.UsageError as error:
+        ask = f" ({error.ctx.command_path} --help)" if error.ctx else ""
+        return _say(error.format_message().rstrip(".") + "." + ask, USAGE)
+    except click.ClickException as error:
+        return _say(error.format_message(), FAILED)
+    except (click.Abort, KeyboardInterrupt):
+        return _say("stopped", FAILED)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, ContextManagerError):
+        return _say(str(error), FAILED)
+    if isinstance(error, KeyboardInterrupt):
+        return _say("stopped", FAILED)
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    where = f" at {Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else ""
+    return _say(f"a fault of ours: {type(error).__name__}{where}: {error}; please report this line", FAILED)
+
+
+def _say(message: str, code: int) -> int:
+    click.echo("context-manager: " + " ".join(message.split()), err=True)
+    return code

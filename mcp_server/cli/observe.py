@@ -1,0 +1,56 @@
+"""`context-manager observe`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.standard_input import given_or_piped
+
+
+class Moment(click.ParamType[datetime]):
+    """An ISO time; without a zone it is the machine's own."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return value if isinstance(value, datetime) else datetime.fromisoformat(value).astimezone()
+        except ValueError:
+            self.fail(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z", param, ctx)
+
+
+@click.command("observe")
+@click.argument("content", required=False)
+@click.option("--role", type=click.Choice(["user", "agent", "assistant", "system"]), default="user", show_default=True)
+@click.option("--session", help="The conversation; without it a new one begins.")
+@click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
+@click.option("--name", help="Who speaks, where people have names.")
+@click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
+@click.option("--project", help="What it belongs to (default: the folder's own).")
+@click.option("--kind", type=click.Choice(["main", "shared", "subagent"]))
+@click.option("--delivery", type=click.Choice(["add", "replace"]))
+@click.option("--model")
+@click.option("--channel")
+@click.option("--context-tokens", type=click.IntRange(0), help="How full the client says its context is.")
+@click.option("--important", is_flag=True)
+@json_option
+def command(content: str | None, as_json: bool, **options: Any) -> None:
+    """Record CONTENT (or what comes on stdin) as one message. The first line of the answer names the session."""
+    from mcp_server.actions.observe import NewTurn, Observed, observe
+    from mcp_server.memory import Memory
+
+    turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
+
+    async def act(memory: Memory) -> Observed:
+        return await observe(memory, turn, caller())
+
+    done = with_memory(act)
+    if as_json:
+        print_json(done)
+    else:
+        print_text(done.markdown)

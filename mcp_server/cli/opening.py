@@ -1,0 +1,46 @@
+"""Opens the workspace for one command, runs an action on it, closes it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from mcp_server.core.model import Caller
+    from mcp_server.memory import Memory
+
+T = TypeVar("T")
+
+
+def with_memory(act: Callable[[Memory], Awaitable[T]], *, fresh: bool = False, workspace: Path | None = None) -> T:
+    """What `act` returns for the memory of `workspace` (else of `--workspace`); `fresh` updates its index first.
+
+    Everything that takes over a second shows on stderr that it is at work.
+    """
+    import anyio
+
+    from mcp_server.app import catch_up, open_memory
+    from mcp_server.cli.progress import working
+
+    chosen = workspace or click.get_current_context().find_root().obj
+
+    async def run() -> T:
+        async with open_memory(chosen, os.environ) as memory:
+            if fresh:
+                with working("Reading what has changed …"):
+                    await catch_up(memory)
+            return await act(memory)
+
+    return anyio.run(run)
+
+
+def caller() -> Caller:
+    """Who calls: this command, from the folder that the client or the shell works in."""
+    from mcp_server.core.model import Caller
+
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
+    return Caller(source="cli", client="context-manager", explicit_sessions=True, folder=folder)

@@ -1,0 +1,29 @@
+"""`context-manager read`."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+
+
+@click.command("read")
+@click.argument("path")
+@click.option("--start", type=click.IntRange(1), help="First line.")
+@click.option("--end", type=click.IntRange(1), help="Last line.")
+@click.option("--at", help="As it was at a commit, a tag or a date.")
+@json_option
+def command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
+    """Print a file of the memory; PATH is as `search` shows it."""
+    from mcp_server.actions.read import ReadAnswer, read
+    from mcp_server.memory import Memory
+
+    async def ask(memory: Memory) -> ReadAnswer:
+        return await read(memory, path, start, end, at, max_tokens=1_000_000)
+
+    answer = with_memory(ask)
+    if as_json:
+        print_json(answer)
+    else:
+        print_text(answer.markdown)

@@ -1,0 +1,42 @@
+"""`context-manager remember`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.standard_input import given_or_piped
+
+KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
+
+
+@click.command("remember")
+@click.argument("content", required=False)
+@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True)
+@click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
+@click.option("--session", help="The conversation it comes from.")
+@click.option("--path", help="Another file than the kind's own.")
+@click.option("--section", help="Another heading than the kind's own.")
+@click.option(
+    "--action", type=click.Choice(["append", "replace", "edit", "create"]), default="append", show_default=True
+)
+@click.option("--old-text", help="What `edit` replaces.")
+@json_option
+def command(content: str | None, as_json: bool, **options: Any) -> None:
+    """Write CONTENT (or what comes on stdin) where its kind belongs, and show what changed."""
+    from mcp_server.actions.remember import NewFact, Remembered, remember
+    from mcp_server.memory import Memory
+
+    fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
+
+    async def act(memory: Memory) -> Remembered:
+        return await remember(memory, fact, caller())
+
+    done = with_memory(act)
+    if as_json:
+        print_json(done)
+    else:
+        print_text(done.markdown)

@@ -1,0 +1,61 @@
+"""`context-manager search`."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import json_option, moment, print_json, print_table
+from mcp_server.core.model import Category
+
+CATEGORIES = get_args(Category)
+
+
+@click.command("search")
+@click.argument("query")
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option("--category", type=click.Choice(CATEGORIES), help="Only this kind of file.")
+@click.option("--scope", type=click.Choice(["project", "all"]), default="all", show_default=True)
+@click.option("--mode", type=click.Choice(["hybrid", "keyword", "vector"]), default="hybrid", show_default=True)
+@click.option("--session", help="Only this conversation.")
+@click.option("--project", help="As from this project (default: the folder's own).")
+@click.option("--since", help="Only what is as new as this date.")
+@click.option("--until", help="Only what is as old as this date.")
+@json_option
+def command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
+    """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
+    from mcp_server.actions.projects import project_of
+    from mcp_server.actions.search import SearchAnswer, SearchRequest, search
+    from mcp_server.memory import Memory
+
+    async def ask(memory: Memory) -> SearchAnswer:
+        found = await project_of(memory, caller(), project)
+        return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
+
+    answer = with_memory(ask, fresh=True)
+    if as_json:
+        print_json(answer)
+        return
+    for note in answer.notes:
+        click.echo(note, err=True)
+    if not answer.hits:
+        click.echo("Nothing found.")
+        return
+    rows = [
+        (place, f"{hit.score:.3f}", _where(hit.passage), moment(hit.passage.at), _snippet(hit.passage))
+        for place, hit in enumerate(answer.hits, start=1)
+    ]
+    print_table(("", "score", "where", "when", "what"), rows, right=("", "score"))
+
+
+def _where(passage: Any) -> str:
+    turn = f" #{passage.turn}" if passage.turn else ""
+    return f"{passage.path}:{passage.start}-{passage.end}{turn}"
+
+
+def _snippet(passage: Any, length: int = 240) -> str:
+    text = " ".join(passage.text.split())
+    said = f"{passage.speaker or passage.role}: " if passage.turn else ""
+    return said + (text if len(text) <= length else text[: length - 1].rstrip() + "…")

@@ -1,0 +1,75 @@
+"""`context-manager session list|show|end`."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
+
+
+@click.group("session")
+def command() -> None:
+    """List, show and end conversations."""
+
+
+@command.command("list")
+@click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@json_option
+def list_(open_only: bool, limit: int, as_json: bool) -> None:
+    """The conversations, newest first."""
+    from mcp_server.actions.sessions import list_sessions
+    from mcp_server.memory import Memory
+    from mcp_server.store.state import SessionRow
+
+    async def ask(memory: Memory) -> list[SessionRow]:
+        return list(await list_sessions(memory, open_only=open_only, limit=limit))
+
+    rows = with_memory(ask)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        click.echo("No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE")
+    else:
+        shown = [(r.session, r.status, r.turns, moment(r.last_at), r.project, r.title) for r in rows]
+        print_table(("session", "", "turns", "last (UTC)", "project", "title"), shown, right=("turns",))
+
+
+@command.command("show")
+@click.argument("session")
+@json_option
+def show(session: str, as_json: bool) -> None:
+    """One conversation, with what was said."""
+    from mcp_server.actions.sessions import SessionShown, show_session
+    from mcp_server.memory import Memory
+
+    async def ask(memory: Memory) -> SessionShown:
+        return await show_session(memory, session)
+
+    shown = with_memory(ask)
+    if as_json:
+        print_json(shown)
+        return
+    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {len(shown.turns)} turns, {', '.join(shown.paths)}")
+    for turn in shown.turns:
+        print_text(f"\n#{turn.number} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+
+
+@command.command("end")
+@click.argument("session")
+@json_option
+def end(session: str, as_json: bool) -> None:
+    """Close a conversation and commit its transcript."""
+    from mcp_server.actions.sessions import SessionEnded, end_session
+    from mcp_server.memory import Memory
+
+    async def act(memory: Memory) -> SessionEnded:
+        return await end_session(memory, session)
+
+    ended = with_memory(act)
+    if as_json:
+        print_json(ended)
+    else:
+        commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
+        print_text(f"{ended.session} is closed: {ended.path}, {commit}")

@@ -1,0 +1,29 @@
+"""`context-manager status`."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+
+VIEWS = ("all", "sessions", "index", "git", "settings", "sizes")
+
+
+@click.command("status")
+@click.argument("view", type=click.Choice(VIEWS), default="all")
+@click.option("--session", help="Only this conversation.")
+@json_option
+def command(view: str, session: str | None, as_json: bool) -> None:
+    """What this memory holds, how its index, git and settings are, and what is wrong with them."""
+    from mcp_server.actions.status import StatusReport, status
+    from mcp_server.memory import Memory
+
+    async def ask(memory: Memory) -> StatusReport:
+        return await status(memory, view=view, session=session, max_tokens=100_000)
+
+    report = with_memory(ask, fresh=True)
+    if as_json:
+        print_json(report)
+    else:
+        print_text(report.markdown)

@@ -1,0 +1,103 @@
+"""What every importer yields: sessions to record, files to keep, and what it could not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["locomo", "beam", "markdown"]
+FORMATS: tuple[Format, ...] = ("locomo", "beam", "markdown")
+
+SECONDS_A_TURN = 10
+"""Where a file gives one time for a whole session, its turns follow each other at this distance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something that was left out: `name` says where it stands, `why` what is wrong with it."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an import is: `done` of `total` bytes or files, and what is being read."""
+
+    done: int
+    total: int
+    label: str
+
+
+Watch = Callable[[Progress], None]
+
+
+def unwatched(_: Progress) -> None:
+    """For callers who show no progress."""
+
+
+_FULL_NAMES = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTHS = {name: number for number, full in enumerate(_FULL_NAMES, start=1) for name in (full, full[:3])} | {"sept": 9}
+_CLOCK = re.compile(
+    r"(\d{1,2})(?::(\d{2}))?(?::(\d{2}))?\s*([ap])\.?m\.?|(\d{1,2}):(\d{2})(?::(\d{2}))?", re.IGNORECASE
+)
+_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?[\s,./-]+([A-Za-z]{3,9})\.?[\s,./-]+(\d{4})")
+_MONTH_FIRST = re.compile(r"([A-Za-z]{3,9})\.?[\s,./-]+(\d{1,2})(?:st|nd|rd|th)?[\s,./-]+(\d{4})")
+
+
+def parse_time(text: object, *, hour: int = 12) -> datetime | None:
+    """The moment, in UTC, that a data file means by `1:56 pm on 8 May, 2023`, `March-15-2024` or an ISO time.
+
+    A date alone means `hour` o'clock (noon is the same day nearly everywhere); a time without a zone is taken as UTC.
+    None if there is no date in `text`.
+    """
+    if not isinstance(text, str):
+        return None
+    text = text.strip()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        if len(text) <= len("2024-03-15"):
+            moment = moment.replace(hour=hour)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    clock, rest = _CLOCK.search(text), text
+    if clock:
+        rest = text[: clock.start()] + " " + text[clock.end() :]
+    day, month, year = _date(rest)
+    try:
+        return datetime(year, month, day, *(_clock(clock) if clock else (hour, 0, 0)), tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _date(text: str) -> tuple[int, int, int]:
+    for match in _DAY_FIRST.finditer(text):
+        if month := _MONTHS.get(match[2].lower()):
+            return int(match[1]), month, int(match[3])
+    for match in _MONTH_FIRST.finditer(text):
+        if month := _MONTHS.get(match[1].lower()):
+            return int(match[2]), month, int(match[3])
+    return 0, 0, 0
+
+
+def _clock(match: re.Match[str]) -> tuple[int, int, int]:
+    if match[4]:
+        hour = int(match[1])
+        if not 1 <= hour <= 12:
+            raise ValueError(f"no such hour: {match[0]}")
+        return hour % 12 + (12 if match[4] in "pP" else 0), int(match[2] or 0), int(match[3] or 0)
+    return int(match[5]), int(match[6]), int(match[7] or 0)
+
+
+def short_name(path: Path) -> str:
+    """A name for `path` that can stand in ids and folder names: letters, digits, `.`, `_`, `-`."""
+    return re.sub(r"[^\w.-]+", "-", path.name).strip("-.") or "import"

@@ -1,0 +1,73 @@
+"""Markdown: a file or a whole folder (notes, a wiki, a `docs/`) goes to `knowledge/reference/{import-name}/`.
+
+Relative paths are kept. What is no markdown, or cannot be read, is named and left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_server.clients.importers.imported import Skipped
+
+SUFFIXES = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx"})
+LARGEST = 20 * 1024 * 1024
+"""Bytes. A larger file is no text that a person wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkdownFile:
+    """One file to import: where it lies, its path inside the import, and its bytes."""
+
+    path: Path
+    relative: str
+    content: bytes
+
+
+def listing(path: Path) -> list[tuple[Path, str]]:
+    """Every file and hidden folder below `path` with its relative path, in order; `path` itself if it is a file."""
+    if not path.is_dir():
+        return [(path, path.name)]
+    found: list[tuple[Path, str]] = []
+    for folder, folders, files in os.walk(path):
+        here = Path(folder)
+        hidden = [name for name in folders if name.startswith(".") or (here / name).is_symlink()]
+        folders[:] = sorted(set(folders) - set(hidden))
+        found += [(here / name, (here / name).relative_to(path).as_posix()) for name in hidden + files]
+    return sorted(found, key=lambda item: item[1])
+
+
+def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
+    """The bytes of one file of the listing, or why it is left out. A link is not followed out of the folder."""
+    if path.is_dir():
+        return Skipped(relative + "/", "a link to a folder" if path.is_symlink() else "a hidden folder")
+    if path.suffix.lower() not in SUFFIXES:
+        return Skipped(relative, f"not markdown ({path.suffix or 'no suffix'})")
+    if path.is_symlink() and not path.resolve().is_relative_to(_root(path, relative).resolve()):
+        return Skipped(relative, "a link that leads out of the folder")
+    try:
+        if not path.is_file():
+            return Skipped(relative, "not a regular file" if path.exists() else "a link that leads nowhere")
+        if (size := path.stat().st_size) > LARGEST:
+            return Skipped(relative, f"{size / 1024**2:.0f} MB, more than {LARGEST // 1024**2} MB")
+        content = path.read_bytes()
+    except OSError as error:
+        return Skipped(relative, f"cannot be read: {error.strerror}")
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return Skipped(relative, "not UTF-8 text")
+    return Skipped(relative, "binary (NUL bytes)") if b"\0" in content else MarkdownFile(path, relative, content)
+
+
+def read(path: Path) -> Iterator[MarkdownFile | Skipped]:
+    """All of `path`, one file at a time."""
+    for found, relative in listing(path):
+        yield read_one(found, relative)
+
+
+def _root(path: Path, relative: str) -> Path:
+    """The folder that `relative` starts from."""
+    return path.parents[relative.count("/")]

@@ -1,0 +1,81 @@
+"""One MCP connection as the actions see it: whose memory, which client, which sessions (SPEC §2 "Which session")."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from anyio import CancelScope, Lock
+
+from mcp_server.actions.observe import NewTurn, Observed, observe
+from mcp_server.actions.projects import project_of
+from mcp_server.actions.sessions import names_sessions_explicitly
+from mcp_server.core.model import Caller
+from mcp_server.core.projects import Project
+from mcp_server.memory import Memory
+
+HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
+
+
+@dataclass(slots=True)
+class Connection:
+    """What every tool, resource and prompt of one server gets.
+
+    `memory()` waits until the workspace is open, and raises what went wrong if it could not be opened. Over stdio a
+    process serves one connection, whose sessions are remembered here; over HTTP nothing is: there every call names its
+    session, and its project too, since the server's folder says nothing about the client's (`folder` is None).
+    """
+
+    memory: Callable[[], Awaitable[Memory]]
+    transport: Literal["stdio", "http"] = "stdio"
+    folder: str | None = None
+    _seen: dict[str, None] = field(default_factory=dict)
+    _own: str | None = None
+    _first: Lock = field(default_factory=Lock)
+
+    @property
+    def session(self) -> str | None:
+        """What an unnamed call means: the one session that this connection has seen; None with none or several."""
+        return next(iter(self._seen)) if len(self._seen) == 1 else None
+
+    def saw(self, session: str | None) -> None:
+        """Remembers a session that a call has named and that exists."""
+        if session and self.transport == "stdio":
+            self._seen[session] = None
+
+    async def caller(self, client: str | None = None) -> Caller:
+        """The caller of every action but `observe`."""
+        return self._caller(await self._explicit(client), client, self.session)
+
+    async def project(self, client: str | None = None) -> Project:
+        """The project that a call looks in: that of this connection's session, else that of the client's folder."""
+        memory, caller = await self.memory(), await self.caller(client)
+        row = await memory.state.session(caller.session) if caller.session else None
+        return await project_of(memory, caller, row.project or "global" if row else None)
+
+    async def observe(self, client: str | None, turn: NewTurn) -> Observed:
+        """Records a turn.
+
+        Unnamed, it goes to the session that this connection opened, or to the only one it has seen; two first turns at
+        once open one session. A client that serves many chats gets a new session for each unnamed turn.
+        """
+        memory = await self.memory()
+        explicit = await self._explicit(client)
+        with CancelScope(shield=True):  # a client that goes away in the middle has said it all the same
+            if turn.session or explicit or self.transport == "http":
+                observed = await observe(memory, turn, self._caller(explicit, client, None))
+                if not turn.session:
+                    observed = replace(observed, notes=(*observed.notes, HANDLE))
+            else:
+                async with self._first:
+                    observed = await observe(memory, turn, self._caller(explicit, client, self._own or self.session))
+                    self._own = observed.session
+            self.saw(observed.session)
+        return observed
+
+    def _caller(self, explicit: bool, client: str | None, session: str | None) -> Caller:
+        return Caller("tool", client, explicit, self.folder, session)
+
+    async def _explicit(self, client: str | None) -> bool:
+        return names_sessions_explicitly(client, self.transport, (await self.memory()).settings)

@@ -1,0 +1,195 @@
+"""P0 identity and P1 memory, journal, projects: workspace files that every context carries.
+
+Files of one slot share its room so that small ones stay whole. What is cut ends with a line that says which lines are
+left out and how to read them; those lines may still come in by relevance (P3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+
+from mcp_server.core.compiler.budget import UNLIMITED_BYTES, Room, kilobytes, shared_out
+from mcp_server.core.compiler.cut import Cut, beginning
+from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
+from mcp_server.core.compiler.receipt import Considered
+from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line
+from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+
+MEMORY_FILE = "knowledge/memory/MEMORY.md"
+ACTIVE_FILE = "knowledge/projects/_active.md"
+_IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
+_LEAST_TOKENS = 24
+"""Below it a file's block would be little more than its label."""
+
+
+def journal_files(local_date: str) -> tuple[str, str]:
+    """The journals of the user's today and yesterday."""
+    today = date.fromisoformat(local_date)
+    return tuple(f"knowledge/journal/{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
+
+
+def is_identity(inputs: CompileInputs, path: str) -> bool:
+    return path.startswith("knowledge/identity/")
+
+
+def is_memory(inputs: CompileInputs, path: str) -> bool:
+    return path == MEMORY_FILE
+
+
+def is_journal(inputs: CompileInputs, path: str) -> bool:
+    return path in journal_files(inputs.local_date)
+
+
+def is_active(inputs: CompileInputs, path: str) -> bool:
+    return path == ACTIVE_FILE
+
+
+def is_project(inputs: CompileInputs, path: str) -> bool:
+    return path.startswith("knowledge/projects/") and path.count("/") > 2
+
+
+def _order(source: SourceFile) -> tuple[int, str]:
+    name = source.path.rsplit("/", 1)[-1]
+    if name in _IDENTITY_ORDER:
+        return _IDENTITY_ORDER.index(name), source.path
+    return len(_IDENTITY_ORDER), source.path
+
+
+def _of_slot(inputs: CompileInputs, belongs: Callable[[CompileInputs, str], bool]) -> list[SourceFile]:
+    return sorted((source for source in inputs.files if belongs(inputs, source.path)), key=_order)
+
+
+def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
+    """Why a file is not even looked at."""
+    if source.untouched:
+        return "template, not filled in"
+    if not source.text.strip():
+        return "empty"
+    if source.path == MEMORY_FILE and inputs.kind != "main":
+        return f"for main sessions only, this one is {inputs.kind}"
+    return None
+
+
+def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callable[[Filling, Room], Section]:
+    """A `fill` function for the files that `belongs` says are this slot's."""
+
+    def fill(filling: Filling, room: Room) -> Section:
+        considered: list[Considered] = []
+        wanted: list[tuple[SourceFile, str, str]] = []
+        for source in _of_slot(filling.inputs, belongs):
+            reason = _ruled_out(filling.inputs, source)
+            text = "" if reason else file_text(source.text)
+            if reason or not text:
+                considered.append(_account(name, source, included=False, reason=reason or "empty"))
+            else:
+                wanted.append((source, label(name, source.path), text))
+        blocks: list[str] = []
+        lines: dict[str, int] = {}
+        meter = filling.meter
+        needs = [_need(f"{head}\n{text}{SEPARATOR}", room, filling) for _, head, text in wanted]
+        for (source, head, text), tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
+            spent = sum(len(block.encode("utf-8", "replace")) + len(SEPARATOR) for block in blocks)
+            inside = Room(tokens, room.bytes - spent).less(head, meter)
+            shown = beginning(text, inside, meter, _mark(source, text))
+            if not shown.whole and inside.tokens < _LEAST_TOKENS:
+                shown = _NOT
+            if not shown.text:
+                considered.append(_account(name, source, included=False, reason="no room within its share"))
+                continue
+            blocks.append(f"{head}\n{shown.text}")
+            lines[source.path] = _first_left_out(source, text, shown.end) - 1
+            reason = "always shown" if shown.whole else "always shown, cut to its share"
+            account = _account(name, source, included=True, reason=reason)
+            considered.append(replace(account, tokens=meter(blocks[-1]), whole=shown.whole))
+        return Section(SEPARATOR.join(blocks), tuple(considered), lines) if considered else NOTHING
+
+    return fill
+
+
+_NOT = Cut("", 0, False)
+
+
+def _need(block: str, room: Room, filling: Filling) -> int:
+    """Tokens that a block would like to have; of one that cannot fit anyhow, all that there are."""
+    return filling.meter(block) if len(block) <= room.tokens * 16 else room.tokens
+
+
+def _first_left_out(source: SourceFile, text: str, end: int) -> int:
+    """The number in the file of the first line that is not shown whole, if `end` characters of its text are."""
+    rest = text[end:]
+    return source.first_line + text.count("\n", 0, len(text) - len(rest.lstrip())) + (0 if rest.strip() else 1)
+
+
+def _mark(source: SourceFile, text: str) -> Callable[[int], str]:
+    path = one_line(source.path, 300)
+    last = source.first_line + text.count("\n")
+
+    def mark(end: int) -> str:
+        return f"[cut: lines {min(last, _first_left_out(source, text, end))}-{last} are left out; read {path}]"
+
+    return mark
+
+
+def _account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
+    last = source.first_line + source.text.count("\n")
+    return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
+
+
+def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callable[[Filling], int]:
+    """A part of P1's share that earlier files of P1 leave free for these, if there are any."""
+
+    def floor(filling: Filling) -> int:
+        there = any(_ruled_out(filling.inputs, source) is None for source in _of_slot(filling.inputs, belongs))
+        return int(_memory_cap(filling) * part) if there else 0
+
+    return floor
+
+
+def _identity_cap(filling: Filling) -> int:
+    return filling.share(filling.inputs.settings.identity_share)
+
+
+def _memory_cap(filling: Filling) -> int:
+    return filling.share(filling.inputs.settings.memory_share)
+
+
+IDENTITY = Slot(
+    "identity",
+    "identity",
+    _filler("identity", is_identity),
+    cap=_identity_cap,
+    most_bytes=lambda filling: kilobytes(filling.inputs.settings.identity_kb),
+)
+MEMORY = Slot(
+    "memory",
+    "P1",
+    _filler("memory", is_memory),
+    cap=_memory_cap,
+    most_bytes=lambda filling: kilobytes(filling.inputs.settings.memory_kb),
+)
+JOURNAL = Slot(
+    "journal",
+    "P1",
+    _filler("journal", is_journal),
+    cap=_memory_cap,
+    floor=_floor(is_journal, 0.2),
+    most_bytes=lambda filling: kilobytes(filling.inputs.settings.journal_kb),
+)
+ACTIVE_PROJECTS = Slot(
+    "active projects",
+    "P1",
+    _filler("active projects", is_active),
+    cap=_memory_cap,
+    floor=_floor(is_active, 0.1),
+    most_bytes=lambda filling: kilobytes(filling.inputs.settings.active_projects_kb),
+)
+PROJECT = Slot(
+    "project",
+    "P1",
+    _filler("project", is_project),
+    cap=_memory_cap,
+    floor=_floor(is_project, 0.3),
+    most_bytes=lambda filling: UNLIMITED_BYTES,
+)

@@ -1,0 +1,184 @@
+"""CompileInputs: everything that a compiled context is a function of, as values.
+
+The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
+version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
+Fields whose features come with later issues (live set, anchors, topics, corrections, Clarity, checkpoint, drop list)
+stand here from the start, empty, so that adding those features does not change what was stored before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Literal
+
+from mcp_server.core.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, ToolCall, Turn
+
+INPUTS_VERSION = 1
+COMPILER_VERSION = 1
+"""Goes up with every change after which the same inputs may give other bytes."""
+
+LEAST_BUDGET = 128
+"""Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
+
+Scope = Literal["project", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSettings:
+    """The knobs of `context_compiler` that shape a text: shares of the budget (0..1) and sizes in KB of 1,024 bytes."""
+
+    identity_share: float = 0.15
+    memory_share: float = 0.20
+    knowledge_floor_add: float = 0.35
+    knowledge_floor: float = 0.25
+    history_floor: float = 0.25
+    identity_kb: float = 17.0
+    memory_kb: float = 3.0
+    journal_kb: float = 4.0
+    active_projects_kb: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One workspace file as it stood: `text` without its front matter, whose first line is line `first_line` of the file.
+
+    `untouched` marks a template that nobody has filled in: it counts as empty.
+    """
+
+    path: str
+    text: str
+    first_line: int = 1
+    untouched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit of the search, in its order. `references` counts how often its file was of use."""
+
+    hit: Hit
+    references: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompileInputs:
+    """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
+
+    `now` is the time of the turn that the context is for; `local_date` the user's own calendar date then (YYYY-MM-DD).
+    `as_of` hides later turns. `turns` are the session's newest turns (needed for `replace` only), `first_exchange` the
+    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out.
+    """
+
+    message: str
+    budget: int
+    now: datetime
+    local_date: str
+    delivery: Delivery = "add"
+    kind: Kind = "main"
+    session: str = ""
+    project: str = GLOBAL
+    scope: Scope = "project"
+    as_of: int | None = None
+    files: tuple[SourceFile, ...] = ()
+    hits: tuple[Candidate, ...] = ()
+    gate: GateSignal | None = None
+    turns: tuple[Turn, ...] = ()
+    first_exchange: int = 0
+    live_set: tuple[Any, ...] = ()
+    anchors: tuple[Any, ...] = ()
+    topics: tuple[Any, ...] = ()
+    corrections: tuple[Any, ...] = ()
+    clarity: Any = None
+    checkpoint: Any = None
+    drop_list: tuple[Any, ...] = ()
+    settings: CompilerSettings = CompilerSettings()
+    settings_hash: str = ""
+    embedder: str = ""
+    vocabulary: str = "o200k_base"
+    compiler_version: int = COMPILER_VERSION
+    version: int = INPUTS_VERSION
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def digests(self) -> dict[str, str]:
+        """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one."""
+        return {name: _sha256(value) for name, value in self._values().items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """The inputs as JSON values, one key a field; `from_json` gives an equal value back."""
+        return {name: json.loads(_canonical(value)) for name, value in self._values().items()}
+
+    def _values(self) -> dict[str, Any]:
+        return {**self.extra, **{name: getattr(self, name) for name in _names(type(self)) if name != "extra"}}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CompileInputs:
+        """Inputs as any version stored them."""
+        known = set(_names(cls)) - {"extra"}
+        given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
+        return cls(**given, extra={name: value for name, value in document.items() if name not in known})
+
+
+def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
+    """The fields in which two compilations differ, by name, from their digests (`CompileInputs.digests`, receipts)."""
+    return tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """One JSON text a value, whatever the order of its keys."""
+    return json.dumps(value, default=_object, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _object(value: Any) -> Any:
+    """What JSON does not know: dataclasses become objects, times ISO 8601 in UTC."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in _names(type(value))}
+    return dict(value)
+
+
+@lru_cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value
+
+
+def _time(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
+
+
+def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """What this version's `kind` knows of a stored object; the rest was written by a newer one."""
+    return {name: _frozen(inner) for name, inner in value.items() if name in _names(kind)}
+
+
+def _turn(value: Mapping[str, Any]) -> Turn:
+    calls = tuple(ToolCall(**_known(ToolCall, call)) for call in value.get("tool_calls", ()))
+    return Turn(**{**_known(Turn, value), "at": _time(value["at"]), "tool_calls": calls})
+
+
+def _candidate(value: Mapping[str, Any]) -> Candidate:
+    hit = value["hit"]
+    passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
+    return Candidate(**{**_known(Candidate, value), "hit": Hit(**{**_known(Hit, hit), "passage": passage})})
+
+
+_READERS: Mapping[str, Any] = {
+    "now": _time,
+    "files": lambda values: tuple(SourceFile(**_known(SourceFile, value)) for value in values),
+    "hits": lambda values: tuple(_candidate(value) for value in values),
+    "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
+    "turns": lambda values: tuple(_turn(value) for value in values),
+    "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
+}

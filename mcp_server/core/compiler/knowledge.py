@@ -1,0 +1,217 @@
+"""P3, scored knowledge: what search found for the message, best first in, shown densely.
+
+The gate decides once for all of it; then rank and room decide alone. Passages of one conversation or file stand
+together under one short header, a turn a line. A passage that is longer than its fair part of the room is shown by the
+sentences that say most about the message; near-duplicates come once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mcp_server.core.compiler.budget import Room
+from mcp_server.core.compiler.cut import relevant_part
+from mcp_server.core.compiler.duplicates import Seen, shingles
+from mcp_server.core.compiler.files import MEMORY_FILE
+from mcp_server.core.compiler.inputs import Candidate, CompileInputs
+from mcp_server.core.compiler.receipt import Considered
+from mcp_server.core.compiler.render import SEPARATOR, group_header, label, passage_line, passage_text
+from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.model import Passage
+from mcp_server.core.scoring.knowledge import KnowledgeScore, score
+from mcp_server.core.text.query import plain_query
+from mcp_server.core.text.words import content_words
+
+HEADING = label("knowledge", "found for this message in past conversations and files; search and read give more")
+
+LONGEST_SHARE = 1 / 8
+LONGEST_LEAST = 160
+"""A passage longer than this share of the room, and than this many tokens, is shown by its relevant part."""
+
+LEAST_PART = 40
+"""Tokens below which a part of a passage is not worth showing."""
+
+LEAST_LINE = 6
+"""With less left, nothing more is measured."""
+
+NO_ROOM = "no room left"
+
+Group = tuple[str, str]
+"""What stands under one header: a conversation or file, and a day of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A candidate with what it is worth."""
+
+    candidate: Candidate
+    score: KnowledgeScore
+
+    @property
+    def passage(self) -> Passage:
+        return self.candidate.hit.passage
+
+    @property
+    def id(self) -> str:
+        return f"{self.passage.path}:{self.passage.start}-{self.passage.end}"
+
+    @property
+    def group(self) -> Group:
+        return self.passage.path, self.passage.at.date().isoformat() if self.passage.at else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A passage as it would be shown, and what that costs, its header included where it opens or widens a group."""
+
+    scored: _Scored
+    text: str
+    whole: bool
+    cost: int
+
+
+class _Shelf:
+    """The room of P3 and what is in it so far."""
+
+    def __init__(self, filling: Filling, room: Room) -> None:
+        self._meter = filling.meter
+        self._query = frozenset(content_words(plain_query(filling.inputs.message).text))
+        self._most = max(LONGEST_LEAST, int(room.tokens * LONGEST_SHARE))
+        self.left = room.tokens - self._meter(HEADING + SEPARATOR)
+        self.lines: list[_Line] = []
+        self.cut: dict[Group, bool] = {}
+
+    def line(self, scored: _Scored) -> _Line:
+        """How a passage would be shown now: whole if that is fair and fits, else its relevant part."""
+        text = passage_text(scored.passage)
+        whole = self._line(scored, text, scored.candidate.hit.whole)
+        tokens = self._meter.line(whole.text)
+        if tokens <= self._most and (whole.cost <= self.left or self.left < LEAST_PART):
+            return whole
+        room = min(self._most, self.left - self._line(scored, "", False).cost)
+        part = relevant_part(text, self._query, room, self._meter) if room >= LEAST_PART else ""
+        return self._line(scored, part, False) if part else whole
+
+    def put(self, line: _Line) -> None:
+        self.lines.append(line)
+        self.left -= line.cost
+        self.cut[line.scored.group] = self.cut.get(line.scored.group, False) or not line.whole
+
+    def _line(self, scored: _Scored, text: str, whole: bool) -> _Line:
+        shown = passage_line(scored.passage, text, cut=not whole)
+        before = self.cut.get(scored.group)
+        now = self._meter.line(group_header(scored.passage, cut=bool(before) or not whole))
+        paid = 0 if before is None else self._meter.line(group_header(scored.passage, cut=before))
+        return _Line(scored, shown, whole, self._meter.line(shown) + now - paid)
+
+    def rendered(self) -> str:
+        """The section's text: files by rank, then conversations by date, each under its header, lines in their order."""
+        groups: dict[Group, list[_Line]] = {}
+        for line in self.lines:
+            groups.setdefault(line.scored.group, []).append(line)
+
+        def place(group: Group) -> tuple[bool, str, str]:
+            said = groups[group][0].scored.passage.category == "conversation"
+            return said, group[1] if said else "", group[0] if said else ""
+
+        blocks = [HEADING]
+        for group in sorted(groups, key=place):
+            inside = sorted(groups[group], key=lambda line: (line.scored.passage.start, line.scored.passage.part))
+            blocks.append(group_header(inside[0].scored.passage, cut=self.cut[group]))
+            blocks += [line.text for line in inside]
+        return "\n".join(blocks)
+
+
+def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
+    """The best passages that fit. `hidden` are turns of the session's own that the history already shows."""
+    ranked = _ranked(filling.inputs)
+    if not ranked:
+        return NOTHING
+    shelf = _Shelf(filling, room)
+    seen = Seen()
+    account = [_considered(scored, filling, shelf, seen, hidden) for scored in ranked]
+    if not shelf.lines:
+        return Section(considered=tuple(account))
+    own = [line.scored.passage for line in shelf.lines if _own(filling.inputs, line.scored.passage)]
+    return Section(shelf.rendered(), tuple(account), turns=frozenset(passage.turn or 0 for passage in own))
+
+
+def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hidden: frozenset[int]) -> Considered:
+    """Puts a passage on the shelf, or says why not."""
+    reason = _ruled_out(filling, scored.passage, hidden)
+    if reason is None and shelf.left < LEAST_LINE:
+        reason = NO_ROOM
+    if reason is not None:
+        return _account(scored, reason)
+    said = shingles(f"{scored.passage.speaker}: {scored.passage.text}")
+    twin = seen.twin(said)
+    if twin is not None:
+        return _account(scored, f"says nearly the same as {twin}")
+    line = shelf.line(scored)
+    if line.cost > shelf.left:
+        return replace(_account(scored, NO_ROOM), tokens=line.cost)
+    shelf.put(line)
+    seen.add(scored.id, said)
+    entry = _account(scored, "relevant" if line.whole else "relevant, in part")
+    return replace(entry, included=True, tokens=line.cost, whole=line.whole)
+
+
+def _ranked(inputs: CompileInputs) -> list[_Scored]:
+    """The candidates, best first; ties go by path and line."""
+    scored = [_Scored(one, score(one.hit, one.references, inputs.now)) for one in inputs.hits]
+    return sorted(scored, key=lambda one: (-one.score.total, one.passage.path, one.passage.start, one.passage.part))
+
+
+def _own(inputs: CompileInputs, passage: Passage) -> bool:
+    return bool(inputs.session) and passage.session == inputs.session
+
+
+def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> str | None:
+    """Why a passage is not even measured, or None."""
+    inputs = filling.inputs
+    if inputs.gate is not None and not inputs.gate.open:
+        return "gate closed: nothing here is about the message"
+    if not passage.text.strip():
+        return "empty"
+    if _own(inputs, passage):
+        if inputs.delivery == "add":
+            return "the client has it: a turn of this session"
+        if inputs.as_of is not None and (passage.turn or 0) > inputs.as_of:
+            return "said later than this compilation looks"
+        if passage.turn in hidden:
+            return "shown in the history"
+    if passage.path == MEMORY_FILE and inputs.kind != "main":
+        return f"for main sessions only, this one is {inputs.kind}"
+    if any(source.untouched and source.path == passage.path for source in inputs.files):
+        return "template, not filled in"
+    if passage.category != "conversation" and passage.end <= filling.shown_to(passage.path):
+        return "shown above"
+    return None
+
+
+def _account(scored: _Scored, reason: str) -> Considered:
+    passage = scored.passage
+    return Considered(
+        id=scored.id,
+        slot="knowledge",
+        source=passage.path,
+        included=False,
+        reason=reason,
+        score=scored.score.total,
+        terms=scored.score.terms(),
+        relevance=scored.candidate.hit.terms,
+        unit=passage.unit,
+        turn=passage.turn,
+    )
+
+
+def _floor(filling: Filling) -> int:
+    """A share of the budget, if the gate lets anything in."""
+    inputs = filling.inputs
+    if not inputs.hits or (inputs.gate is not None and not inputs.gate.open):
+        return 0
+    settings = inputs.settings
+    return filling.share(settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor)
+
+
+KNOWLEDGE = Slot("knowledge", "knowledge", fill, floor=_floor)

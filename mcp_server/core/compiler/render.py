@@ -1,0 +1,96 @@
+"""Rendering: how stored text is shown. It is data, so it is fenced by labels that it cannot forge, and marked by origin.
+
+<!-- slot: where it comes from -->      begins a block; stored text holds no such opener, `neutralise` sees to that
+[2026-05-02 · Title]                    begins what was found in one conversation or file; here lines start at the margin
+Name: what was said                     one turn; its further lines are indented by one space
+"""
+
+from __future__ import annotations
+
+import re
+
+from mcp_server.core.model import Passage, Turn
+from mcp_server.core.text.fencing import neutralise
+
+SEPARATOR = "\n\n"
+
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+_COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
+_LONGEST_NAME = 80
+_LONGEST_TITLE = 48
+_LONGEST_PATH = 300
+
+
+def one_line(text: str, longest: int) -> str:
+    """Stored text made fit for a label or a header: neutral, one line, cut at a word with an ellipsis."""
+    line = " ".join(neutralise(text[: 4 * longest]).split())
+    if len(line) <= longest:
+        return line
+    return line[:longest].rsplit(" ", 1)[0].rstrip(",;:.-– ") + "…"
+
+
+def label(slot: str, source: str) -> str:
+    """The comment that begins a section and says where it comes from."""
+    return f"<!-- {slot}: {one_line(source, 400).replace('>', '›')} -->"
+
+
+def file_text(text: str) -> str:
+    """A workspace file for showing: its author's comments blanked (the lines stay where they are), the rest neutralised."""
+    return neutralise(_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)).rstrip()
+
+
+def without_blank_lines(text: str) -> str:
+    return _BLANK_LINES.sub("\n", text.strip("\n"))
+
+
+def indented(text: str) -> str:
+    """Text whose further lines cannot be mistaken for a header or another speaker's turn."""
+    return without_blank_lines(text).replace("\n", "\n ")
+
+
+def speaker(role: str, name: str | None) -> str:
+    """Who a turn is by: the name where people have names, else the role."""
+    return one_line(name, _LONGEST_NAME) if name else role
+
+
+def said(who: str, text: str) -> str:
+    """One turn as a line of a section, safe as a whole: a person may be called "System"."""
+    return neutralise(f"{who}: {indented(neutralise(text))}")
+
+
+def turn_text(turn: Turn) -> str:
+    """A turn's words, and one line for each tool call (what it gave is in the transcript)."""
+    calls = [
+        f"> [tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
+        for call in turn.tool_calls
+    ]
+    return "\n".join([turn.content, *calls] if turn.content else calls)
+
+
+def group_header(passage: Passage, *, cut: bool) -> str:
+    """The line above what was found in one conversation or file on one day; with `cut`, also how to read the rest."""
+    date = passage.at.date().isoformat() if passage.at else ""
+    if passage.category != "conversation":
+        return _header(one_line(passage.path, _LONGEST_PATH), date)
+    return _header(
+        date, one_line(passage.title, _LONGEST_TITLE), f"read {one_line(passage.path, _LONGEST_PATH)}" if cut else ""
+    )
+
+
+def _header(*parts: str) -> str:
+    return f"[{' · '.join(part for part in parts if part)}]"
+
+
+def passage_text(passage: Passage) -> str:
+    """A passage's own words; a section's heading line is left out, its title says it."""
+    if passage.category != "conversation" and passage.text.startswith("#"):
+        return passage.text.partition("\n")[2] or passage.text
+    return passage.text
+
+
+def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
+    """One found passage as a line under its group's header, by its speaker, or with its lines in the file and its title."""
+    lines = f"{passage.start}-{passage.end}"
+    if passage.category == "conversation":
+        return said(speaker(passage.role or "user", passage.speaker), text) + (f" (lines {lines})" if cut else "")
+    return said(f"{lines} {one_line(passage.title, 2 * _LONGEST_TITLE)}".rstrip(), text)

@@ -1,0 +1,34 @@
+"""Slots: what a compiled context is made of, in two orders.
+
+They fill in order of importance: each takes what it needs within its cap, while the floors of later ones are kept free.
+They are shown in order of how rarely they change, so that a provider's prompt cache keeps the longest prefix.
+
+A new slot is one file with a `fill` function and one entry in each of these two orders.
+"""
+
+from __future__ import annotations
+
+from mcp_server.core.compiler import files, history, knowledge, safety
+from mcp_server.core.compiler.section import Slot
+
+FILL: tuple[Slot, ...] = (
+    safety.SAFETY,  # P0
+    files.IDENTITY,
+    files.MEMORY,  # P1
+    files.JOURNAL,
+    files.ACTIVE_PROJECTS,
+    files.PROJECT,
+    knowledge.KNOWLEDGE,  # P3
+    history.HISTORY,  # P4
+)
+
+SHOWN: tuple[str, ...] = (
+    "safety",
+    "identity",
+    "memory",
+    "active projects",
+    "project",
+    "journal",
+    "history",
+    "knowledge",
+)

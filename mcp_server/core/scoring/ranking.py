@@ -1,0 +1,345 @@
+"""Ranking: how well does a unit (a turn of a conversation, a section of a file) answer a query?
+
+    score = Σ weight · signal; every signal lies between 0 and 1 and the weights sum to 1, so 0 ≤ score ≤ 1
+
+What a passage says itself (a unit is judged by its best passage):
+
+    keywords  = BM25 / the best BM25 among the candidates
+    meaning   = (cosine − median) / (best − median) over the candidates' cosines, never below 0; without an embedder 0
+    coverage  = share of the query's IDF mass whose words stand in the passage
+    phrase    = neighbouring words of the query that are neighbours here: none 0, one ½, two or more 1
+    time      = 1 if the query asks when and the passage tells a time
+    told      = how much the passage speaks in the first person: none 0, three times or more 1
+
+How it stands in its group, that is its conversation or file:
+
+    after     = match of the unit after it
+    answer    = match of the unit before it, if that one ends with a question
+    around    = share of the query's IDF mass that it lacks and units one step away add; two steps away count half
+    whole     = share of the query's IDF mass that stands anywhere in its group
+    best      = the best match in its group
+
+What it is:
+
+    speaker   = 1 if somebody said it whom the query names
+    user      = its match, if a user said it or a person wrote it (not an agent, not a system)
+    brief     = 1 for an empty unit, falling with the logarithm of its length, 0 from about 6,400 characters on
+    statement = 1 if it does not end with a question
+
+    match     = 0.4 keywords + 0.3 coverage + 0.3 meaning; without an embedder ½ keywords + ½ coverage
+
+BM25, cosines and counts are raw values of an index; nothing here knows which. The weights were learned together under
+strong regularisation, held on conversations that were left out of the learning, and were then rounded to two places,
+which costs nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from statistics import median
+
+from mcp_server.core.text.words import content_words, names_in, words
+
+DIGITS = 6
+"""Places that terms are rounded to: scores are the same on every machine."""
+
+FULL_FIRST_PERSON = 3
+"""So many times "I" or "we" count as speaking of oneself wholly."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingWeights:
+    """How much each signal counts; a signal and its weight share a name. They sum to 1."""
+
+    keywords: float = 0.05
+    """Low because `coverage`, `phrase` and `user` rest on the same words: this is what rare and repeated words add."""
+    meaning: float = 0.03
+    """What the embedding knows beyond the words; it has its part in `after`, `answer`, `best` and `user` too."""
+    coverage: float = 0.08
+    """All of the query's rare words in one passage beat one of them said often."""
+    phrase: float = 0.06
+    """"blue car" as such, not blue here and car there."""
+    time: float = 0.07
+    """Who asks when wants a passage with a time in it."""
+    told: float = 0.03
+    """People tell facts about themselves in the first person."""
+    after: float = 0.04
+    """What was answered with the right words was probably the right question or news."""
+    answer: float = 0.12
+    """An answer rarely repeats the words of its question."""
+    around: float = 0.10
+    """A fact and its subject often stand one turn apart."""
+    whole: float = 0.07
+    """Conversations have subjects: the one that speaks of everything asked about."""
+    best: float = 0.11
+    """And the one that holds the best match."""
+    speaker: float = 0.04
+    """What Ana did is mostly told by Ana; her name stands in none of her sentences."""
+    user: float = 0.09
+    """Memory is mostly about what people said, not about what an assistant answered at length."""
+    brief: float = 0.08
+    """A long message matches many queries by length alone."""
+    statement: float = 0.03
+    """Questions carry the words that are asked for, statements the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a message asks of the index.
+
+    `words` are put to the keyword index; `names` are folded parts of the names in `people` and stay out of it. Both
+    are looked up in passages, in this order: see `lookup`. `idf` belongs to `words`. `people` are speakers, written
+    as the index writes them.
+    """
+
+    words: tuple[str, ...]
+    idf: tuple[float, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
+    people: frozenset[str] = frozenset()
+    asks_when: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def lookup(self) -> tuple[str, ...]:
+        """The words that bits of `Candidate.matched` stand for."""
+        return self.words + self.names
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Raw values of one passage, as an index knows them. The defaults mean "unknown" and suit a section of a file.
+
+    Bit i of `matched` is set where word i of the query's `lookup` stands in the passage, so that windows unite with
+    `|`; `pairs` counts the query's pairs that stand there side by side. `unit` is what is ranked: the passages of one
+    long turn share it. `group` is its conversation or file, `ordinal` the unit's place there, `length` the unit's, in
+    characters. `bm25` is raw and counted positive, `cosine` raw, None without an embedder.
+    """
+
+    path: str
+    line: int
+    unit: str
+    group: str = ""
+    ordinal: int = 0
+    bm25: float = 0.0
+    cosine: float | None = None
+    matched: int = 0
+    pairs: int = 0
+    role: str = ""
+    speaker: str = ""
+    length: int = 0
+    tells_time: bool = False
+    first_person: int = 0
+    ends_with_question: bool = False
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A unit with the passage that speaks for it. `terms` holds every weight times its signal; they sum to `score`."""
+
+    candidate: Candidate
+    score: float
+    terms: Mapping[str, float]
+
+
+Signals = tuple[float, ...]
+"""One value between 0 and 1 a weight, in the order of `NAMES`."""
+
+NAMES: tuple[str, ...] = tuple(field.name for field in fields(RankingWeights))
+
+_WHEN = frozenset(
+    word
+    for line in (
+        "when date dates day days week weeks month months year years long",
+        "kada kad datum dana dugo",
+        "wann datum seit lange",
+    )
+    for word in line.split()
+)
+_TIMES = re.compile(
+    r"\b(?:yesterday|today|tomorrow|tonight|ago|weeks?|months?|years?|weekend|days?|recently|morning|last|next|since"
+    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|june|july|august|september|october|november|december"
+    r"|juce|danas|sutra|nedelj[aeu]|mesec[ai]?|godin[aeu]|pre|gestern|heute|morgen|wochen?|monate?n?|jahre?n?|vor"
+    r"|(?:19|20)\d\d|\d+(?:st|nd|rd|th))\b"
+)
+_FIRST_PERSON = re.compile(
+    r"\b(?:I|[Mm]y|[Mm]e|[Mm]ine|[Ww]e|[Oo]ur|[Ii]ch|[Mm]eine?|[Ww]ir|[Uu]nsere?|sam|smo|[Mm]oj[aei]?|[Nn]aš[aei]?)\b"
+)
+_ATTACHED = re.compile(r"(?:\[[^\]\n]*\]|^> \[.*)\s*\Z", re.MULTILINE)
+
+
+def tells_time(text: str) -> bool:
+    """Does a passage name a day, a month, a year or a time relative to then ("last week")?"""
+    return _TIMES.search(" ".join(words(text))) is not None
+
+
+def first_person(text: str) -> int:
+    """How often a passage says "I" or "we", counted up to `FULL_FIRST_PERSON`."""
+    return min(FULL_FIRST_PERSON, sum(1 for _ in _FIRST_PERSON.finditer(text)))
+
+
+def ends_with_question(text: str) -> bool:
+    """Is the last thing that a unit says a question? A closing bracket or line about an attachment does not count."""
+    return _ATTACHED.sub("", text.rstrip()).rstrip().endswith("?")
+
+
+def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
+    """A message as a query: its content words, those that stand side by side, and which of the scope's speakers it
+    names.
+
+    Names of speakers are no keywords: they would find who is spoken to. A message of nothing but names is looked up
+    by them.
+    """
+    spoken = words(text)
+    people = names_in(text, speakers)
+    parts = {part for name in people for part in words(name)}
+    found = content_words(text, parts)
+    kept = set(found)
+    names = tuple(dict.fromkeys(word for word in spoken if word in parts))
+    said = [word for word in spoken if word in kept]
+    return Query(
+        words=tuple(found) or names,
+        idf=(1.0,) * len(found or names),
+        pairs=tuple(dict.fromkeys(pair for pair in pairwise(said) if pair[0] != pair[1])),
+        people=frozenset(people),
+        asks_when=not _WHEN.isdisjoint(spoken),
+        names=names if found else (),
+    )
+
+
+def idf(frequency: int, passages: int) -> float:
+    """What it says that a passage holds a word which `frequency` of `passages` hold, in nats; always above 0."""
+    return math.log(1 + (max(0, passages - frequency) + 0.5) / (frequency + 0.5))
+
+
+def weigh(query: Query, frequencies: Sequence[int], passages: int) -> Query:
+    """The query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
+    return replace(query, idf=tuple(idf(frequency, passages) for frequency in frequencies[: len(query.words)]))
+
+
+def coverage(query: Query, matched: int) -> float:
+    """The share of the query's IDF mass that the words in `matched` make up, 0 to 1."""
+    total = math.fsum(query.idf)
+    return math.fsum(weight for i, weight in enumerate(query.idf) if matched >> i & 1) / total if total else 0.0
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A unit while its passages come in."""
+
+    candidate: Candidate
+    said: float
+    own: Signals
+    match: float
+    matched: int
+
+
+@dataclass(slots=True)
+class _Group:
+    """A conversation or file while its passages come in: where its units stand, its words, its best match."""
+
+    units: dict[int, _Unit]
+    matched: int = 0
+    best: float = 0.0
+
+
+def signals(
+    query: Query, candidates: Sequence[Candidate], weights: RankingWeights = RankingWeights()
+) -> list[tuple[Candidate, Signals]]:
+    """Each unit's best passage with its signals, unordered. The weights only choose that passage."""
+    top = max((c.bm25 for c in candidates), default=0.0)
+    cosines = [c.cosine for c in candidates if c.cosine is not None]
+    middle = median(cosines) if cosines else 0.0
+    span = max(cosines) - middle if cosines else 0.0
+    by_words, by_coverage, by_meaning = (0.4, 0.3, 0.3) if cosines else (0.5, 0.5, 0.0)
+    everything = (1 << len(query.idf)) - 1
+    shares: dict[int, float] = {}
+
+    def covered(matched: int) -> float:
+        matched &= everything
+        if matched not in shares:
+            shares[matched] = coverage(query, matched)
+        return shares[matched]
+
+    units: dict[str, _Unit] = {}
+    groups: dict[str, _Group] = {}
+    for c in candidates:
+        keywords = c.bm25 / top if top > 0 else 0.0
+        meaning = max(0.0, (c.cosine - middle) / span) if c.cosine is not None and span > 0 else 0.0
+        cover = covered(c.matched)
+        own = (
+            keywords,
+            meaning,
+            cover,
+            min(c.pairs, 2) / 2,
+            1.0 if query.asks_when and c.tells_time else 0.0,
+            min(c.first_person, FULL_FIRST_PERSON) / FULL_FIRST_PERSON,
+        )
+        said = (
+            weights.keywords * own[0]
+            + weights.meaning * own[1]
+            + weights.coverage * own[2]
+            + weights.phrase * own[3]
+            + weights.time * own[4]
+            + weights.told * own[5]
+        )
+        match = by_words * keywords + by_coverage * cover + by_meaning * meaning
+        group = groups.setdefault(c.group or c.path, _Group({}))
+        group.matched |= c.matched
+        group.best = max(group.best, match)
+        unit = units.get(c.unit)
+        if unit is None:
+            units[c.unit] = group.units[c.ordinal] = _Unit(c, said, own, match, c.matched)
+            continue
+        unit.matched |= c.matched
+        unit.match = max(unit.match, match)
+        if (-said, c.line, c.part) < (-unit.said, unit.candidate.line, unit.candidate.part):
+            unit.candidate, unit.said, unit.own = c, said, own
+
+    found: list[tuple[Candidate, Signals]] = []
+    for unit in units.values():
+        c = unit.candidate
+        group = groups[c.group or c.path]
+        before, after = group.units.get(c.ordinal - 1), group.units.get(c.ordinal + 1)
+        near = unit.matched | (before.matched if before else 0) | (after.matched if after else 0)
+        far = near
+        for step in (-2, 2):
+            other = group.units.get(c.ordinal + step)
+            far |= other.matched if other else 0
+        beside = (
+            after.match if after else 0.0,
+            before.match if before and before.candidate.ends_with_question else 0.0,
+            covered(near) - covered(unit.matched) + (covered(far) - covered(near)) / 2,
+            covered(group.matched),
+            group.best,
+            1.0 if c.speaker and c.speaker in query.people else 0.0,
+            unit.match if c.role in ("user", "") else 0.0,
+            1 - min(1.0, math.log2(1 + c.length / 50) / 7),
+            0.0 if c.ends_with_question else 1.0,
+        )
+        found.append((c, unit.own + beside))
+    return found
+
+
+def rank(
+    query: Query,
+    candidates: Sequence[Candidate],
+    weights: RankingWeights = RankingWeights(),
+    limit: int | None = None,
+) -> list[Ranked]:
+    """The units of `candidates`, best first, ties by path and line; `limit` cuts the list, not what the signals see.
+
+    The order of `candidates` is of no consequence. Two units at one place of one group are a mistake of the caller's.
+    """
+    factors = tuple(getattr(weights, name) for name in NAMES)
+    scored: list[tuple[float, str, int, int, Candidate, Signals]] = []
+    for c, values in signals(query, candidates, weights):
+        terms = tuple(round(factor * value, DIGITS) for factor, value in zip(factors, values, strict=True))
+        scored.append((-round(math.fsum(terms), DIGITS), c.path, c.line, c.part, c, terms))
+    scored.sort(key=lambda entry: entry[:4])
+    return [Ranked(c, -negative, dict(zip(NAMES, terms, strict=True))) for negative, *_, c, terms in scored[:limit]]

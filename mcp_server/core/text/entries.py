@@ -1,0 +1,122 @@
+"""Knowledge files as people write them: bullets under headings. Pure edits of a body (the text below the front matter)."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from mcp_server.core.text.markdown import sections
+from mcp_server.errors import NotFound
+
+_BULLET = re.compile(r"^[-*+] ")
+_DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One bullet with its continuation lines. `start` and `end` are line numbers of the body, `date` as written or ''."""
+
+    section: str
+    text: str
+    start: int
+    end: int
+    date: str
+
+
+def written(content: str, date: str | None) -> str:
+    """`content` as one bullet, dated if a date is given; further lines are indented, and none becomes a heading."""
+    first, *rest = content.strip().splitlines()
+    first = _BULLET.sub("", first.strip())
+    if date and not _DATE.match(first):
+        first = f"{date}: {first}"
+    lines = [f"- {first}"] + [f"  {_unheaded(line.rstrip())}".rstrip() for line in rest]
+    return "\n".join(lines)
+
+
+def _unheaded(line: str) -> str:
+    return re.sub(r"^(\s*)(#{1,6}\s|=+\s*$|-+\s*$|```|~~~)", r"\1\\\2", line)
+
+
+def entries(body: str) -> list[Entry]:
+    """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
+    lines = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), body).split("\n")
+    heading_of = {number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)}
+    headings = {section.start for section in sections(body, 1) if section.title}
+    found: list[Entry] = []
+    number = 1
+    while number <= len(lines):
+        if not _BULLET.match(lines[number - 1]) or number in headings:
+            number += 1
+            continue
+        end = number
+        while end < len(lines) and lines[end].startswith(("  ", "\t")) and end + 1 not in headings:
+            end += 1
+        text = "\n".join(lines[number - 1 : end])
+        dated = _DATE.match(_BULLET.sub("", lines[number - 1]))
+        found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else ""))
+        number = end + 1
+    return found
+
+
+def normalised(entry: str) -> str:
+    """What two entries must share to be the same: words, without date, bullet, case, accents and closing punctuation."""
+    lines = [line.strip() for line in entry.strip().split("\n")]
+    text = _DATE.sub("", _BULLET.sub("", " ".join(lines)))
+    folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
+    return " ".join(folded.split()).rstrip(".!;, ")
+
+
+def same_entry(body: str, content: str) -> Entry | None:
+    """The entry that says the same as `content`, if there is one."""
+    wanted = normalised(content)
+    return next((entry for entry in entries(body) if normalised(entry.text) == wanted), None)
+
+
+def appended(body: str, section: str, entry: str, *, level: int = 2) -> str:
+    """The body with `entry` as the last of its section; the section is made at the end if it is missing."""
+    lines = body.rstrip("\n").split("\n")
+    place = next((s for s in sections(body, 1) if s.title.casefold() == section.casefold()), None)
+    if place is None:
+        separator = [""] if lines[-1].strip() else []
+        return "\n".join([*lines, *separator, f"{'#' * level} {section}", entry]) + "\n"
+    end = min(place.end, len(lines))
+    while end > place.start and not lines[end - 1].strip():
+        end -= 1
+    after = lines[end:]
+    blank = [] if not after or not after[0].strip() else [""]
+    return "\n".join([*lines[:end], *entry.split("\n"), *blank, *after]) + "\n"
+
+
+def section_replaced(body: str, section: str, content: str) -> str:
+    """The body with `content` as all that stands under the heading `section`, subsections included.
+
+    Raises:
+        NotFound: if there is no such heading; the message lists those there are.
+    """
+    found = sections(body, 1)
+    place = next((s for s in found if s.title and s.title.casefold() == section.casefold()), None)
+    if place is None:
+        raise NotFound(f"no section {section!r}; there are: {', '.join(s.title for s in found if s.title) or 'none'}")
+    following = (s.start for s in found if s.start > place.start and s.level <= place.level)
+    lines = body.split("\n")
+    after = lines[next(following, len(lines) + 1) - 1 :]
+    kept = [*lines[: place.start], "", *content.strip("\n").split("\n"), *(["", *after] if any(after) else [])]
+    return "\n".join(kept).rstrip("\n") + "\n"
+
+
+def without_oldest(body: str, lines_to_free: int) -> tuple[str, list[Entry]]:
+    """The body without its oldest dated entries, at least `lines_to_free` lines fewer if it has that many; and those entries.
+
+    Undated entries stay: nobody knows their age. Entries of one day go in the order in which they were written.
+    """
+    dated = sorted((entry for entry in entries(body) if entry.date), key=lambda entry: (entry.date, entry.start))
+    leaving: list[Entry] = []
+    for entry in dated:
+        if sum(gone.end - gone.start + 1 for gone in leaving) >= lines_to_free:
+            break
+        leaving.append(entry)
+    drop = {number for entry in leaving for number in range(entry.start, entry.end + 1)}
+    kept = [line for number, line in enumerate(body.split("\n"), start=1) if number not in drop]
+    return "\n".join(kept), leaving

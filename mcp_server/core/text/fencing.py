@@ -1,0 +1,63 @@
+"""Stored text made harmless: it is data, and nothing in it may pass for the host's own words.
+
+Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role headers such
+as `Human:` at the beginning of a line) are changed so that a person reads them as before and a program does not know them.
+Characters that hide or reorder text are removed, control characters are shown.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = (
+    *range(0x200B, 0x200C),  # zero width space
+    *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
+    *range(0x202A, 0x202F),  # embeddings and overrides
+    *range(0x2060, 0x2070),  # word joiner, invisible operators, isolates, deprecated formatting
+    0x061C,
+    0x180E,
+    0xFEFF,
+    0xFFF9,
+    0xFFFA,
+    0xFFFB,
+    *range(0xE0000, 0xE0080),  # tags: a second alphabet that nobody sees
+)
+_CHARACTERS: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: "\u2421",
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+    **dict.fromkeys(_HIDDEN, ""),
+    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), "\n"),  # they would begin a line as well
+}
+_UNUSUAL = re.compile(f"[{re.escape(''.join(map(chr, _CHARACTERS)))}]")
+
+_TAGS = (
+    r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_|invoke\b|parameter\b|antml:"
+    r"|(?:system|assistant|human|user|developer|instructions?|thinking|start_of_turn|end_of_turn|bos|eos|s|sys)\s*>"
+)
+_MARKER = re.compile(
+    rf"<(?=\s*/?\s*(?:{_TAGS}))"  # host and chat-template tags
+    r"|<(?=[|｜])|(?<=[|｜])>"  # <|im_start|> and its like
+    r"|<(?=<\s*/?\s*SYS)"
+    r"|<(?=!--)|(?<=--)>"  # comments: what compiled text is labelled with
+    r"|\[(?=\s*/?\s*INST\s*\])",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(
+    r"^([ \t]*)(?=[*_#]{0,6}[ \t]{0,3}[*_]{0,3}(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|Developer|DEVELOPER)[*_]{0,3}[ \t]{0,3}[:：])",
+    re.MULTILINE,
+)
+
+
+def neutralise(text: str) -> str:
+    """`text`, safe to stand inside a prompt. Doing it twice is doing it once; plain text is returned as it is."""
+    if not text.isascii() or not text.isprintable():
+        text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+    if "<" in text or "[" in text or ">" in text:
+        text = _MARKER.sub(_harmless, text)
+    return _ROLE.sub(r"\1> ", text) if ":" in text or "：" in text else text
+
+
+def _harmless(match: re.Match[str]) -> str:
+    return {"<": "‹", ">": "›", "[": "("}[match.group()]

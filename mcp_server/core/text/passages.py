@@ -1,0 +1,225 @@
+"""Passages: what the index holds, cut from files and transcripts.
+
+A heading section of a file is a unit, a turn of a transcript is one. A long unit is cut into parts of about 800 characters at
+paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by its best one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+from typing import Any
+
+from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
+from mcp_server.core.text.markdown import Section, sections
+from mcp_server.core.text.transcript import PlacedTurn, Transcript
+
+PART = 800
+"""Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole (SPEC §6)."""
+
+STRETCH = 1.5
+"""A paragraph this many times longer than a part is cut inside."""
+
+FOLDERS: tuple[tuple[str, Category], ...] = (
+    ("raw/", "conversation"),
+    ("knowledge/identity/", "identity"),
+    ("knowledge/memory/", "memory"),
+    ("knowledge/journal/", "journal"),
+    ("knowledge/projects/", "project"),
+    ("knowledge/people/", "person"),
+    ("knowledge/procedures/", "procedure"),
+    ("knowledge/", "reference"),
+    ("topics/", "topic"),
+    ("archive/", "archive"),
+)
+
+MONTHS = "January February March April May June July August September October November December".split()
+
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+_PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
+
+
+def category_of(path: str) -> Category:
+    """The category of a workspace path; what lies in no known folder is reference."""
+    return next((category for folder, category in FOLDERS if path.startswith(folder)), "reference")
+
+
+def project_of(path: str) -> str:
+    """`slug:NAME` for files under a project's folder (also in the archive), else GLOBAL."""
+    found = _PROJECT_FOLDER.search(path) if path.startswith(("knowledge/", "archive/")) else None
+    return f"slug:{found[1]}" if found else GLOBAL
+
+
+def is_imported(path: str) -> bool:
+    """Whether the file came in by an import of documents; such files do not age."""
+    return path.startswith("knowledge/reference/") and path.count("/") > 2
+
+
+def indexed_text(passage: Passage) -> str:
+    """What the index reads of a passage: who and when, or under which headings, and the text."""
+    if passage.turn is not None:
+        when = f"{passage.at.day} {MONTHS[passage.at.month - 1]} {passage.at.year}" if passage.at else ""
+        head = ", ".join(part for part in (passage.speaker, when) if part)
+    else:
+        head = passage.title
+    return f"{head}: {passage.text}" if head else passage.text
+
+
+def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
+    """The passages of a knowledge, topic or archive file. `body` starts at line `body_line`; `fields` is its front matter."""
+    at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
+    name = str(fields.get("title") or fields.get("name") or "")
+    description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
+    passages: list[Passage] = []
+    ordinal = 0
+    found = sections(body, body_line)
+    for section, following in zip(found, [*found[1:], None], strict=True):
+        if not _says_something(section, following):
+            continue
+        trail = [part for part in (*section.trail, section.title) if part]
+        title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
+        for part, (start, end, text) in enumerate(split(section.text, section.start)):
+            passages.append(
+                Passage(
+                    path=path,
+                    unit=f"{path}#{section.start}",
+                    part=part,
+                    ordinal=ordinal,
+                    start=start,
+                    end=end,
+                    text=text if ordinal or part or not description else f"{description}\n\n{text}",
+                    title=title,
+                    category=category_of(path),
+                    project=project_of(path),
+                    at=at,
+                )
+            )
+        ordinal += 1
+    return tuple(passages)
+
+
+def of_transcript(path: str, transcript: Transcript) -> tuple[Passage, ...]:
+    """The passages of a whole transcript."""
+    return of_turns(path, transcript.head, transcript.turns)
+
+
+def of_turns(path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0) -> tuple[Passage, ...]:
+    """The passages of turns of a transcript, of which `first_ordinal` others stand before them."""
+    return tuple(
+        passage for ordinal, placed in enumerate(turns, first_ordinal) for passage in _of_turn(path, head, placed, ordinal)
+    )
+
+
+def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) -> Iterator[Passage]:
+    turn = placed.turn
+    parts = list(split(turn.content, placed.content_line))
+    beside = _beside(turn)
+    if parts and len(parts[-1][2]) + len(beside) < PART * STRETCH:
+        start, end, text = parts[-1]
+        parts[-1] = (start, end, f"{text}\n{beside}" if beside else text)
+    else:  # tool calls stand between header and content
+        parts += [(placed.start, placed.content_line, text) for _, _, text in split(beside)]
+    for part, (start, end, text) in enumerate(parts):
+        yield Passage(
+            path=path,
+            unit=f"{path}#{turn.number}",
+            part=part,
+            ordinal=ordinal,
+            start=start if part else placed.start,
+            end=placed.end if len(parts) == 1 else max(start, min(end, placed.end)),
+            text=text,
+            title=head.title,
+            category="conversation",
+            project=head.project,
+            session=head.session_id,
+            turn=turn.number,
+            turn_id=turn.turn_id,
+            role=turn.role,
+            speaker=turn.name or "",
+            at=turn.at,
+        )
+
+
+def _beside(turn: Turn) -> str:
+    """What a turn did and carried, one line each, so that it is found too."""
+    calls = [f"[{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "") for call in turn.tool_calls]
+    return "\n".join(calls + [f"[attachment] {path}" for path in turn.attachments])
+
+
+def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:
+    """Parts of a text in order, each with its first and last line. A blank text has none. Linear in the length of the text."""
+    line, counted = first_line, 0
+    for start, end in _spans(text, size):
+        piece = text[start:end]
+        lead, tail = len(piece) - len(piece.lstrip("\n")), len(piece.rstrip())
+        if not piece.strip():
+            continue
+        start, piece = start + lead, piece[lead:tail]
+        line += text.count("\n", counted, start)
+        counted = start
+        yield line, line + piece.count("\n"), piece
+
+
+def _spans(text: str, size: int) -> Iterator[tuple[int, int]]:
+    if len(text) <= size:
+        yield 0, len(text)
+        return
+    start = end = 0  # the part being filled
+    for first, last in _paragraphs(text):
+        while last - first > size * STRETCH:
+            if end > start:
+                yield start, end
+            cut = _cut(text, first, size)
+            yield first, cut
+            first = start = end = cut
+        if end > start and last - start > size:
+            yield start, end
+            start = first
+        end = last
+    if end > start:
+        yield start, end
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    first = 0
+    for gap in _PARAGRAPH_END.finditer(text):
+        yield first, gap.end()
+        first = gap.end()
+    if first < len(text):
+        yield first, len(text)
+
+
+def _cut(text: str, first: int, size: int) -> int:
+    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else in the middle of it."""
+    last, least = first + size, first + size // 3
+    best = max(text.rfind("\n", first, last), text.rfind(". ", first, last)) + 1
+    if best <= least:
+        best = text.rfind(" ", first, last) + 1
+    return best if best > least else last
+
+
+def moment(value: object) -> datetime | None:
+    """A front-matter date or time as an aware datetime; None for anything else. A time without a zone is UTC."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if isinstance(value, str):
+        try:
+            return moment(datetime.fromisoformat(value.strip()))
+        except ValueError:
+            return None
+    return None
+
+
+def _date_in_name(path: str) -> str | None:
+    found = re.search(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", path)
+    return found[1] if found else None
+
+
+def _says_something(section: Section, following: Section | None) -> bool:
+    """Whether a section is more than a heading over other sections (their trail holds its title anyway)."""
+    if section.level and following is not None and following.level > section.level:
+        return bool(section.text.partition("\n")[2].strip())
+    return bool(section.text.strip())

@@ -1,0 +1,124 @@
+"""Which words of a message are about something?
+
+`content_words` is what search puts to the keyword index: the words of a text, folded, each once, in order, without
+those that only hold a sentence together. The gate leaves out more: words that only keep a talk going.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ENGLISH_STOP_WORDS = _listed(
+    """
+    a an the this that these those there here it its itself i me my mine myself you your yours yourself
+    yourselves we us our ours ourselves he him his himself she her hers herself they them their theirs
+    themselves one ones who whom whose what which when where why how whatever whichever whoever whenever
+    wherever am is are was were be been being do does did doing done have has had having can could shall should
+    will would may might must ought need isn aren wasn weren don doesn didn haven hasn hadn couldn shouldn
+    wouldn mustn won ain cannot and or but nor so yet if then else than because since while until unless
+    although though whether of in on at to for from by with without within into onto upon about between among
+    through during before after above below over under against toward towards across along around behind beside
+    besides off out up down per via as not no yes only just also too very really quite rather even still ever
+    never always often again already all any both each either every few many more most much neither none other
+    others another own same some several such something anything everything nothing someone anyone everyone
+    thing things lot lots get gets got getting go goes going gone went come comes came let lets make makes made
+    now ago etc ok okay please thanks thank
+    """
+)
+
+SERBIAN_STOP_WORDS = _listed(
+    """
+    i a ali ili pa te ni niti da ne li je sam si smo ste su bio bila bilo bili bile biti budem bude budes budu
+    ja ti on ona ono mi vi oni one me mene meni mnom tebe tebi njega njemu ga mu nje njoj joj nju nas nam vas
+    vam njih njima ih im moj moja moje moji tvoj tvoja tvoje njegov njegova njen njena nasa nase vasa vase
+    njihov svoj svoja svoje se sebe sebi ovaj ova ovo ovi taj ta to onaj koji koja koje koga kome kojih ko sta
+    sto kako kada kad gde zasto koliko cega cemu ciji cija u na iz od do za sa s o po pri pre posle kod bez kroz
+    uz pod nad oko izmedju izmedu prema zbog radi protiv ako jer dok nego vec jos samo isto tako onda sad sada
+    tu tamo ovde bas vrlo veoma mnogo malo svi sve sav sva neki neka neko nesto nista niko cu ces ce cemo cete
+    hocu hoces hoce bih bi bismo biste moze mogu mozes mozemo mozete treba imam imas ima imamo imate nema nemam
+    hvala molim
+    """
+)
+
+TALK_WORDS = _listed(
+    """
+    hi hello hey bye goodbye welcome morning evening night good great nice cool super perfect fine sure right
+    exactly correct wrong sorry bad best better well yeah yep yup nope hmm lol wow oops alright agreed
+    understood clear sense looks look sounds sound like love want wanted continue proceed keep next back wait
+    stop start again try retry repeat undo redo say said says tell told talk talking see seen know think guess
+    mean hope feel believe work works working worked done ready finished different first second last time times
+    moment minute break today tomorrow later soon weekend week joke shorter longer short long version previous
+    above thing stuff way bit kind sort explain describe show give list help question questions answer answers
+    ask asked asking mention mentioned discuss discussed conversation conversations chat chats message messages
+    summarize summarise summary overview detail details comprehensive mind ahead helped helps helpful helping
+    appreciate appreciated take takes took taken put turn absolutely definitely certainly indeed totally course
+    interesting awesome amazing wonderful excellent brilliant fantastic beautiful cheers congrats
+    congratulations haha hehe ah oh uh um huh ugh gotcha noted roger fair enough problem worries glad happy
+    pleased fun run rerun fix fixed check apply change changes leave rest pause resume finish finally maybe
+    perhaps probably please minutes seconds hold hang hows whats suggest recommend remind remember recall walk
+    example examples item items step steps read write use using dobro dan jutro vece zdravo cao nastavi dalje
+    hajde idemo odlicno jasno radi uradi ponovo opet objasni kazi reci razumem znam mislim mozda uredu red vazi
+    tacno hvala vidi vidimo sutra kasnije cekaj stani probaj bolje manje vise lepo dobra dobru noc guten tag
+    hallo danke bitte weiter gut alles klar passt genau nein nochmal variante lieber morgen abend tschuss bis
+    spater mach mache machen einfach prima toll okay warte stopp
+    """
+)
+"""Words about the talk itself, folded: a message of nothing else has no subject. Search uses them, the gate does
+not."""
+
+STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
+"""Folded, as `fold` writes them."""
+
+_LETTERS = str.maketrans(
+    dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
+)
+"""Letters that Unicode does not take apart."""
+
+_CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W_]+")
+_MONTH_MAY = re.compile(r"\b(?:\d|in|since|of|on|last|this|next|until|by) May\b|\bMay,? \d")
+
+
+def fold(text: str) -> str:
+    """Lower case without diacritics (č ć š ž → c c s z, đ → d): texts are indexed and looked up in this form."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
+    return "".join(c for c in decomposed if not unicodedata.combining(c)).lower()
+
+
+def words(text: str) -> list[str]:
+    """All words of a text in order, folded; English contractions lose their tail ("didn't" → "didn", "Ana's")."""
+    return _WORD.findall(fold(_CONTRACTION.sub("", text)))
+
+
+def stop_words(spoken: Sequence[str]) -> frozenset[str]:
+    """The stop words that fit a message. Serbian ones only where it speaks Serbian: "sad" and "Sam" are English too."""
+    serbian = sum(word in SERBIAN_STOP_WORDS and word not in ENGLISH_STOP_WORDS for word in spoken)
+    english = sum(word in ENGLISH_STOP_WORDS and word not in SERBIAN_STOP_WORDS for word in spoken)
+    return STOP_WORDS if serbian >= 2 and serbian > 2 * english else ENGLISH_STOP_WORDS
+
+
+def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:
+    """The words of a text that are about something, each once, in order; the month of May among them.
+
+    `also_leave_out` takes folded words, for instance the names of the people who speak in a workspace.
+    """
+    spoken = words(text)
+    left_out = stop_words(spoken).union(also_leave_out)
+    if "may" in left_out and "may" in spoken and _MONTH_MAY.search(text):
+        left_out -= {"may"}
+    return list(dict.fromkeys(word for word in spoken if word not in left_out))
+
+
+def names_in(text: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` (people of the workspace) that a text mentions, if only by a part of two letters or more."""
+    said = set(words(text)) - ENGLISH_STOP_WORDS
+    return [name for name in names if any(len(part) > 1 and part in said for part in words(name))]

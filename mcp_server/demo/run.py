@@ -1,0 +1,171 @@
+"""The main job, once through: a workspace from nothing, a conversation imported, a real server, a real client.
+
+Yields what happened step by step, so that whoever shows it decides how. Everything is checked on the way: what the
+resource, the tool and a compilation in this process give must be the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.sessions import list_sessions, session_turns
+from mcp_server.clients.importers.run import ImportReport, import_path
+from mcp_server.core.model import Caller
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+CONVERSATION = "conversation.json"
+QUESTION = (
+    "A customer wants a birthday cake for Friday, for a child with a nut allergy, and Ognjen asks whether he may "
+    "change something on the order page before Saturday. What did we decide about these?"
+)
+SEARCH = "Stripe Monri payments"
+DECISION = "For the July night market the order page is frozen from Thursday evening, as at Easter."
+SMALL_TALK = "ok, thanks a lot!"
+BUDGET = 1200
+FOLDERS = ("CLAUDE_PROJECT_DIR", "CONTEXT_MANAGER_HOME")
+"""Variables that would point the server at something of the user's own."""
+
+Open = Callable[[Path], AbstractAsyncContextManager[Memory]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened: a heading, what came of it, how many seconds it took; `receipt` for the last one."""
+
+    title: str
+    text: str
+    seconds: float
+    receipt: Mapping[str, Any] | None = None
+    message: str = ""
+
+
+async def demo(
+    workspace: Path,
+    open_memory: Open,
+    catch_up: Callable[[Memory], Awaitable[object]],
+    environ: Mapping[str, str],
+    file: Path | None = None,
+    question: str | None = None,
+) -> AsyncIterator[Step]:
+    """The steps, as they happen. `file` is imported instead of the conversation that comes with the product.
+
+    Raises:
+        ContextManagerError: a step failed; the message says which and why.
+    """
+    clock = _Clock()
+    async with open_memory(workspace) as memory:
+        yield Step("A memory, made from nothing", f"{workspace}\n{_tree(workspace)}", clock.lap())
+        report = await _import(memory, file)
+        await catch_up(memory)
+        question = question or (QUESTION if file is None else await _question(memory))
+        yield Step(f"Imported {file.name if file else 'a conversation'}", report.markdown, clock.lap())
+
+    from mcp import Client, StdioServerParameters
+
+    command = [sys.executable, "-m", "mcp_server", "--workspace", str(workspace)]
+    own = {name: value for name, value in environ.items() if name not in FOLDERS}
+    server = StdioServerParameters(command=command[0], args=command[1:], env=own, cwd=str(workspace))
+    async with Client(server) as client:
+        tools = ", ".join(tool.name for tool in (await client.list_tools()).tools)
+        yield Step(
+            "Started the real server, connected a real client over stdio",
+            f"$ {' '.join(['python', *command[1:]])}\nprotocol {client.protocol_version}; tools: {tools}",
+            clock.lap(),
+        )
+        observed = await _call(client, "observe", role="user", content=question)
+        session = observed.splitlines()[0].removeprefix("session: ")
+        yield Step("observe: a message is said", f"> {question}\n{observed}", clock.lap())
+        if file is None:
+            found = await _call(client, "search", query=SEARCH, limit=2)
+            yield Step(f"search: {SEARCH}", found, clock.lap())
+            done = await _call(client, "remember", content=DECISION, kind="decision")
+            yield Step("remember: what should last goes into a file", done, clock.lap())
+        idle = await _call(client, "compile_context", message=SMALL_TALK, format="receipt")
+        yield Step(f"compile_context for “{SMALL_TALK}”: nothing comes to mind", _gate_line(idle), clock.lap())
+        text = await _resource(client, f"context://compiled/{session}")
+        yield Step(f"Read the resource context://compiled/{session}", text, clock.lap())
+        by_tool = await _call(client, "compile_context", session=session)
+
+    async with open_memory(workspace) as memory:
+        await catch_up(memory)
+        compiled = await compile_context(memory, CompileRequest(session=session), Caller(source="demo"))
+    same = {hashlib.sha256(one.encode()).hexdigest() for one in (text, by_tool)} | {compiled.sha256}
+    if len(same) != 1:
+        raise Unavailable(f"resource, tool and command gave different bytes ({', '.join(sorted(same))}); report it")
+    yield Step(
+        "Why this text: its receipt (resource, tool and this process gave the same bytes)",
+        "",
+        clock.lap(),
+        compiled.receipt.to_json(),
+        question,
+    )
+
+
+class _Clock:
+    """Seconds since the last step."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+
+    def lap(self) -> float:
+        last, self._last = self._last, time.perf_counter()
+        return self._last - last
+
+
+async def _import(memory: Memory, file: Path | None) -> ImportReport:
+    if file is not None:
+        return await import_path(memory, file)
+    with as_file(files("mcp_server.demo") / CONVERSATION) as ours:
+        return await import_path(memory, ours, kind="beam")
+
+
+async def _question(memory: Memory) -> str:
+    """The last question that a user asked in what was imported, else a question about its title."""
+    rows = await list_sessions(memory, limit=1)
+    turns = await session_turns(memory, rows[0].session) if rows else ()
+    asked = [turn.content for turn in turns if turn.role == "user" and turn.content.rstrip().endswith("?")]
+    return asked[-1][:500] if asked else f"What do I know about {rows[0].title if rows else 'this'}?"
+
+
+async def _call(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    text = "\n".join(block.text for block in result.content if block.type == "text")
+    if result.is_error:
+        raise Unavailable(f"the tool {tool} failed: {text}")
+    return text
+
+
+async def _resource(client: Client, uri: str) -> str:
+    from mcp.types import TextResourceContents
+
+    (content,) = (await client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text
+
+
+def _gate_line(receipt: str) -> str:
+    """What the receipt of a compilation says about the gate."""
+    return next((line for line in receipt.splitlines() if "gate" in line.lower()), receipt)
+
+
+def _tree(workspace: Path) -> str:
+    """The files that were made, a line for each folder."""
+    folders: dict[str, list[str]] = {}
+    for path in sorted(workspace.rglob("*")):
+        relative = path.relative_to(workspace)
+        if path.is_file() and relative.parts[0] not in (".git", ".local"):
+            folders.setdefault(relative.parent.as_posix(), []).append(relative.name)
+    return "\n".join(f"  {folder}/  {'  '.join(names)}" for folder, names in folders.items())

@@ -1,0 +1,61 @@
+"""Watching the workspace's files: which paths changed, as soon as they did."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from mcp_server.store.index.looking import FOLDERS, is_indexed
+
+QUIET_MS = 20
+"""A burst of changes ends when nothing more came for so long…"""
+
+BURST_MS = 150
+"""… and at the latest after this: a changed file must be found within 200 ms."""
+
+CHECK_MS = 2_000
+"""How often the watcher looks whether a watched folder came into being or went away."""
+
+
+async def changed_paths(root: Path) -> AsyncIterator[frozenset[str]]:
+    """Paths (relative, POSIX) of files that the index holds and of folders, changed together. Ends never.
+
+    What the system could not watch comes out as an OSError: the caller scans from time to time instead.
+    """
+    from watchfiles import awatch
+
+    while True:
+        folders = _folders(root)
+        if not folders:
+            from anyio import sleep
+
+            await sleep(CHECK_MS / 1000)
+            continue
+        watching = awatch(
+            *folders,
+            watch_filter=None,
+            debounce=BURST_MS,
+            step=QUIET_MS,
+            rust_timeout=CHECK_MS,
+            yield_on_timeout=True,
+            recursive=True,
+        )
+        yield frozenset()  # from here on nothing is missed; what changed before is the caller's to find
+        async for changes in watching:
+            paths = frozenset(path for _, changed in changes if (path := _wanted(root, Path(changed))))
+            if paths:
+                yield paths
+            if _folders(root) != folders:
+                break
+
+
+def _folders(root: Path) -> list[Path]:
+    return [folder for name in FOLDERS if (folder := root / name).is_dir()]
+
+
+def _wanted(root: Path, changed: Path) -> str | None:
+    try:
+        path = changed.relative_to(root).as_posix()
+    except ValueError:
+        return None
+    return path if is_indexed(path) or "." not in changed.name else None

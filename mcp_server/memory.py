@@ -1,0 +1,53 @@
+"""Memory: everything an action may reach, handed over as one frozen value. `app.py` is the only place that fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from mcp_server.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+    from mcp_server.store.changes import Changes
+    from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.git import Git
+    from mcp_server.store.index.index import Index
+    from mcp_server.store.locks import Locks
+    from mcp_server.store.project_folder import ProjectFolders
+    from mcp_server.store.state import State
+    from mcp_server.store.tokens import TokenCounter
+    from mcp_server.store.transcripts import Transcripts
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The ports of one workspace. Heavy ones (index, git, embedder, tokens) load on first use."""
+
+    settings: Settings
+    files: WorkspaceFiles
+    transcripts: Transcripts
+    state: State
+    locks: Locks
+    index: Index
+    git: Git
+    folders: ProjectFolders
+    embedder: Embedder | None
+    tokens: TokenCounter
+    changes: Changes
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+    timezone: str
+    """The user's zone as an IANA name, or UTC where the machine does not tell."""
+    local_date: Callable[[datetime], str]
+    """The user's own calendar date of a moment, as YYYY-MM-DD."""
+    startup_problems: tuple[str, ...] = ()
+    """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""
+
+    def problems(self) -> tuple[str, ...]:
+        """What `status` shows first."""
+        moved = self.state.moved_aside
+        damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
+        return (*self.startup_problems, *damaged)

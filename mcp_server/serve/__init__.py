@@ -1,0 +1,90 @@
+"""Starts the MCP server, over stdio or HTTP.
+
+Heavy parts are imported by `run`, so that importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import ContextManagerError
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How to serve: `workspace` as given by the user; HTTP instead of stdio, and then where and behind which token."""
+
+    workspace: Path | None = None
+    http: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8765
+    token: str | None = None
+    ask_token: bool = True
+
+
+def run(serving: Serving, environ: Mapping[str, str]) -> None:
+    """Serves until the client closes stdin, or HTTP is interrupted. Raises ContextManagerError if it cannot start."""
+    import logging
+
+    import anyio
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    from mcp_server.app import check_neighbours, resolve_workspace
+
+    check_neighbours()
+    from mcp_server.serve.server import build
+
+    @asynccontextmanager
+    async def enter() -> AsyncIterator[Memory]:
+        from importlib import import_module
+
+        app = await anyio.to_thread.run_sync(import_module, "mcp_server.app")
+        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory):
+            yield memory
+
+    local = resolve_workspace(serving.workspace, environ) / ".local"
+    if not serving.http:
+        folder = environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
+        mcp = build(enter, folder=folder, kept=local / "instructions.md")
+        anyio.run(mcp.run_stdio_async)
+        return
+
+    from mcp_server.serve import http
+
+    http.refuse_open_door(serving.host, serving.ask_token)
+    token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
+    mcp = build(enter, transport="http", kept=local / "instructions.md")
+    listening = http.bound(serving.host, serving.port)
+    anyio.run(http.serve, mcp, listening, token, source, serving.host)
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The command `context-manager-mcp`. Returns the exit code: 0 done, 1 failed; 2 is argparse's, for wrong usage."""
+    parser = argparse.ArgumentParser(
+        "context-manager-mcp", description="Serves a workspace over MCP, on stdin and stdout."
+    )
+    parser.add_argument("--workspace", type=Path, help="default: $CONTEXT_MANAGER_HOME, else ~/.context-manager")
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP instead of stdio")
+    parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")
+    parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
+    parser.add_argument("--no-token", action="store_true", help="ask for no token; on loopback only")
+    given = parser.parse_args(arguments)
+    serving = Serving(given.workspace, given.http, given.host, given.port, given.token, not given.no_token)
+    try:
+        run(serving, environ)
+    except ContextManagerError as error:
+        print(f"context-manager-mcp: {error}", file=sys.stderr)  # noqa: T201 - a server's stderr is for people
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0

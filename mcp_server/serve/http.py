@@ -1,0 +1,140 @@
+"""Streamable HTTP: loopback unless told otherwise, a bearer token, Host and Origin checked."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
+LONGEST_BODY = 64 * 1024 * 1024
+"""Bytes of one request; a message of 20 MB is stored whole (SPEC §4), and JSON may double it."""
+
+
+def token_of(given: str | None, environ: Mapping[str, str], kept: Path) -> tuple[str, str]:
+    """The token that callers must bring, and where it comes from: the option, the environment, else the file `kept`,
+    made if it is not there, readable for the user alone."""
+    if given:
+        return given, "--token"
+    if environ.get(TOKEN_VARIABLE):
+        return environ[TOKEN_VARIABLE], TOKEN_VARIABLE
+    try:
+        for folder in (kept.parent.parent, kept.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+    except FileExistsError:
+        kept.chmod(0o600)
+    except OSError as error:
+        raise Unavailable(
+            f"no token could be kept in {kept} ({error.strerror}); pass one in {TOKEN_VARIABLE}"
+        ) from error
+    token = kept.read_text("ascii").strip()
+    if not token:
+        raise Refused(f"{kept} is empty; delete it, and the next start makes a new token")
+    return token, str(kept)
+
+
+class Guard:
+    """ASGI: lets a request through if it brings the token. Everything behind it is guarded, whatever is added."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app = app
+        self.expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            scheme, _, token = given.partition(b" ")
+            if not hmac.compare_digest(scheme.capitalize() + b" " + token.strip(), self.expected):
+                from starlette.responses import JSONResponse
+
+                refusal = JSONResponse(
+                    {
+                        "error": "invalid_token",
+                        "error_description": "bring the token: Authorization: Bearer …",
+                    },
+                    status_code=401,
+                    headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
+                )
+                return await refusal(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+
+def application(mcp: MCPServer[Any], host: str, port: int, token: str | None) -> ASGIApp:
+    """The ASGI application on `/mcp`: Host must name this server, Origin (of a browser) too, and the token must fit."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
+    written = sorted(f"[{name}]" if ":" in name else name for name in names)
+    app = mcp.streamable_http_app(
+        host=host,
+        max_request_body_size=LONGEST_BODY,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=[f"{name}:{port}" for name in written],
+            allowed_origins=[f"{scheme}://{name}:{port}" for name in written for scheme in ("http", "https")],
+        ),
+    )
+    return app if token is None else Guard(app, token)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    if os.name != "nt":  # there the option would let another program take the port over
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise Unavailable(f"cannot listen on {host}:{port} ({error.strerror}); choose another --port") from error
+    return listening
+
+
+async def serve(mcp: MCPServer[Any], listening: socket.socket, token: str | None, source: str, host: str) -> None:
+    """Serves until interrupted. Says on stderr where, and where the token is; stdout stays empty."""
+    import uvicorn
+
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    secured = "no token is asked for: every program on this machine can read this memory" if token is None else source
+    print(f"context-manager: http://{shown}:{port}/mcp — token: {secured}", file=sys.stderr, flush=True)  # noqa: T201
+    config = uvicorn.Config(
+        application(mcp, host, port, token),
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+    await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def refuse_open_door(host: str, token_wanted: bool) -> None:
+    """Raises Refused for a server without a token that others than this machine could reach."""
+    if not token_wanted and host not in LOOPBACK:
+        raise Refused(f"--no-token is for loopback only, and {host} can be reached from outside; leave it out")
+
+
+def _own_names(host: str) -> set[str]:
+    """The names and addresses under which this machine may be asked, when it listens beyond loopback."""
+    if host not in ("0.0.0.0", "::"):
+        return {host}
+    name = socket.gethostname()
+    try:
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(name, None)}
+    except OSError:
+        addresses = set()
+    return {name, *addresses}

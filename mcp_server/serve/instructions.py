@@ -1,0 +1,60 @@
+"""What the server says about itself in the handshake.
+
+The handshake is answered before the workspace is open, so the words of the last time are kept in a file beside the
+index; a running server rewrites it when something changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from mcp_server.memory import Memory
+
+FIRST = """\
+A long memory for conversations, kept as markdown files. Nothing is stored in it yet.
+
+- At the start of a task, or when the subject changes: `compile_context` gives all the background it has.
+- `observe` records each message; its answer begins with `session: ID`: pass that ID in every later call.
+- `remember` writes down what should last; `search` and `read` find particulars; `status` says how the memory is.
+"""
+
+
+EVERY = 30.0
+"""Seconds between two writings of them; counting what is stored walks through the workspace."""
+
+
+async def now(memory: Memory | None, kept: Path | None) -> str:
+    """The instructions: from the open memory, else the kept ones, else those of an empty memory. Never raises."""
+    if memory is not None:
+        from mcp_server.actions.status import instructions
+
+        with contextlib.suppress(
+            Exception
+        ):  # a broken workspace must not stop the handshake; `status` says what is wrong
+            return await instructions(memory)
+    return (await run_sync(_read, kept) if kept else "") or FIRST
+
+
+async def keep(memory: Memory, kept: Path | None) -> None:
+    """Writes the instructions down for the next start, if they have changed."""
+    if kept is not None and kept.parent.is_dir():
+        text = await now(memory, None)
+        await run_sync(_write, kept, text)
+
+
+def _read(kept: Path) -> str:
+    try:
+        return kept.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write(kept: Path, text: str) -> None:
+    if text != _read(kept):
+        beside = kept.with_suffix(".tmp")
+        with contextlib.suppress(OSError):  # a full or read-only disk: the next start says less, that is all
+            beside.write_text(text, "utf-8")
+            beside.replace(kept)

@@ -1,0 +1,94 @@
+"""Memory → MCPServer: the tools, resources and prompts of one connection, and what runs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+import prompts
+import resources
+import tools
+from mcp_server import __version__
+from mcp_server.connection import Connection
+from mcp_server.memory import Memory
+from mcp_server.serve import instructions
+from mcp_server.serve.opening import Opening
+from mcp_server.serve.subscriptions import Subscriptions
+from resources import completion
+from tools.rim import Rim
+
+FRESH = CacheHint(ttl_ms=0, scope="private")
+"""What is read is compiled anew: a client that keeps a copy keeps an old one."""
+
+
+def build(
+    enter: Callable[[], AbstractAsyncContextManager[Memory]],
+    *,
+    transport: Literal["stdio", "http"] = "stdio",
+    folder: str | None = None,
+    kept: Path | None = None,
+) -> MCPServer[Any]:
+    """The server of a workspace that `enter` opens: after the first answer, or with the first call that needs it.
+
+    `folder` is where the client works (its project); `kept` the file in which the instructions wait for the next start.
+    """
+    subscriptions = Subscriptions()
+
+    async def work(memory: Memory) -> None:
+        """While the workspace is open: tells subscribers what changes, keeps the instructions true."""
+        async with memory.changes.listen() as changes:
+            await subscriptions.tell(None)
+            await instructions.keep(memory, kept)
+            written = anyio.current_time()
+            async for burst in subscriptions.bursts(changes):
+                await subscriptions.tell(burst)
+                if anyio.current_time() - written > instructions.EVERY:
+                    await instructions.keep(memory, kept)
+                    written = anyio.current_time()
+
+    opening = Opening(enter, work)
+
+    @asynccontextmanager
+    async def life(server: MCPServer[Any]) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(opening.run)
+            if transport == "http":
+                opening.answered()
+            try:
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await opening.close()
+                tasks.cancel_scope.cancel()
+
+    async def instruct(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware: the handshake of either era carries the instructions as they are now, not as at the start."""
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
+            result = {**result, "instructions": await instructions.now(opening.ready, kept)}
+        opening.answered()
+        return result
+
+    connection = Connection(opening.memory, transport, folder)
+    mcp = Rim(
+        "context-manager",
+        title="Context manager",
+        version=__version__,
+        tools=[tool(connection) for tool in tools.ALL],
+        lifespan=life,
+        log_level="WARNING",
+        cache_hints={"resources/read": FRESH},
+        subscriptions=subscriptions.bus,
+        middleware=[subscriptions.watch, instruct],
+    )
+    for register in (*resources.ALL, completion.register, *prompts.ALL):
+        register(mcp, connection)
+    subscriptions.install(mcp)
+    return mcp

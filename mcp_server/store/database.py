@@ -1,0 +1,269 @@
+"""One SQLite file, used from async code without surprises.
+
+    database = await Database.open(path, prepare=schema)
+    rows = await database.read(lambda connection: connection.execute("…").fetchall())
+    await database.write(insert_everything)
+
+`read` and `write` take one synchronous function and run it whole on the connection's own thread, inside one transaction. There
+is no other way in: two tasks that share a connection and `await` between statements commit each other's half-done work.
+
+This is the only place that knows aiosqlite. It uses its thread and queue (`_execute`, no public equivalent) rather than its
+statement-by-statement methods, for the reason above.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp_server.errors import Unavailable
+
+if TYPE_CHECKING:
+    import aiosqlite
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
+"""How long a call waits for another process's transaction before it gives up. Ours are short; this is for a stalled machine."""
+
+# Primary result codes of SQLite (extended codes carry the primary one in their low byte): sqlite.org/rescode.html
+_PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 3, 5, 6, 8, 10, 11, 13, 14, 26
+
+
+class DatabaseBroken(Unavailable):
+    """The file is not a database, or is damaged. What it holds can be rebuilt; the caller moves it aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions such as sqlite-vec."""
+
+    module: ModuleType
+    name: str
+    version: str
+    loads_extensions: bool
+
+    @property
+    def error(self) -> type[Exception]:
+        """The driver's own base exception: pysqlite3's is not sqlite3's."""
+        error: type[Exception] = self.module.Error
+        return error
+
+
+@functools.cache
+def driver() -> Driver:
+    """The interpreter's sqlite3 if it loads extensions, else pysqlite3 if that is installed and does, else sqlite3 as it is."""
+    if _loads_extensions(sqlite3):
+        return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
+    try:
+        pysqlite3 = importlib.import_module("pysqlite3")  # has no types of its own
+    except ImportError:
+        pass
+    else:
+        if _loads_extensions(pysqlite3):
+            return Driver(pysqlite3, "pysqlite3", pysqlite3.sqlite_version, True)
+    return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, False)
+
+
+def _loads_extensions(module: Any) -> bool:
+    connection = module.connect(":memory:")
+    try:
+        connection.enable_load_extension(True)
+    except (AttributeError, module.Error):  # left out when Python was built, or when its SQLite was
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+class Database:
+    """An open SQLite file in WAL mode. Made by `open`; one connection and one thread each, so open a second for parallel reads."""
+
+    def __init__(self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._raw = raw
+        self._open = True
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        prepare: Callable[[sqlite3.Connection], None] | None = None,
+        durable: bool = True,
+        read_only: bool = False,
+        using: Driver | None = None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> Database:
+        """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction: extensions, functions.
+
+        `durable` says whether a commit waits for the disk (state) or may be lost with the power, never with the process (index).
+        Raises DatabaseBroken for a file that is no database, Unavailable if it cannot be opened here or stays locked.
+        """
+        import aiosqlite
+
+        chosen = using or driver()
+
+        def connect() -> sqlite3.Connection:
+            return _connect(chosen, path, prepare, durable, read_only, busy_seconds)
+
+        connection = aiosqlite.Connection(connect, iter_chunk_size=64)
+        # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back by itself.
+        connection._thread.daemon = True
+        try:
+            await connection
+        except chosen.error as error:
+            raise _explained(error, path) or error from error
+        except OSError as error:
+            raise Unavailable(f"cannot open {path}: {error.strerror or error}; check the folder and its permissions") from error
+        return cls(path, connection, connection._conn)
+
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """What `fn(connection)` returns; all its SELECTs see one snapshot, and anything it writes is rolled back."""
+        return await self._run("BEGIN", fn, "ROLLBACK")
+
+    async def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """What `fn(connection)` returns, once its transaction is committed; if it raises, nothing of it happened."""
+        return await self._run("BEGIN IMMEDIATE", fn, "COMMIT")
+
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `fn(connection)` without a transaction, for what SQLite allows only so (VACUUM, wal_checkpoint, some PRAGMAs)."""
+        return await self._on_thread(lambda: fn(self._raw))
+
+    async def data_version(self) -> int:
+        """A number that is another one after any other connection (of any process) has committed. Own writes leave it alone."""
+        row = await self._on_thread(lambda: self._raw.execute("PRAGMA data_version").fetchone())
+        return int(row[0])
+
+    async def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        if self._open:
+            self._open = False
+            await self._connection.close()
+
+    async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str) -> T:
+        raw = self._raw
+
+        def whole() -> T:
+            if raw.in_transaction:  # left by an `outside` that began one and failed
+                raw.execute("ROLLBACK")
+            raw.execute(begin)
+            try:
+                result = fn(raw)
+                raw.execute(end)
+            except BaseException:
+                if raw.in_transaction:
+                    raw.execute("ROLLBACK")
+                raise
+            return result
+
+        return await self._on_thread(whole)
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        if not self._open:
+            raise Unavailable(f"{self.path.name} is closed; the server is shutting down")
+        try:
+            result: T = await self._connection._execute(work)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            explained = _explained(error, self.path)
+            if explained is None:
+                raise
+            raise explained from error
+        return result
+
+
+def _connect(
+    chosen: Driver,
+    path: Path,
+    prepare: Callable[[sqlite3.Connection], None] | None,
+    durable: bool,
+    read_only: bool,
+    busy_seconds: float,
+) -> sqlite3.Connection:
+    """Runs on the connection's thread. Switching to WAL ignores the busy handler, so two processes opening at once need this loop."""
+    if not read_only:
+        # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            return _connect_once(chosen, path, prepare, durable, read_only, busy_seconds)
+        except chosen.error as error:
+            if _primary_code(error) not in (_BUSY, _LOCKED) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def _connect_once(
+    chosen: Driver,
+    path: Path,
+    prepare: Callable[[sqlite3.Connection], None] | None,
+    durable: bool,
+    read_only: bool,
+    busy_seconds: float,
+) -> sqlite3.Connection:
+    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    # check_same_thread: aiosqlite uses the connection on one thread only, but may finalise it on another.
+    raw: sqlite3.Connection = chosen.module.connect(
+        uri, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=True
+    )
+    try:
+        if not read_only:
+            raw.execute("PRAGMA journal_mode = WAL").fetchone()
+            raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        raw.execute("PRAGMA foreign_keys = ON")
+        raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a file that is no database says so here, not later
+        if prepare is not None:
+            prepare(raw)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def _primary_code(error: BaseException) -> int | None:
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        return code & 0xFF
+    text = str(error)  # a driver without codes: the messages of sqlite3_errmsg are stable
+    for words, primary in (
+        ("is locked", _BUSY),
+        ("not a database", _NOTADB),
+        ("malformed", _CORRUPT),
+        ("disk is full", _FULL),
+        ("readonly database", _READONLY),
+        ("unable to open", _CANTOPEN),
+        ("disk I/O error", _IOERR),
+    ):
+        if words in text:
+            return primary
+    return None
+
+
+def _explained(error: Exception, path: Path) -> Unavailable | None:
+    """Our words for what can go wrong with the file itself; None for anything else (a wrong statement, the caller's own error)."""
+    if not isinstance(error, (sqlite3.Error, driver().error)):
+        return None
+    where = f".local/{path.name}" if path.parent.name == ".local" else str(path)
+    match _primary_code(error):
+        case 5 | 6:
+            return Unavailable(f"{where} is busy: another process is holding a long transaction; try again")
+        case 11 | 26:
+            return DatabaseBroken(f"{where} is damaged ({error}); it is rebuilt from the files at the next start")
+        case 13:
+            return Unavailable(f"the disk is full, {where} cannot be written; free some space and try again")
+        case 3 | 8 | 14:
+            return Unavailable(f"{where} cannot be opened for writing ({error}); check the permissions of its folder")
+        case 10:
+            return Unavailable(f"reading or writing {where} failed ({error}); check the disk and its free space")
+        case _:
+            return None

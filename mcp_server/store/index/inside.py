@@ -1,0 +1,132 @@
+"""Questions about what an index file holds, beside searching."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.core.model import Passage
+from mcp_server.core.text.passages import indexed_text
+from mcp_server.store.index.reader import COLUMNS, JOINS, NAMED, learn, passage_of
+from mcp_server.store.index.schema import state
+from mcp_server.store.index.writer import packed_vectors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(id='i.id')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much there is. `problems`: a sentence for each file that could not be read as it should."""
+
+    files: int
+    passages: int
+    not_embedded: int
+    problems: tuple[str, ...]
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """Numbers for `status`."""
+    (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
+    (passages,) = connection.execute("SELECT passages FROM totals").fetchone()
+    (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
+    problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
+    return Counts(files, passages, waiting if int(state(connection)["dimensions"]) else 0, tuple(row[0] for row in problems))
+
+
+def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
+    """The passages in rows of COLUMNS."""
+    names: dict[int, str] = {}
+    learn(connection, rows, names)
+    return tuple(passage_of(row, names) for row in rows)
+
+
+def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
+    """The passages of a file, in order."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM files o CROSS JOIN knowledge_meta i ON i.file = o.id {JOINS.format(id='i.id')} "
+        "WHERE o.path = ? ORDER BY m.mark, m.part",
+        (path,),
+    )
+    return passages_of(connection, rows.fetchall())
+
+
+def neighbours(
+    connection: sqlite3.Connection, passage: Passage, before: int, after: int, itself: bool = False
+) -> tuple[Passage, ...]:
+    """The passages of the units around one, in order, and of the unit itself if asked for."""
+    if passage.turn is not None:
+        where = "i.session = (SELECT id FROM names WHERE name = ?) AND i.mark BETWEEN ? AND ? AND (i.mark <> ? OR ?)"
+        values = (passage.session, passage.turn - before, passage.turn + after, passage.turn, itself)
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM knowledge_meta i {JOINS.format(id='i.id')} WHERE {where} ORDER BY m.mark, f.path, m.part",
+            values,
+        )
+        return passages_of(connection, rows.fetchall())
+    first, last = passage.ordinal - before, passage.ordinal + after
+    return tuple(
+        p for p in document(connection, passage.path) if first <= p.ordinal <= last and (itself or p.ordinal != passage.ordinal)
+    )
+
+
+def fingerprint(connection: sqlite3.Connection) -> str:
+    """SHA-256 over everything that a search can see, independent of the order in which it came in.
+
+    Ids and times of looking are left out; the keyword index and the vector table are compared row by row with the passages.
+    """
+    digest = hashlib.sha256()
+    kept = state(connection)
+    keywords = dict(connection.execute("SELECT rowid, words FROM knowledge_fts").fetchall())
+    vectors: dict[int, bytes] = {}
+    if int(kept["dimensions"]) and kept["vectors_stale"] == "0":
+        vectors = dict(connection.execute("SELECT rowid, embedding FROM knowledge_vec").fetchall())
+    names = dict(connection.execute("SELECT id, name FROM names").fetchall())
+    for numbered in connection.execute(f"{_ALL} ORDER BY f.path, m.mark, m.part"):
+        number = numbered[0]
+        row = [names[value] if column in NAMED else value for column, value in enumerate(numbered)]
+        digest.update(repr((row[1:], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace"))
+    digest.update(repr((sorted(keywords.items()), sorted(vectors.items()))).encode("utf-8", "replace"))
+    files = connection.execute("SELECT path, size, mtime_ns, sha256, so_far, problem FROM files ORDER BY path")
+    digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
+    digest.update(repr(connection.execute("SELECT passages, words FROM totals").fetchall()).encode())
+    speakers = connection.execute(
+        "SELECT j.name, k.name, s.passages FROM speakers s JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
+    )
+    digest.update(repr(speakers.fetchall()).encode("utf-8", "replace"))
+    digest.update(repr(connection.execute("SELECT term, doc, cnt FROM knowledge_terms ORDER BY term").fetchall()).encode())
+    return digest.hexdigest()
+
+
+def complete(connection: sqlite3.Connection) -> None:
+    """Says that the first filling is done."""
+    connection.execute("INSERT INTO knowledge_fts (knowledge_fts) VALUES ('optimize')")
+    connection.execute("ANALYZE knowledge_meta")
+    connection.execute("UPDATE index_state SET value = '1' WHERE key = 'complete'")
+
+
+def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
+    """Passages that were written without an embedder: id and the text to embed."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}", (most,)
+    ).fetchall()
+    return [(row[0], indexed_text(passage)) for row, passage in zip(rows, passages_of(connection, rows), strict=True)]
+
+
+def add_vectors(connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool) -> None:
+    """Puts vectors to passages that had none."""
+    wide, small = packed_vectors(vectors)
+    connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
+    if not can_load:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+        return
+    connection.executemany(
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) SELECT id, project, session, vec_int8(?) FROM knowledge_meta "
+        "WHERE id = ?",
+        zip(small, ids, strict=True),
+    )

@@ -1,0 +1,373 @@
+"""Finding candidates: which passages might answer a query, with the raw values that ranking needs.
+
+Two connections work at once: one fetches by keywords, the other by meaning. Together they give at most `LEXICAL + NEAREST` passages,
+and all of these are then scored by every word and by the exact cosine, however they were found.
+
+BM25 is FTS5's own formula (k1 = 1.2, b = 0.75), counted from the stems that are stored with a passage.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from mcp_server.core.model import GLOBAL, Category, Passage
+from mcp_server.core.scoring.ranking import Candidate
+from mcp_server.core.scoring.ranking import Query as Asked
+from mcp_server.core.scoring.ranking import read_query, weigh
+from mcp_server.store.index.filters import Filters
+from mcp_server.store.index.stems import Stems
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEXICAL = 200
+NEAREST = 200
+NEAREST_OF_MANY = 100
+"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages."""
+MANY = 25_000
+
+POSTINGS = 25_000
+"""Most passages that the fetching words may stand in, all together: about 0.7 µs each. The rarest word always fetches."""
+
+FETCHING_WORDS = 32
+
+COUNTED = 5_000
+"""A word that stands in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
+
+FIRST_FETCH = 1_000
+"""Passages fetched before the scope is looked at; only if too few of them lie in it, the scope is joined to the search."""
+
+K1, B = 1.2, 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Filters as this index understands them: `condition` is SQL over a row `m` of knowledge_meta, with `values` for its marks.
+
+    `projects` and `without_session` stand in the condition too; the vector table can look at these itself. `other` says whether there is
+    anything beside them, `everything` that nothing is left out at all.
+    """
+
+    condition: str
+    values: tuple[Any, ...]
+    projects: tuple[int, ...] | None
+    without_session: int | None
+    other: bool
+    everything: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression, "" for none.
+
+    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index, which BM25 counts with.
+    """
+
+    asked: Asked
+    numbers: tuple[int, ...]
+    frequencies: tuple[int, ...]
+    passages: int
+    everywhere: tuple[int, ...]
+    all_passages: int
+    mean_words: float
+    fetch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A candidate, with its passage to show."""
+
+    candidate: Candidate
+    _row: tuple[Any, ...] | Passage
+    _names: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def passage(self) -> Passage:
+        """Made when asked for: of some hundred candidates few are shown."""
+        return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
+
+
+def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -> Asking:
+    """Reads the words of a query and chooses those that fetch: the rarest first, while the budget of postings lasts."""
+    asked = read_query(text, speakers(connection, scope.projects))
+    terms = stems.terms(asked.lookup)
+    everywhere = tuple(
+        (connection.execute("SELECT doc FROM knowledge_terms WHERE term = ?", (term,)).fetchone() or (0,))[0] for term in terms
+    )
+    all_passages, total_words = connection.execute("SELECT passages, words FROM totals").fetchone()
+    passages = all_passages if scope.everything else _count(connection, scope, all_passages)
+    frequencies = everywhere
+    if not scope.everything:
+        share = passages / all_passages if all_passages else 0.0
+        frequencies = tuple(
+            _frequency(connection, word, known, share, scope) for word, known in zip(asked.lookup, everywhere, strict=True)
+        )
+    fetching: list[str] = []
+    budget = POSTINGS
+    for frequency, word in sorted(zip(everywhere, asked.words, strict=False)):
+        if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
+            fetching.append(f'"{word}"')
+            budget -= frequency
+    return Asking(
+        asked=weigh(asked, frequencies, passages),
+        numbers=tuple(stems.numbers(asked.lookup)),
+        frequencies=frequencies,
+        passages=passages,
+        everywhere=everywhere,
+        all_passages=all_passages,
+        mean_words=total_words / all_passages if all_passages else 1.0,
+        fetch=" OR ".join(fetching),
+    )
+
+
+def _count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> int:
+    """How many passages a scope has."""
+    if scope.other:
+        (count,) = connection.execute(f"SELECT count(*) FROM knowledge_meta m WHERE {scope.condition}", scope.values).fetchone()
+        return int(count)
+    count = all_passages
+    if scope.projects is not None:
+        (count,) = connection.execute(
+            "SELECT coalesce(sum(passages), 0) FROM speakers WHERE project IN (SELECT value FROM json_each(?))",
+            (json.dumps(scope.projects),),
+        ).fetchone()
+    if scope.without_session is not None:
+        (own,) = connection.execute("SELECT count(*) FROM knowledge_meta WHERE session = ?", (scope.without_session,)).fetchone()
+        count -= own
+    return max(0, int(count))
+
+
+def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
+    """In how many passages of the scope a word stands: counted where it is rare, else by the scope's share of all."""
+    if everywhere > COUNTED:
+        return max(1, round(everywhere * share))
+    if not everywhere:
+        return 0
+    (count,) = connection.execute(
+        "SELECT count(*) FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
+        f"WHERE knowledge_fts MATCH ? AND {scope.condition}",
+        (f'"{word}"', *scope.values),
+    ).fetchone()
+    return int(count)
+
+
+def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
+    """The names of those who speak in these projects, or anywhere."""
+    where = "" if projects is None else "AND s.project IN (SELECT value FROM json_each(?))"
+    values = () if projects is None else (json.dumps(projects),)
+    rows = connection.execute(
+        f"SELECT DISTINCT n.name FROM speakers s JOIN names n ON n.id = s.speaker WHERE n.name <> '' {where} ORDER BY 1", values
+    )
+    return [row[0] for row in rows]
+
+
+def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
+    """Looks names up. A name that the index does not know restricts to nothing."""
+
+    def number(name: str) -> int:
+        row = connection.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
+        return int(row[0]) if row else -1
+
+    projects = None
+    if filters.projects is not None:
+        known = (number(name) for name in sorted(filters.projects | {GLOBAL}))
+        projects = tuple(n for n in known if n >= 0) or (-1,)
+    without = number(filters.exclude_session) if filters.exclude_session else -1
+    where: list[str] = []
+    values: list[Any] = []
+    for column, name in (("session", filters.session), ("category", filters.category), ("speaker", filters.speaker)):
+        if name is not None:
+            where.append(f"m.{column} = ?")
+            values.append(number(name))
+    moment = "coalesce(m.at, (SELECT f.mtime_ns / 1e9 FROM files f WHERE f.id = m.file))"
+    if filters.since is not None:
+        where.append(f"{moment} >= ?")
+        values.append(filters.since.timestamp())
+    if filters.until is not None:
+        where.append(f"{moment} < ?")
+        values.append(filters.until.timestamp())
+    holding = "SELECT u.file, u.mark FROM knowledge_fts JOIN knowledge_meta u ON u.id = knowledge_fts.rowid WHERE knowledge_fts MATCH ?"
+    for wanted, sequences in (("IN", filters.phrases), ("NOT IN", filters.excluded)):
+        for sequence in sequences:
+            where.append(f"(m.file, m.mark) {wanted} ({holding})")
+            values.append(f'"{" ".join(sequence)}"')
+    other = bool(where)
+    if projects is not None and not _covers_all(connection, projects):
+        where.append("m.project IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(projects))
+    else:
+        projects = None
+    if without >= 0:
+        where.append("m.session <> ?")
+        values.append(without)
+    condition = " AND ".join(where) or "1"
+    return Scope(condition, tuple(values), projects, without if without >= 0 else None, other, not where)
+
+
+def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bool:
+    others = connection.execute(
+        "SELECT 1 FROM speakers WHERE project NOT IN (SELECT value FROM json_each(?)) LIMIT 1", (json.dumps(projects),)
+    ).fetchone()
+    return others is None
+
+
+def inside(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
+    """Those of these passages that lie in the scope, in the same order."""
+    if scope.everything or not ids:
+        return list(ids)
+    rows = connection.execute(
+        f"SELECT m.id FROM json_each(?) j CROSS JOIN knowledge_meta m ON m.id = j.value WHERE {scope.condition} ORDER BY j.key",
+        (json.dumps(ids), *scope.values),
+    )
+    return [row[0] for row in rows]
+
+
+def by_words(connection: sqlite3.Connection, fetch: str, scope: Scope) -> list[int]:
+    """The passages of the scope that match the fetching words best, at most LEXICAL."""
+    if not fetch:
+        return []
+    most = LEXICAL if scope.everything else FIRST_FETCH
+    rows = connection.execute("SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY rank LIMIT ?", (fetch, most))
+    found = [row[0] for row in rows]
+    kept = inside(connection, found, scope)
+    if len(found) < most or len(kept) >= LEXICAL:
+        return kept[:LEXICAL]
+    # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
+    rows = connection.execute(
+        "SELECT m.id FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
+        f"WHERE knowledge_fts MATCH ? AND {scope.condition} ORDER BY knowledge_fts.rank LIMIT ?",
+        (fetch, *scope.values, LEXICAL),
+    )
+    return [row[0] for row in rows]
+
+
+COLUMNS = (
+    "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, m.session, p.turn, "
+    "p.turn_id, p.role, m.speaker, m.at, p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
+)
+JOINS = (
+    "CROSS JOIN knowledge_meta m ON m.id = {id} CROSS JOIN passages p ON p.id = m.id CROSS JOIN files f ON f.id = m.file"
+)
+NAMED = (9, 10, 11, 15)
+"""Columns that hold numbers of names."""
+
+
+def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
+    """Everything about these passages, in order of id; those that are gone meanwhile are left out. `names` learns what is new."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}", (json.dumps(sorted(set(ids))),)
+    ).fetchall()
+    learn(connection, rows, names)
+    return rows
+
+
+def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:
+    """Looks up the names in these rows that `names` does not hold yet. A number never gets another name."""
+    new = {row[column] for row in rows for column in NAMED} - names.keys()
+    if new:
+        names.update(
+            connection.execute("SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),))
+        )
+
+
+def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
+    """The passage in a row, just as it was indexed."""
+    return Passage(
+        path=row[1],
+        unit=f"{row[1]}#{row[2]}",
+        part=row[3],
+        ordinal=row[4],
+        start=row[5],
+        end=row[6],
+        text=row[7],
+        title=row[8],
+        category=cast(Category, names[row[9]]),
+        project=names[row[10]],
+        session=names[row[11]],
+        turn=row[12],
+        turn_id=row[13],
+        role=row[14],
+        speaker=names[row[15]],
+        at=None if row[16] is None else datetime.fromtimestamp(row[16], UTC),
+    )
+
+
+def score(
+    asking: Asking, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
+) -> list[Found]:
+    """Candidates with their raw values: BM25 and coverage by all words of the query, pairs of words, exact cosine."""
+    import numpy as np
+
+    if not rows:
+        return []
+    count = len(rows)
+    stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
+    lengths = np.array([len(row[21]) // 4 for row in rows])
+    owner = np.repeat(np.arange(count), lengths)
+    norm = K1 * (1 - B + B * lengths / asking.mean_words)
+    bm25 = np.zeros(count)
+    matched = [0] * count
+    where: dict[str, NDArray[np.intp]] = {}
+    keywords = len(asking.asked.words)
+    for bit, (word, number, frequency) in enumerate(zip(asking.asked.lookup, asking.numbers, asking.everywhere, strict=True)):
+        places = where[word] = np.flatnonzero(stems == number)
+        if not len(places):
+            continue
+        times = np.bincount(owner[places], minlength=count)
+        if bit < keywords:  # names of speakers are looked up, and are no keywords
+            odds = (asking.all_passages - frequency + 0.5) / (frequency + 0.5)
+            bm25 += max(math.log(max(odds, 1e-6)), 1e-6) * times * (K1 + 1) / (times + norm)
+        for index in np.flatnonzero(times):
+            matched[index] |= 1 << bit
+    pairs = np.zeros(count, dtype=int)
+    for first, second in asking.asked.pairs:
+        if first in where and second in where:
+            beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
+            beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside
+            pairs[np.unique(owner[beside])] += 1
+    cosines = _cosines([row[22] for row in rows], vector)
+    found: list[Found] = []
+    for index, row in enumerate(rows):
+        transcript = row[12] is not None
+        candidate = Candidate(
+            path=row[1],
+            line=row[5],
+            unit=f"{row[1]}#{row[2]}",
+            group=f"session {names[row[11]]}" if transcript else row[1],
+            ordinal=row[12] if transcript else row[4],
+            bm25=float(bm25[index]),
+            cosine=cosines[index],
+            matched=matched[index],
+            pairs=int(pairs[index]),
+            role=row[14],
+            speaker=names[row[15]],
+            length=row[17],
+            tells_time=bool(row[18]),
+            first_person=row[19],
+            ends_with_question=bool(row[20]),
+            part=row[3],
+        )
+        found.append(Found(candidate, row, names))
+    return found
+
+
+def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) -> list[float | None]:
+    import numpy as np
+
+    if vector is None:
+        return [None] * len(blobs)
+    size = 2 * len(vector)
+    usable = [index for index, blob in enumerate(blobs) if blob is not None and len(blob) == size]
+    cosines: list[float | None] = [None] * len(blobs)
+    if usable:
+        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(len(usable), len(vector))
+        for index, cosine in zip(usable, matrix.astype(np.float32) @ vector, strict=True):
+            cosines[index] = float(cosine)
+    return cosines

@@ -1,0 +1,138 @@
+"""The search index as SQLite sees it. Everything in it can be rebuilt from the workspace's files.
+
+`SCHEMA` is part of the file name: whoever changes a table, or how a text is cut or folded into words, counts it up, and old and new
+versions of the program live side by side.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+SCHEMA = 1
+
+TABLES = """
+-- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could not load sqlite-vec).
+CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- One row: how many passages, and how many words they have together (BM25 wants the mean).
+CREATE TABLE totals (passages INTEGER NOT NULL, words INTEGER NOT NULL);
+INSERT INTO totals VALUES (0, 0);
+
+-- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a sentence for status.
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    looked_ns INTEGER NOT NULL,
+    sha256 BLOB NOT NULL,
+    so_far TEXT,
+    problem TEXT
+);
+CREATE INDEX files_with_problems ON files (path) WHERE problem IS NOT NULL;
+
+-- Projects, sessions, speakers, categories by number: filters compare integers.
+CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+
+-- What filters need of a passage, narrow so that 100,000 rows stay in the cache. `mark` is the unit: turn number or first line.
+-- AUTOINCREMENT: an id that a reader still holds never becomes another passage's.
+CREATE TABLE knowledge_meta (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    file INTEGER NOT NULL REFERENCES files (id),
+    mark INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    project INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    category INTEGER NOT NULL,
+    speaker INTEGER NOT NULL,
+    at REAL,                            -- seconds since 1970; NULL: the file does not say, its mtime stands in
+    words INTEGER NOT NULL,             -- length of the indexed text
+    digest BLOB NOT NULL                -- of the whole unit: an unchanged unit is left alone
+);
+CREATE UNIQUE INDEX meta_of_file ON knowledge_meta (file, mark, part);
+CREATE INDEX meta_of_session ON knowledge_meta (session);
+
+-- What a result shows and a score needs.
+CREATE TABLE passages (
+    id INTEGER PRIMARY KEY REFERENCES knowledge_meta (id),
+    ordinal INTEGER NOT NULL,
+    first_line INTEGER NOT NULL,
+    last_line INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    title TEXT NOT NULL,
+    turn INTEGER,
+    turn_id TEXT,
+    role TEXT NOT NULL,
+    chars INTEGER NOT NULL,             -- of the whole unit
+    tells_time INTEGER NOT NULL,
+    first_person INTEGER NOT NULL,
+    ends_with_question INTEGER NOT NULL, -- the unit
+    stems BLOB NOT NULL,                -- CRC-32 of each word's stem in order, little-endian: rescoring needs no second look at the text
+    vector BLOB                         -- float16; NULL: not embedded (yet)
+);
+CREATE INDEX passages_without_vector ON passages (id) WHERE vector IS NULL;
+
+-- Words of the indexed text, folded by core.text.words; rowid is the passage.
+CREATE VIRTUAL TABLE knowledge_fts USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE knowledge_terms USING fts5vocab (knowledge_fts, row);
+
+-- Who speaks in which project: names in a query are looked up here.
+CREATE TABLE speakers (project INTEGER, speaker INTEGER, passages INTEGER NOT NULL, PRIMARY KEY (project, speaker)) WITHOUT ROWID;
+
+CREATE TRIGGER passage_in AFTER INSERT ON knowledge_meta BEGIN
+    UPDATE totals SET passages = passages + 1, words = words + NEW.words;
+    INSERT INTO speakers VALUES (NEW.project, NEW.speaker, 1) ON CONFLICT DO UPDATE SET passages = passages + 1;
+END;
+CREATE TRIGGER passage_out AFTER DELETE ON knowledge_meta BEGIN
+    UPDATE totals SET passages = passages - 1, words = words - OLD.words;
+    UPDATE speakers SET passages = passages - 1 WHERE project = OLD.project AND speaker = OLD.speaker;
+    DELETE FROM speakers WHERE project = OLD.project AND speaker = OLD.speaker AND passages = 0;
+END;
+"""
+
+VECTORS = """
+-- Nearest neighbours: int8 prefilters, the float16 vectors in `passages` give the exact cosine. On unit vectors L2 orders as cosine does.
+CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
+    project INTEGER PARTITION KEY,
+    session INTEGER,
+    embedding INT8[{dimensions}] distance_metric = L2,
+    chunk_size = 512
+);
+"""
+
+STEMMER = """
+CREATE VIRTUAL TABLE temp.words_in USING fts5 (word, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
+"""
+
+
+def load_vectors(connection: sqlite3.Connection) -> bool:
+    """Loads sqlite-vec into a connection; False where the driver or the machine cannot."""
+    try:
+        import sqlite_vec
+
+        loader: Any = connection
+        loader.enable_load_extension(True)
+        try:
+            sqlite_vec.load(loader)
+        finally:
+            loader.enable_load_extension(False)
+    except Exception:  # no package, no wheel for this machine, a driver without extensions: all mean the same here
+        return False
+    return True
+
+
+def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vectors: bool) -> None:
+    """Fills an empty file with tables; it is not `complete` before somebody says so."""
+    connection.executescript(TABLES)
+    if vectors and dimensions:
+        connection.executescript(VECTORS.format(dimensions=dimensions))
+    state = {"schema": SCHEMA, "embedder": embedder, "dimensions": dimensions, "complete": 0}
+    state["vectors_stale"] = int(bool(dimensions) and not vectors)
+    connection.executemany("INSERT INTO index_state VALUES (?, ?)", [(key, str(value)) for key, value in state.items()])
+
+
+def state(connection: sqlite3.Connection) -> dict[str, str]:
+    """`index_state` as a dictionary."""
+    return dict(connection.execute("SELECT key, value FROM index_state").fetchall())

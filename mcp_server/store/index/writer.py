@@ -1,0 +1,247 @@
+"""Writing passages: what changed in a file becomes rows, what stayed the same is left alone."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from mcp_server.core.model import Passage
+from mcp_server.core.scoring.ranking import ends_with_question, first_person, tells_time
+from mcp_server.core.text.passages import indexed_text
+from mcp_server.core.text.words import words
+from mcp_server.store.index.looking import Known, Look, ReadSoFar
+from mcp_server.store.index.schema import state
+from mcp_server.store.index.stems import Stems
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCALE = 254.0
+"""int8 = round(254 · x): components of unit vectors of 256 dimensions lie within ±0.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage ready to be written."""
+
+    passage: Passage
+    mark: int
+    digest: bytes
+    words: tuple[str, ...]
+    chars: int
+    tells_time: bool
+    first_person: int
+    ends_with_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a look changes in the index: rows to add, units (by mark) to take out first. `drop_all`: the whole file goes."""
+
+    look: Look
+    rows: tuple[Row, ...] = ()
+    drop: tuple[int, ...] = ()
+
+
+def mark_of(passage: Passage) -> int:
+    """The number at the end of a passage's unit."""
+    return int(passage.unit.rpartition("#")[2])
+
+
+def digest_of(unit: Sequence[Passage]) -> bytes:
+    """Eight bytes that differ when anything of a unit differs."""
+    return hashlib.blake2b(repr([astuple(passage) for passage in unit]).encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+    """What the index holds of these files, or of all."""
+    select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
+    if paths is None:
+        rows = connection.execute(select).fetchall()
+    else:
+        rows = [row for path in paths for row in connection.execute(f"{select} WHERE path = ?", (path,))]
+    return {row[0]: Known(*row[1:6], ReadSoFar.from_json(row[6]) if row[6] else None) for row in rows}
+
+
+def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[str]:
+    """The files that the index holds at or below these paths."""
+    found: list[str] = []
+    for path in paths:
+        rows = connection.execute("SELECT path FROM files WHERE path = ? OR (path >= ? AND path < ?)", (path, f"{path}/", f"{path}0"))
+        found += [row[0] for row in rows]
+    return found
+
+
+def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
+    """The digest of every unit that the index holds of a file."""
+    return dict(
+        connection.execute(
+            "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file WHERE f.path = ? AND m.part = 0", (path,)
+        ).fetchall()
+    )
+
+
+def plan(look: Look, before: dict[int, bytes]) -> Plan:
+    """Compares a look with the units that are there. Cuts words and flags only for what is new."""
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for _, group in groupby(look.passages, key=lambda passage: passage.unit):
+        unit = tuple(group)
+        mark, digest = mark_of(unit[0]), digest_of(unit)
+        if mark in seen:  # a hand-made transcript may repeat a turn number; the first one stands
+            continue
+        seen.add(mark)
+        if before.get(mark) == digest:
+            continue
+        chars, asks = sum(len(part.text) for part in unit), ends_with_question(unit[-1].text[-2000:])
+        for part in unit:
+            found = tuple(words(indexed_text(part)))
+            rows.append(Row(part, mark, digest, found, chars, tells_time(part.text), first_person(part.text), asks))
+    changed = {row.mark for row in rows}
+    if look.grown or look.same:
+        drop = [mark for mark in before if mark in changed]
+    else:
+        drop = [mark for mark in before if mark in changed or mark not in seen]
+    return Plan(look, tuple(rows), tuple(drop))
+
+
+def write(
+    connection: sqlite3.Connection,
+    stems: Stems,
+    plans: Sequence[Plan],
+    vectors: NDArray[np.float32] | None,
+    can_load_vectors: bool,
+    first: int = 0,
+    last: int | None = None,
+) -> None:
+    """Carries plans out; `vectors` has one row for every row of the plans in order, or is None if there is no embedder.
+
+    Of a single plan with very many rows only `first` to `last` are written, the file's own row with the last of them.
+    """
+    kept = state(connection)
+    in_vec = can_load_vectors and int(kept["dimensions"]) > 0
+    if not can_load_vectors and int(kept["dimensions"]) > 0:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+    numbers = _Names(connection)
+    offset = 0
+    for each in plans:
+        rows = each.rows[first:last]
+        finished = last is None or last >= len(each.rows)
+        file_id = _file(connection, each.look, finished)
+        if each.look.gone:
+            _delete(connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ?", (file_id,))
+            connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
+            continue
+        if first == 0:
+            for mark in each.drop:
+                _delete(connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?", (file_id, mark))
+        if rows:
+            mine = None if vectors is None else vectors[offset : offset + len(rows)]
+            _insert(connection, stems, numbers, file_id, rows, mine, in_vec)
+        offset += len(rows)
+
+
+def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
+    # An unfinished file keeps a size that no file has, so the next refresh looks again.
+    size, sha256 = (look.size, look.sha256) if finished else (-2, b"")
+    (file_id,) = connection.execute(
+        "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, looked_ns = excluded.looked_ns, "
+        "sha256 = excluded.sha256, so_far = excluded.so_far, problem = CASE WHEN ? THEN problem ELSE excluded.problem END RETURNING id",
+        (
+            look.path,
+            size,
+            look.mtime_ns,
+            look.looked_ns,
+            sha256,
+            look.so_far.to_json() if look.so_far and finished else None,
+            look.problem,
+            look.same,
+        ),
+    ).fetchone()
+    return int(file_id)
+
+
+def _delete(connection: sqlite3.Connection, in_vec: bool, select: str, values: tuple[int, ...]) -> None:
+    ids = connection.execute(select, values).fetchall()
+    tables = ["knowledge_fts", "passages", "knowledge_meta"] + (["knowledge_vec"] if in_vec else [])
+    for table in tables:
+        key = "rowid" if table in ("knowledge_fts", "knowledge_vec") else "id"
+        connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", ids)
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    stems: Stems,
+    numbers: _Names,
+    file_id: int,
+    rows: Sequence[Row],
+    vectors: NDArray[np.float32] | None,
+    in_vec: bool,
+) -> None:
+    import numpy as np
+
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'knowledge_meta'").fetchone()
+    ids = range((last[0] if last else 0) + 1, (last[0] if last else 0) + 1 + len(rows))
+    stems.learn(word for row in rows for word in row.words)
+    meta, wide, keywords, near = [], [], [], []
+    half, small = packed_vectors(vectors) if vectors is not None else ([], [])
+    for position, (new, row) in enumerate(zip(ids, rows, strict=True)):
+        p = row.passage
+        project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
+        at = p.at.timestamp() if p.at else None
+        meta.append((new, file_id, row.mark, p.part, project, session, category, speaker, at, len(row.words), row.digest))
+        flags = (row.tells_time, row.first_person, row.ends_with_question)
+        packed = np.array(stems.numbers(row.words), dtype="<u4").tobytes()
+        vector = half[position] if half else None
+        wide.append(
+            (new, p.ordinal, p.start, p.end, _storable(p.text), _storable(p.title), p.turn, p.turn_id, p.role, row.chars)
+            + (*flags, packed, vector)
+        )
+        keywords.append((new, _storable(" ".join(row.words))))
+        if small and in_vec:
+            near.append((new, project, session, small[position]))
+    connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(11)})", meta)
+    connection.executemany(f"INSERT INTO passages VALUES ({_marks(15)})", wide)
+    connection.executemany("INSERT INTO knowledge_fts (rowid, words) VALUES (?, ?)", keywords)
+    if near:
+        connection.executemany(
+            "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))", near
+        )
+
+
+class _Names(dict[str, int]):
+    """Numbers for names, for the length of one transaction (what a rollback takes back must not be remembered)."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __missing__(self, name: str) -> int:
+        stored = _storable(name)
+        self._connection.execute("INSERT OR IGNORE INTO names (name) VALUES (?)", (stored,))
+        (number,) = self._connection.execute("SELECT id FROM names WHERE name = ?", (stored,)).fetchone()
+        self[name] = int(number)
+        return int(number)
+
+
+def _storable(text: str) -> str:
+    """SQLite takes no lone surrogates."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def packed_vectors(vectors: NDArray[np.float32]) -> tuple[list[bytes], list[bytes]]:
+    """Each vector as float16 (for the exact cosine) and as int8 (for finding neighbours)."""
+    import numpy as np
+
+    half = vectors.astype("<f2")
+    small = np.clip(np.rint(vectors * SCALE), -127, 127).astype(np.int8)
+    return [row.tobytes() for row in half], [row.tobytes() for row in small]

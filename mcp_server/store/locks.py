@@ -1,0 +1,164 @@
+"""Who may write now? Locks that hold among the tasks of this process and among processes, and end with the process.
+
+    async with locks.transcript(session): …    1. one conversation's transcript, and its rows in the state
+    async with locks.files(): …                2. knowledge and the other tracked files
+    async with locks.git(): …                  3. the repository
+
+Always in this order: taking an earlier one while holding a later one (or two of a kind) raises at once, for it would deadlock
+one day. The operating system's lock is only ever tried, between short async sleeps: a waiting task holds no worker thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import Unavailable
+
+if TYPE_CHECKING:
+    import anyio
+
+WAIT_SECONDS = 120.0
+"""After so long the other process is taken for stuck, and the caller is told."""
+
+_TRANSCRIPT, _FILES, _GIT = 1, 2, 3
+_NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
+# Sessions share lock files by hash: lock files cannot be deleted safely, and sessions are without number.
+_TRANSCRIPT_FILES = 4096
+
+
+class Held:
+    """A lock that is held until `release`, at the latest until this process ends."""
+
+    def __init__(self, handle: int | None, path: Path) -> None:
+        self._handle = handle
+        self._path = path
+
+    def release(self, *, forget: bool = False) -> None:
+        """Lets go; a second call does nothing. `forget` deletes the lock's file, where its name is never used again."""
+        if self._handle is not None:
+            if forget:
+                self._path.unlink(missing_ok=True)
+            os.close(self._handle)
+            self._handle = None
+
+
+class Locks:
+    """The locks of one workspace; their files lie in `.local/locks/`. One object a process."""
+
+    def __init__(self, local: Path, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._folder = local / "locks"
+        self._wait_seconds = wait_seconds
+        self._inside: dict[str, anyio.Lock] = {}
+        # Which of the three the current task holds. A task that it starts inherits this, and rightly so: it must not wait for
+        # a lock that its parent keeps.
+        self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
+
+    def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """For appending to a session's transcript, sealing it, and its rows in the state."""
+        bucket = int.from_bytes(hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()[:4], "big")
+        return self._exclusive(_TRANSCRIPT, f"transcript-{bucket % _TRANSCRIPT_FILES:03x}")
+
+    def files(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """For reading, changing and writing back files of the workspace."""
+        return self._exclusive(_FILES, "files")
+
+    def git(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """For committing."""
+        return self._exclusive(_GIT, "git")
+
+    def try_maintainer(self) -> Held | None:
+        """Makes this process the one that maintains the workspace; None while another one is, or `.local/` is read-only."""
+        try:
+            return self._try("maintainer", shared=False)
+        except Unavailable:
+            return None
+
+    def share(self, name: str) -> Held | None:
+        """Keeps `name` in use, together with others; None if somebody is just removing it. Works on a read-only disk."""
+        try:
+            return self._try(f"share-{_safe(name)}", shared=True)
+        except Unavailable:
+            return Held(None, self._folder)
+
+    def try_exclusive(self, name: str) -> Held | None:
+        """Takes `name` for oneself; None while anybody shares it."""
+        return self._try(f"share-{_safe(name)}", shared=False)
+
+    @contextlib.asynccontextmanager
+    async def _exclusive(self, level: int, name: str) -> AsyncIterator[None]:
+        import anyio
+
+        held = self._held.get()
+        if held and max(held) >= level:
+            raise RuntimeError(
+                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; the order is transcript, files, git"
+            )
+        async with self._inside.setdefault(name, anyio.Lock()):
+            lock = await self._wait_for(name)
+            self._held.set((*held, level))
+            try:
+                yield
+            finally:
+                self._held.set(held)
+                lock.release()
+
+    async def _wait_for(self, name: str) -> Held:
+        import anyio
+
+        deadline = time.monotonic() + self._wait_seconds
+        pause = 0.0005
+        while True:
+            lock = self._try(name, shared=False)
+            if lock is not None:
+                return lock
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"another process has held the lock {name!r} for {self._wait_seconds:.0f} s; "
+                    "end it if it hangs (`context-manager doctor` lists them) and try again"
+                )
+            await anyio.sleep(pause)
+            pause = min(pause * 1.5, 0.02)
+
+    def _try(self, name: str, *, shared: bool) -> Held | None:
+        import portalocker
+
+        path = self._folder / f"{name}.lock"
+        try:
+            handle = _open(path)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot write the lock {path}: {error.strerror or error}; check the disk and the permissions of .local/"
+            ) from error
+        try:
+            kind = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
+            portalocker.lock(handle, kind | portalocker.LockFlags.NON_BLOCKING)
+        except portalocker.AlreadyLocked:
+            os.close(handle)
+            return None
+        except portalocker.LockException as error:
+            os.close(handle)
+            raise Unavailable(
+                f"{self._folder} is on a file system without locks ({error}); move .local/ to a local disk"
+            ) from error
+        return Held(handle, path)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, flags, 0o600)
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)

@@ -1,0 +1,73 @@
+"""What a folder says about the project it belongs to: a `.context-manager` file, git's origin, its oldest commit, itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mcp_server.core.projects import origin_key
+
+MARKER = ".context-manager"
+
+
+@dataclass(slots=True)
+class ProjectFolders:
+    """Reads folders of the client's machine. `home` and `temporary` are never projects by themselves.
+
+    What git says of a folder is asked once a process: a remote that is added later is seen by the next start.
+    """
+
+    home: Path
+    temporary: Path
+    _git_keys: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+
+    def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]:
+        """The raw keys of `folder`, best first: name, git, root, and `dir:` with the id that `directory_id(path)` keeps.
+
+        Empty for the home folder, the root of the file system, temporary folders and folders that do not exist.
+        """
+        here = Path(os.path.realpath(folder))
+        if not here.is_dir():
+            return ()
+        named = self._named(here)
+        found = ((named,) if named else ()) + self._from_git(here)
+        if found or self._is_nobodys(here) or here.is_relative_to(os.path.realpath(self.temporary)):
+            return found
+        return (f"dir:{directory_id(str(here))}",)
+
+    def _is_nobodys(self, folder: Path) -> bool:
+        return folder == folder.parent or folder in {Path(os.path.realpath(self.home)), Path(os.path.realpath(self.temporary))}
+
+    def _named(self, folder: Path) -> str | None:
+        for place in (folder, *folder.parents):
+            marker = place / MARKER
+            try:
+                with marker.open("rb") as stream:
+                    lines = stream.read(1000).decode("utf-8", "replace").split("\n")
+            except OSError:
+                continue
+            name = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", lines[0]).split())
+            if name:
+                return f"name:{name}"
+        return None
+
+    def _from_git(self, folder: Path) -> tuple[str, ...]:
+        if folder not in self._git_keys:
+            self._git_keys[folder] = self._ask_git(folder)
+        return self._git_keys[folder]
+
+    def _ask_git(self, folder: Path) -> tuple[str, ...]:
+        if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+            return ()  # spares the start of a process
+        from mcp_server.store.git import ask_git
+
+        top = ask_git(folder, "rev-parse", "--show-toplevel")
+        if not top or self._is_nobodys(Path(os.path.realpath(top))):
+            return ()
+        origin = ask_git(folder, "config", "--get", "remote.origin.url")
+        roots = (ask_git(folder, "rev-list", "--max-parents=0", "--date-order", "--reverse", "HEAD") or "").split()
+        by_origin = origin_key(origin) if origin else None
+        return tuple(key for key in (by_origin, f"root:{roots[0]}" if roots else None) if key)

@@ -1,0 +1,295 @@
+"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here and can be read back.
+
+A damaged or missing state.db is replaced by an empty one; `complete` is False until the transcripts were read back into it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from mcp_server.core.model import Delivery, Kind, Role
+from mcp_server.core.source_keys import TurnKey
+from mcp_server.store.database import Database, DatabaseBroken
+
+SCHEMA_VERSION = 1
+
+SCHEMA = """
+-- One row a session: where its open (or last) transcript lies, and how far we have read it.
+CREATE TABLE IF NOT EXISTS sessions (
+    session      TEXT PRIMARY KEY,
+    path         TEXT NOT NULL,
+    status       TEXT NOT NULL,           -- open | closed
+    project      TEXT NOT NULL,           -- raw key, '' for the global one
+    kind         TEXT,                    -- NULL until a call names it
+    delivery     TEXT,                    -- NULL until a call names it
+    title        TEXT NOT NULL,
+    opened       TEXT NOT NULL,
+    last_arrival TEXT NOT NULL,
+    turns        INTEGER NOT NULL,        -- number of the last turn
+    last_at      TEXT,                    -- time of the last entry of the transcript
+    size         INTEGER NOT NULL         -- bytes of the transcript that these rows know
+) STRICT;
+
+-- Both source keys of every turn (SPEC §2).
+CREATE TABLE IF NOT EXISTS turn_keys (
+    session TEXT NOT NULL,
+    number  INTEGER NOT NULL,
+    role    TEXT NOT NULL,
+    sha     TEXT NOT NULL,
+    nth     INTEGER NOT NULL,
+    turn_id TEXT,
+    PRIMARY KEY (session, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS turn_keys_id ON turn_keys (session, turn_id) WHERE turn_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS turn_keys_sha ON turn_keys (session, sha);
+
+-- Reads and recoveries of files: the reference count of knowledge scores (SPEC §8). Compiling never writes here.
+CREATE TABLE IF NOT EXISTS access_log (
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    at   TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS access_log_path ON access_log (path);
+
+-- Random ids of folders that have no other name (`dir:` project keys).
+CREATE TABLE IF NOT EXISTS directories (folder TEXT PRIMARY KEY, id TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+-- Small values by namespace, as JSON.
+CREATE TABLE IF NOT EXISTS entries (
+    namespace TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    value     TEXT NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """What the state knows of a session. `kind` and `delivery` are None until a call named them (SPEC §2)."""
+
+    session: str
+    path: str
+    status: str
+    project: str
+    kind: Kind | None
+    delivery: Delivery | None
+    title: str
+    opened: datetime
+    last_arrival: datetime
+    turns: int
+    last_at: datetime | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What of a session may be the same as an arriving turn: the one with its id, the last one; and its `nth`."""
+
+    same_id: TurnKey | None
+    last: TurnKey | None
+    nth: int
+
+
+class State:
+    """The port. Made by `State.open`; every method is one transaction."""
+
+    def __init__(self, database: Database, moved_aside: Path | None) -> None:
+        self._database = database
+        self.moved_aside = moved_aside
+        """Where a damaged file went, for `status` to tell."""
+        self._complete = False  # asked at every turn, and once True it stays so
+
+    @classmethod
+    async def open(cls, path: Path) -> State:
+        """Opens or creates the file; a damaged one is moved aside under a new name, never deleted."""
+        try:
+            return cls(await _open(path), None)
+        except DatabaseBroken:
+            aside = next(p for n in range(1, 10_000) if not (p := path.with_name(f"{path.name}.damaged-{n}")).exists())
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.rename(aside)
+            return cls(await _open(path), aside)
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def data_version(self) -> int:
+        """Another number after another connection has committed."""
+        return await self._database.data_version()
+
+    async def complete(self) -> bool:
+        """False for a new file: the transcripts were not read back yet."""
+        self._complete = self._complete or await self.get("state", "complete") is True
+        return self._complete
+
+    async def completed(self) -> None:
+        """Says that the transcripts were read back."""
+        await self.put("state", "complete", True)
+
+    # sessions and source keys
+
+    async def session(self, session: str) -> SessionRow | None:
+        rows = await self._rows("SELECT * FROM sessions WHERE session = ?", (session,))
+        return _session(rows[0]) if rows else None
+
+    async def sessions(self, open_only: bool = False) -> list[SessionRow]:
+        """All sessions, the oldest first."""
+        where = "WHERE status = 'open'" if open_only else ""
+        return [_session(row) for row in await self._rows(f"SELECT * FROM sessions {where} ORDER BY opened, session")]
+
+    async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None:
+        """Replaces the session's row and adds the keys of turns that were recorded with it."""
+        await self._database.write(lambda connection: _save(connection, row, keys))
+
+    async def keys(self, session: str) -> list[TurnKey]:
+        """The keys of every turn of the session, in the order of their numbers."""
+        rows = await self._rows("SELECT * FROM turn_keys WHERE session = ? ORDER BY number", (session,))
+        return [_key(row) for row in rows]
+
+    async def last_number(self, session: str) -> int:
+        """The number of the last turn whose keys are known; 0 if there is none."""
+        rows = await self._rows("SELECT coalesce(max(number), 0) FROM turn_keys WHERE session = ?", (session,))
+        return int(rows[0][0])
+
+    async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded:
+        """What is needed to tell whether an arriving turn is a repeat, without reading all keys."""
+
+        def ask(connection: sqlite3.Connection) -> Recorded:
+            one = "SELECT * FROM turn_keys WHERE session = ?"
+            same = connection.execute(f"{one} AND turn_id = ?", (session, turn_id)).fetchone() if turn_id else None
+            last = connection.execute(f"{one} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
+            count = "SELECT count(*) FROM turn_keys WHERE session = ? AND role = ? AND sha = ?"
+            (nth,) = connection.execute(count, (session, role, sha)).fetchone()
+            return Recorded(_key(same) if same else None, _key(last) if last else None, nth)
+
+        return await self._database.read(ask)
+
+    async def forget_sessions(self) -> None:
+        """Empties what transcripts can give back: sessions and keys."""
+
+        def clear(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM sessions")
+            connection.execute("DELETE FROM turn_keys")
+
+        await self._database.write(clear)
+
+    # references
+
+    async def log_access(self, path: str, kind: str, at: datetime) -> None:
+        """Notes that `path` was read or recovered."""
+        await self._execute("INSERT INTO access_log VALUES (?, ?, ?)", (path, kind, _text(at)))
+
+    async def references(self, paths: Iterable[str]) -> dict[str, int]:
+        """How often each of `paths` was read or recovered; paths never touched are left out."""
+        asked = json.dumps(sorted(set(paths)))
+        sql = "SELECT path, count(*) FROM access_log WHERE path IN (SELECT value FROM json_each(?)) GROUP BY path"
+        return {str(path): int(count) for path, count in await self._rows(sql, (asked,))}
+
+    # folders without a name
+
+    async def directory_ids(self) -> dict[str, str]:
+        """Folder → random id."""
+        return dict(await self._rows("SELECT folder, id FROM directories"))
+
+    async def name_directory(self, folder: str, new_id: str) -> str:
+        """The folder's id: `new_id`, unless another process was first."""
+        await self._execute("INSERT OR IGNORE INTO directories VALUES (?, ?)", (folder, new_id))
+        return (await self.directory_ids())[folder]
+
+    # small values
+
+    async def get(self, namespace: str, key: str) -> Any:
+        """The stored value, or None."""
+        rows = await self._rows("SELECT value FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
+        return json.loads(rows[0][0]) if rows else None
+
+    async def entries(self, namespace: str) -> dict[str, Any]:
+        """Every value of a namespace by its key."""
+        rows = await self._rows("SELECT key, value FROM entries WHERE namespace = ? ORDER BY key", (namespace,))
+        return {key: json.loads(value) for key, value in rows}
+
+    async def put(self, namespace: str, key: str, value: Any) -> None:
+        """Stores a JSON value."""
+        await self._execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, json.dumps(value)))
+
+    async def remove(self, namespace: str, key: str) -> None:
+        """Removes a value; nothing happens if there is none."""
+        await self._execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
+
+    async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
+        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+
+    async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
+        await self._database.write(lambda connection: connection.execute(sql, values) and None)
+
+
+async def _open(path: Path) -> Database:
+    database = await Database.open(path)
+    try:
+        await database.write(_create)
+    except BaseException:
+        await database.close()
+        raise
+    return database
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < SCHEMA_VERSION:
+        for statement in SCHEMA.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def _save(connection: sqlite3.Connection, row: SessionRow, keys: Sequence[TurnKey]) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(row.session, row.path, row.status, row.project, row.kind, row.delivery, row.title),
+            *(_text(row.opened), _text(row.last_arrival), row.turns, row.last_at and _text(row.last_at), row.size),
+        ),
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO turn_keys VALUES (?, ?, ?, ?, ?, ?)",
+        [(row.session, key.number, key.role, key.sha, key.nth, key.turn_id) for key in keys],
+    )
+
+
+def _session(row: Any) -> SessionRow:
+    (*names, opened, last_arrival, turns, last_at, size) = row
+    session, path, status, project, kind, delivery, title = names
+    return SessionRow(
+        session=session,
+        path=path,
+        status=status,
+        project=project,
+        kind=kind if kind in get_args(Kind) else None,
+        delivery=delivery if delivery in get_args(Delivery) else None,
+        title=title,
+        opened=_time(opened),
+        last_arrival=_time(last_arrival),
+        turns=turns,
+        last_at=_time(last_at) if last_at else None,
+        size=size,
+    )
+
+
+def _key(row: Any) -> TurnKey:
+    _, number, role, sha, nth, turn_id = row
+    return TurnKey(number, role, sha, nth, turn_id)
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)

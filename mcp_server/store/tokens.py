@@ -1,0 +1,134 @@
+"""How many tokens is a text? Counted with a vocabulary that ships with the package: no network, no download, no cache folder.
+
+Loading costs about 0.3 s and 80 MB, so it happens at the first count, not at the start.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import threading
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import Invalid, Unavailable
+
+if TYPE_CHECKING:
+    import tiktoken
+
+# tiktoken_ext/openai_public.py: the digest that tiktoken itself expects of the vocabulary, and the pattern that goes with it.
+_SHA256 = {"o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"}
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_PATTERN = {
+    "o200k_base": "|".join(
+        (
+            rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]*[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]+{_CONTRACTION}",
+            rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]+[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]*{_CONTRACTION}",
+            r"\p{N}{1,3}",
+            r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        )
+    )
+}
+
+EXACT_CHARACTERS = 1_000_000
+"""Texts up to this length are counted exactly; of a longer one only so much is, the rest by an upper bound."""
+_REMEMBERED_CHARACTERS = 2_000  # passages and lines are counted again and again; whole files are not
+_WINDOW = 64  # characters a token are looked at first when truncating: English has 4 to 5, runs of spaces more
+
+# tiktoken's regular expression overflows its stack on a million white-space characters in a row and panics. (Tried: 0.14.)
+_LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
+# Between a line feed and a letter or digit no token runs on, whatever stands around it: see the pattern.
+_SAFE_CUT = re.compile(r"\n(?=[^\W_])")
+
+
+class TokenCounter:
+    """Counts and cuts by tokens. Names of special tokens in a text are text. Any thread may use it."""
+
+    def __init__(self, vocabulary: str = "o200k_base") -> None:
+        """Raises Invalid for a vocabulary that does not ship."""
+        if vocabulary not in _PATTERN:
+            raise Invalid(f"no vocabulary {vocabulary!r}; there is: {', '.join(_PATTERN)}")
+        self.vocabulary = vocabulary
+        self._loaded: tiktoken.Encoding | None = None
+        self._lock = threading.Lock()
+        self._count_small = functools.lru_cache(maxsize=8192)(self._count)
+
+    def count(self, text: str) -> int:
+        """The number of tokens: exact up to EXACT_CHARACTERS (runs of 50,000 blanks apart), above never too low and never slow."""
+        if len(text) <= _REMEMBERED_CHARACTERS:
+            return self._count_small(text)
+        if len(text) <= EXACT_CHARACTERS:
+            return self._count(text)
+        cut = 0
+        for match in _SAFE_CUT.finditer(text, 0, EXACT_CHARACTERS):
+            cut = match.end()
+        return self._count(text[:cut]) + _most_tokens(text[cut:])
+
+    def truncate(self, text: str, tokens: int) -> str:
+        """The longest beginning of `text`, in whole characters, that has at most `tokens` tokens by `count`."""
+        if tokens <= 0:
+            return ""
+        window = min(len(text), tokens * _WINDOW + _WINDOW)
+        head = text[:window]
+        blank = _LONG_BLANK.search(head)
+        if blank is not None:  # nobody reads on after so many
+            head = head[: blank.start() + 1]
+        if len(head) == len(text) and self.count(text) <= tokens:
+            return text
+        encoding = self._encoding()
+        ids = encoding.encode_ordinary(head[:EXACT_CHARACTERS])[:tokens]
+        while ids:
+            # A character may be spread over several tokens: an incomplete one at the end goes.
+            cut = encoding.decode_bytes(ids).decode("utf-8", errors="ignore")
+            cut = head[: len(cut)]  # a lone surrogate was counted as U+FFFD, one character as well
+            if self.count(cut) <= tokens:  # the end of a cut text may be tokenised differently than its middle was
+                return cut
+            ids.pop()
+        return ""
+
+    def _count(self, text: str) -> int:
+        blank = _LONG_BLANK.search(text)
+        if blank is None:
+            return len(self._encoding().encode_ordinary(text))
+        total = 0
+        position = 0
+        for blank in _LONG_BLANK.finditer(text):
+            total += len(self._encoding().encode_ordinary(text[position : blank.start()])) + _most_tokens(blank.group())
+            position = blank.end()
+        return total + len(self._encoding().encode_ordinary(text[position:]))
+
+    def _encoding(self) -> tiktoken.Encoding:
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    self._loaded = _load(self.vocabulary)
+        return self._loaded
+
+
+def _most_tokens(text: str) -> int:
+    """No token is shorter than a byte."""
+    return len(text.encode("utf-8", errors="replace")) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _load(vocabulary: str) -> tiktoken.Encoding:
+    try:
+        import lzma
+
+        import tiktoken
+    except ImportError as error:
+        raise Unavailable(f"tokens cannot be counted: {error}; reinstall context-manager-mcp with its dependencies") from error
+    packed = files("mcp_server.data").joinpath(f"{vocabulary}.tiktoken.xz").read_bytes()
+    raw = lzma.decompress(packed)
+    if hashlib.sha256(raw).hexdigest() != _SHA256[vocabulary]:
+        raise Unavailable(f"the bundled vocabulary {vocabulary} is damaged; reinstall context-manager-mcp")
+    import binascii
+
+    ranks = {}
+    for line in raw.splitlines():
+        token, _, rank = line.partition(b" ")
+        ranks[binascii.a2b_base64(token)] = int(rank)
+    return tiktoken.Encoding(vocabulary, pat_str=_PATTERN[vocabulary], mergeable_ranks=ranks, special_tokens={})

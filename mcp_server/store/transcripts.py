@@ -1,0 +1,168 @@
+"""Transcripts on disk: where a conversation lies, and the only code that writes there.
+
+Every method that writes is called under the session's transcript lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count
+
+from mcp_server.core.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.core.text.transcript import (
+    Tail,
+    Transcript,
+    parse,
+    parse_tail,
+    render_head,
+    render_memory,
+    render_turn,
+    replace_head,
+)
+from mcp_server.core.text.yaml_line import to_utc
+from mcp_server.errors import Conflict, ContextManagerError, Refused
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.yaml_text import load
+
+FOLDER = "raw/conversations"
+SEALED = 0o444
+_SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
+_HEAD_BYTES = 64 * 1024
+_FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d+),', re.MULTILINE)
+
+
+class Transcripts:
+    """The conversations of a workspace."""
+
+    def __init__(self, files: WorkspaceFiles) -> None:
+        self._files = files
+
+    def path_for(self, head: TranscriptHead) -> str:
+        """The free path of a new transcript: by its start in UTC, with `-2` and so on where a name is taken."""
+        return next(path for path in _paths(head) if not self._files.exists(path))
+
+    def create(self, head: TranscriptHead, turn: Turn) -> tuple[str, int]:
+        """Writes a new transcript with its first turn; returns path and size. It appears whole or not at all."""
+        return self._write_new(head, render_head(head) + render_turn(turn, head.started), None)
+
+    def create_sealed(self, head: TranscriptHead, turns: Sequence[Turn]) -> str:
+        """Writes a whole conversation that is over; returns its path."""
+        blocks = [render_head(head)]
+        previous = head.started
+        for turn in turns:
+            blocks.append(render_turn(turn, previous))
+            previous = turn.at
+        return self._write_new(head, "".join(blocks), SEALED)[0]
+
+    def append(
+        self,
+        path: str,
+        entry: Turn | KnowledgeChange,
+        offset: int,
+        last_at: datetime | None,
+        turn_number: int = 0,
+    ) -> int:
+        """Adds a turn, or a memory operation after turn `turn_number`, at byte `offset`; durable when it returns the new size.
+
+        `offset` is where the intact file ends (`complete_bytes`, or what the last append returned), `last_at` the time of the
+        block before. The rest of an append that crashed is cut off. Raises Conflict if intact turns stand behind `offset`,
+        Refused if the transcript is sealed.
+        """
+        real = self._files.resolve(path)
+        if real.exists() and not real.stat().st_mode & 0o222:
+            raise Refused(f"{path} is sealed: the conversation is over; what is said now opens a new transcript")
+        if self._files.stat(path).size > offset:
+            tail = self.tail(path, offset, 1, 0, entry.at)
+            if tail.complete_bytes:
+                raise Conflict(f"{path} has grown since it was read; read it again and repeat")
+        block = render_turn(entry, last_at) if isinstance(entry, Turn) else render_memory(entry, last_at, turn_number)
+        return self._files.append_durable(path, block.encode(), offset)
+
+    def read(self, path: str) -> Transcript:
+        """The whole transcript. Raises NotFound, or Invalid naming file and field."""
+        transcript = parse(_decode(self._files.read_bytes(path)), path, load)
+        return replace(transcript, head=replace(transcript.head, slug=_slug_in(path, transcript.head.session_id)))
+
+    def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
+        """What was appended after byte `offset`, where a block ended on the line before `first_line`; sizes from `offset` on."""
+        data = self._files.read_bytes(path)[offset:]
+        return parse_tail(_decode(data), first_line, last_number, last_at)
+
+    def replace_head(self, path: str, head: TranscriptHead) -> int:
+        """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the new size."""
+        return self._rewrite(path, head, None)
+
+    def seal(self, path: str, head: TranscriptHead) -> int:
+        """As `replace_head`, and from now on the file is read-only."""
+        return self._rewrite(path, head, SEALED)
+
+    def all(self) -> Iterator[str]:
+        """The paths of all transcripts, in the order of their names."""
+        return (found.path for found in self._files.walk(FOLDER) if found.path.endswith(".md"))
+
+    def find(self, session_id: str) -> list[str]:
+        """The session's transcripts, oldest first: in the order of their first turn's number."""
+        wanted = f"-{_file_id(session_id)}-"
+        found: list[tuple[int, datetime, str]] = []
+        for path in self.all():
+            if wanted not in path:
+                continue
+            try:
+                start = self._files.read_bytes(path)[:_HEAD_BYTES]
+                head = parse(_decode(start), path, load).head
+            except ContextManagerError:  # one broken file does not hide the others; `doctor` names it
+                continue
+            if head.session_id == session_id:
+                number = _FIRST_NUMBER.search(start)
+                found.append((int(number.group(1)) if number else 0, head.started, path))
+        return [path for _, _, path in sorted(found)]
+
+    def _write_new(self, head: TranscriptHead, text: str, mode: int | None) -> tuple[str, int]:
+        data = text.encode()
+        for path in _paths(head):
+            try:
+                self._files.write_bytes_atomic(path, data, new=True, mode=mode)
+            except Conflict:
+                continue
+            return path, len(data)
+        raise AssertionError("unreachable")
+
+    def _rewrite(self, path: str, head: TranscriptHead, mode: int | None) -> int:
+        before = self._files.read_bytes(path)
+        intact = before[: parse(_decode(before), path, load).complete_bytes]
+        data = replace_head(_decode(intact), head).encode("utf-8", "surrogateescape")
+        self._files.write_bytes_atomic(path, data, before, mode=mode)
+        return len(data)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _paths(head: TranscriptHead) -> Iterator[str]:
+    started = to_utc(head.started)
+    slug = re.sub(r"[^\w-]+", "-", head.slug).encode()[:100].decode(errors="ignore").strip("-_") or "conversation"
+    day = started.date().isoformat().replace("-", "/")
+    name = f"{FOLDER}/{day}/{started:%H%M}-{_file_id(head.session_id)}-{slug}"
+    yield f"{name}.md"
+    for number in count(2):
+        yield f"{name}-{number}.md"
+
+
+def _file_id(session_id: str) -> str:
+    """The id as part of a file name; one that had to be changed gets six digits of its hash (SPEC §2)."""
+    if _SAFE_ID.fullmatch(session_id):
+        return session_id
+    digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", session_id).strip("-_")[:50].strip("-_")
+    return f"{safe}-{digest}" if safe else digest
+
+
+def _slug_in(path: str, session_id: str) -> str:
+    name = path.rsplit("/", 1)[-1].removesuffix(".md")
+    _, found, slug = name.partition(f"-{_file_id(session_id)}-")
+    return slug if found else name

@@ -1,0 +1,18 @@
+"""The MCP resources. Each has a tool that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server import MCPServer
+
+from mcp_server.connection import Connection
+from resources import compiled, files, receipt, status
+
+ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
+    compiled.register,
+    receipt.register,
+    status.register,
+    files.register,
+)

@@ -1,0 +1,38 @@
+"""Completion of the arguments of resource templates and prompts: session handles and paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anyio.to_thread import run_sync
+from mcp.server import MCPServer
+from mcp.types import (
+    Completion,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+)
+
+from mcp_server.actions.sessions import list_sessions
+from mcp_server.connection import Connection
+
+MOST = 100
+
+
+def register(mcp: MCPServer[Any], connection: Connection) -> None:
+    @mcp.completion()  # type: ignore[no-untyped-call,untyped-decorator]  # the SDK left it without types
+    async def complete(
+        ref: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> Completion | None:
+        memory = await connection.memory()
+        if argument.name == "session":
+            known = [row.session for row in await list_sessions(memory, limit=1000)]
+        elif argument.name == "path":
+            known = sorted(stat.path for stat in await run_sync(lambda: list(memory.files.walk(""))))
+        else:
+            return None
+        fitting = [value for value in known if value.startswith(argument.value)]
+        return Completion(values=fitting[:MOST], total=len(fitting), has_more=len(fitting) > MOST)

@@ -1,0 +1,184 @@
+"""The compiled context of a real memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.read import read
+from mcp_server.actions.sessions import end_session
+from mcp_server.core.compiler.compile import Compiled, compile_inputs
+from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
+from mcp_server.core.model import Caller
+from mcp_server.errors import Invalid, NotFound
+from mcp_server.memory import Memory
+from tests.conftest import Clock
+
+pytestmark = pytest.mark.anyio
+ASKS = Caller(explicit_sessions=True)
+
+
+async def say(memory: Memory, content: str, session: str = "now", role: str = "user", **more: object) -> None:
+    await observe(memory, NewTurn(role, content, session, **more), ASKS)  # type: ignore[arg-type]
+
+
+async def compiled(memory: Memory, message: str | None = None, **more: object) -> Compiled:
+    return await compile_context(memory, CompileRequest(message, **more), ASKS)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def past(memory: Memory, clock: Clock) -> Memory:
+    """A memory with two finished conversations, indexed."""
+    await say(memory, "My passport lies in the blue drawer of the kitchen.", "old")
+    await say(memory, "I will remember where your passport is.", "old", "agent")
+    await say(memory, "We planted tomatoes and basil on the balcony.", "garden")
+    await end_session(memory, "old")
+    clock.forward(days=3)
+    await memory.index.refresh()
+    return memory
+
+
+async def test_a_message_brings_back_what_was_said_about_it(past: Memory) -> None:
+    result = await compiled(past, "Where is my passport?")
+    assert "user: My passport lies in the blue drawer of the kitchen." in result.text
+    assert result.receipt.gate is not None
+    assert result.receipt.gate.open
+    assert result.receipt.generation
+
+
+async def test_a_message_about_nothing_stored_brings_nothing(past: Memory) -> None:
+    result = await compiled(past, "ok thanks")
+    assert "passport" not in result.text
+    assert result.receipt.gate is not None
+    assert not result.receipt.gate.open
+
+
+async def test_without_a_message_the_sessions_last_user_turn_is_asked(past: Memory) -> None:
+    await say(past, "Do I still have my passport in the drawer?")
+    await say(past, "Let me look.", role="agent")
+    result = await compiled(past, session="now")
+    assert result.inputs.message == "Do I still have my passport in the drawer?"
+    assert "blue drawer of the kitchen" in result.text
+
+
+async def test_the_session_of_the_connection_is_meant_where_none_is_named(past: Memory) -> None:
+    await say(past, "Where is the passport?")
+    result = await compile_context(past, CompileRequest(), Caller(session="now"))
+    assert result.inputs.session == "now"
+
+
+async def test_what_the_client_has_in_its_window_is_not_sent_again(past: Memory) -> None:
+    await say(past, "The passport is now in the red box.")
+    await past.index.refresh()
+    result = await compiled(past, "Where is my passport?", session="now")
+    assert "red box" not in result.text
+    assert "blue drawer" in result.text
+
+
+async def test_an_agent_that_sends_our_text_gets_its_history(past: Memory) -> None:
+    await say(past, "The passport is now in the red box.", "sent", delivery="replace")
+    await say(past, "Noted.", "sent", "agent")
+    await say(past, "Where is my passport?", "sent")
+    result = await compiled(past, session="sent")
+    assert "user: The passport is now in the red box.\nagent: Noted.\nuser: Where is my passport?" in result.text
+    assert "blue drawer" in result.text
+    assert [result.inputs.delivery, result.inputs.as_of] == ["replace", 3]
+
+
+async def test_time_stands_still_between_two_turns(past: Memory, clock: Clock) -> None:
+    await say(past, "Where is my passport?")
+    one = await compiled(past, session="now")
+    clock.forward(days=5)
+    assert (await compiled(past, session="now")).sha256 == one.sha256
+
+
+async def test_without_a_session_the_clock_counts_by_days(past: Memory, clock: Clock) -> None:
+    one = await compiled(past, "Where is my passport?")
+    clock.forward(minutes=5)
+    assert await compiled(past, "Where is my passport?") == one
+
+
+async def test_compiling_changes_nothing_that_a_later_compilation_sees(past: Memory) -> None:
+    results = [await compiled(past, "Where is my passport?") for _ in range(3)]
+    assert results[0] == results[1] == results[2]
+
+
+async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) -> None:
+    before = await compiled(past, "Where is my passport?")
+    source = before.receipt.considered[0].source
+    await read(past, source)
+    after = await compiled(past, "Where is my passport?")
+    assert after.receipt.considered[0].terms["references"] == 1.1
+    assert differing_fields(before.receipt.inputs, after.receipt.inputs) == ("hits",)
+
+
+async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(past: Memory, workspace: Path) -> None:
+    untouched = await compiled(past, "Where is my passport?")
+    assert "<!-- identity" not in untouched.text
+    (workspace / "knowledge/identity/USER.md").write_text("---\ntype: identity\n---\n\n# User\n\nI am Ana.\n", "utf-8")
+    (workspace / "knowledge/journal/2026-02-18.md").write_text("## Tea\n- Milan came for tea.\n", "utf-8")
+    result = await compiled(past, "Where is my passport?")
+    assert "<!-- identity: knowledge/identity/USER.md -->\n\n# User\n\nI am Ana." in result.text
+    assert "<!-- journal: knowledge/journal/2026-02-18.md -->\n## Tea" in result.text
+    assert differing_fields(untouched.receipt.inputs, result.receipt.inputs) == ("files",)
+
+
+async def test_a_projects_own_context_comes_and_another_projects_does_not(past: Memory, workspace: Path) -> None:
+    for slug in ("atlas", "borea"):
+        folder = workspace / "knowledge/projects" / slug
+        folder.mkdir(parents=True)
+        (folder / "context.md").write_text(f"# {slug}\n\nThe {slug} is written in Rust.\n", "utf-8")
+    result = await compiled(past, "What is it written in?", project="atlas")
+    assert "The atlas is written in Rust." in result.text
+    assert "The borea" not in result.text
+
+
+async def test_the_sessions_project_is_meant_unless_another_is_named(past: Memory) -> None:
+    await say(past, "Where is my passport?", project="atlas")
+    assert (await compiled(past, session="now")).inputs.project == "name:atlas"
+    assert (await compiled(past, session="now", project="borea")).inputs.project == "name:borea"
+
+
+async def test_a_file_that_cannot_be_read_is_left_out(past: Memory, workspace: Path) -> None:
+    (workspace / "knowledge/identity/USER.md").write_bytes(b"\x00\xff\xfe binary \x00")
+    assert "blue drawer" in (await compiled(past, "Where is my passport?")).text
+
+
+async def test_quotes_and_dashes_in_a_message_are_no_operators(past: Memory) -> None:
+    result = await compiled(past, 'Where is my "passport" -- category:person -drawer?')
+    assert "blue drawer" in result.text
+
+
+async def test_a_tool_is_told_that_a_budget_is_too_small_and_a_resource_is_cut(past: Memory) -> None:
+    with pytest.raises(Invalid, match="at least 128"):
+        await compiled(past, "Where is my passport?", budget=127, strict=True)
+    cut = await compiled(past, "Where is my passport?", budget=20)
+    assert cut.receipt.too_small
+    assert cut.tokens <= 20
+
+
+async def test_an_unknown_session_is_named_with_the_nearest(past: Memory) -> None:
+    with pytest.raises(NotFound, match="garden"):
+        await compiled(past, session="gardem")
+
+
+async def test_a_huge_message_is_taken(past: Memory) -> None:
+    result = await compiled(past, "Where is my passport? " + "x" * 3_000_000, budget=500)
+    assert result.tokens <= 500
+
+
+async def test_stored_inputs_compile_to_the_stored_hash(past: Memory) -> None:
+    await say(past, "Where is my passport?", "sent", delivery="replace")
+    result = await compiled(past, session="sent")
+    again = compile_inputs(CompileInputs.from_json(result.inputs.to_json()), past.tokens.count)
+    assert again.sha256 == result.sha256
+
+
+async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memory: Memory) -> None:
+    await say(memory, "My passport lies in the blue drawer of the kitchen.", "old")
+    result = await compiled(memory, "Where is my passport?")
+    assert "blue drawer" in result.text
+    assert any("index" in message for message in result.receipt.messages)

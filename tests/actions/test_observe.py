@@ -1,0 +1,185 @@
+"""What happens when a message comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.observe import ContextChunk, NewTurn, observe
+from mcp_server.actions.sessions import close_idle, end_session, restore_all, session_turns, show_session
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller, ToolCall
+from mcp_server.errors import Conflict, Invalid
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY, Clock
+
+pytestmark = pytest.mark.anyio
+ASKS = Caller(explicit_sessions=True)
+
+
+async def said(memory: Memory, content: str, session: str = "s", role: str = "user", **more: object) -> int:
+    observed = await observe(memory, replace(NewTurn(role, content, session), **more), ASKS)  # type: ignore[arg-type]
+    return observed.turn if observed.recorded else -observed.turn
+
+
+async def test_a_turn_is_in_its_transcript_when_it_is_acknowledged(memory: Memory, workspace: Path) -> None:
+    observed = await observe(memory, NewTurn("user", "Fix the login page\nplease", at=None), ASKS)
+    assert observed.markdown.splitlines()[0] == "session: ses_0001"
+    (transcript,) = workspace.glob("raw/conversations/2026/02/16/*.md")
+    assert transcript.name == "1845-ses_0001-fix-the-login-page.md"
+    assert "# Fix the login page\n\n## 18:45 — user\n<!-- {" in transcript.read_text("utf-8")
+    assert transcript.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Memory) -> None:
+    assert await said(memory, "continue") == 1
+    assert await said(memory, "continue") == -1
+    assert await said(memory, "done", role="assistant") == 2
+    assert await said(memory, "continue") == 3
+    assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
+
+
+async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:
+    assert await said(memory, "hi", turn_id="a") == 1
+    assert await said(memory, "hello", role="agent") == 2
+    assert await said(memory, "hi", turn_id="a") == -1
+    assert await said(memory, "hi", turn_id="b") == 3
+
+
+async def test_a_restart_and_a_lost_state_forget_nothing(
+    memory: Memory, workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> None:
+    await said(memory, "hi", turn_id="a")
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (workspace / ".local" / name).unlink(missing_ok=True)
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as again:
+        assert await said(again, "hi", turn_id="a") == -1
+        assert await said(again, "more") == 2
+
+
+async def test_what_another_process_wrote_is_seen(memory: Memory, workspace: Path, clock: Clock) -> None:
+    await said(memory, "one")
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as other:
+        assert await said(other, "two", role="agent") == 2
+    assert await said(memory, "three") == 3
+
+
+async def test_a_turn_that_a_crash_cut_off_from_the_state_is_recorded_from_the_transcript(memory: Memory) -> None:
+    await said(memory, "one")
+    row = await memory.state.session("s")
+    assert row is not None
+    await said(memory, "two", role="agent", turn_id="x")
+    await memory.state.save_session(row)  # as if the process had died right after the append
+    assert await said(memory, "two", role="agent", turn_id="x") == -2
+    assert await said(memory, "three") == 3
+
+
+async def test_secrets_are_gone_before_anything_is_written(memory: Memory, workspace: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    call = ToolCall("exec", f"curl -H 'Authorization: Bearer {key}'", "ok")
+    observed = await observe(memory, NewTurn("user", f"my token is {key}", "s", tool_calls=(call,)), ASKS)
+    assert observed.redacted
+    assert "redacted before writing" in observed.markdown
+    for file in workspace.rglob("*"):
+        assert not file.is_file() or key.encode() not in file.read_bytes(), file
+
+
+async def test_what_is_said_after_the_end_continues_the_session(memory: Memory) -> None:
+    await said(memory, "one")
+    ended = await end_session(memory, "s")
+    assert (await end_session(memory, "s")).note == "was closed already"
+    assert await said(memory, "one") == -1
+    assert await said(memory, "two", role="agent") == 2
+    shown = await show_session(memory, "s")
+    assert [turn.number for turn in shown.turns] == [1, 2]
+    assert shown.paths[0] == ended.path
+    assert memory.transcripts.read(shown.paths[1]).head.continues == ended.path
+
+
+async def test_an_ended_conversation_is_sealed_and_committed(memory: Memory, workspace: Path) -> None:
+    await said(memory, "one two three")
+    await said(memory, "four", role="agent")
+    ended = await end_session(memory, "s")
+    assert ended.committed
+    head = memory.transcripts.read(ended.path).head
+    assert head.ended is not None
+    assert (head.tokens_in, head.tokens_out) == (3, 1)
+    assert (workspace / ended.path).stat().st_mode & 0o222 == 0
+    assert memory.git.show(ended.path, "HEAD") == memory.files.read_text(ended.path)
+
+
+async def test_a_silent_session_is_closed_after_six_hours(memory: Memory, clock: Clock) -> None:
+    await said(memory, "one")
+    clock.forward(hours=5)
+    assert await close_idle(memory) == []
+    clock.forward(hours=2)
+    assert await close_idle(memory) == ["s"]
+    assert await said(memory, "two", role="agent") == 2
+    assert len((await show_session(memory, "s")).paths) == 2
+
+
+async def test_a_turn_after_a_long_silence_opens_a_continuation_by_itself(memory: Memory, clock: Clock) -> None:
+    await said(memory, "one")
+    clock.forward(hours=7)
+    await said(memory, "two", role="agent")
+    assert len((await show_session(memory, "s")).paths) == 2
+
+
+async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(memory: Memory) -> None:
+    await said(memory, "one")
+    await said(memory, "two", role="agent", delivery="replace", kind="subagent")
+    (path,) = (await show_session(memory, "s")).paths
+    head = memory.transcripts.read(path).head
+    assert (head.delivery, head.kind) == ("replace", "subagent")
+    with pytest.raises(Conflict, match="has delivery 'replace' for good"):
+        await said(memory, "three", delivery="add")
+    assert await said(memory, "three", delivery="replace") == 3
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (NewTurn("robot", "x"), "role 'robot' is none of user, agent"),
+        (NewTurn("user", "x", session="a\0b"), "session must be"),
+        (NewTurn("user", "x", turn_id=" "), "turn_id must be"),
+        (NewTurn("user", "x", name="n" * 300), "name must be"),
+        (NewTurn("user", "x", kind="boss"), "kind 'boss' is none of main"),
+        (NewTurn("user", "x", delivery="push"), "delivery 'push' is none of add"),
+    ],
+)
+async def test_a_malformed_turn_says_what_is_wrong(memory: Memory, turn: NewTurn, says: str) -> None:
+    with pytest.raises(Invalid, match=says):
+        await observe(memory, turn, ASKS)
+
+
+async def test_an_unnamed_turn_continues_the_connections_session_where_the_rule_says_so(memory: Memory) -> None:
+    connection = Caller(explicit_sessions=False, session=None)
+    first = await observe(memory, NewTurn("user", "one"), connection)
+    again = await observe(memory, NewTurn("agent", "two"), replace(connection, session=first.session))
+    assert again.session == first.session
+    explicit = await observe(memory, NewTurn("user", "three"), replace(ASKS, session=first.session))
+    assert explicit.session != first.session
+
+
+async def test_what_else_entered_the_context_is_kept(memory: Memory) -> None:
+    await said(memory, "one", chunks=(ContextChunk("file", "src/a.py", 1200, ("python",)),))
+    kept = await memory.state.entries("chunks")
+    assert kept["s#1"][0]["id"] == "src/a.py"
+
+
+async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(memory: Memory, workspace: Path) -> None:
+    await said(memory, "one", "good")
+    (workspace / "raw/conversations/2026/02/16/1800-bad-x.md").write_text("no front matter at all", "utf-8")
+    await memory.state.forget_sessions()
+    assert await restore_all(memory) == 1
+    assert await said(memory, "one", "good") == -1
+
+
+async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: Memory) -> None:
+    await said(memory, "one", "../../etc/passwd ☂")
+    (shown,) = [(await show_session(memory, "../../etc/passwd ☂"))]
+    assert shown.paths[0].startswith("raw/conversations/2026/02/16/1845-etc-passwd-")
+    assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2

@@ -1,0 +1,141 @@
+"""One repository is one project; people may rename and merge; transcripts keep their keys."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.projects import list_projects, merge_projects, project_of, rename_project
+from mcp_server.core.model import Caller
+from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.memory import Memory
+
+pytestmark = pytest.mark.anyio
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "init.defaultBranch=main")
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def repository(folder: Path, origin: str | None = None) -> Path:
+    folder.mkdir()
+    git(folder, "init")
+    git(folder, "commit", "--allow-empty", "-m", f"first of {folder.name}")
+    if origin:
+        git(folder, "remote", "add", "origin", origin)
+    return folder
+
+
+def at(folder: Path | None) -> Caller:
+    return Caller(folder=str(folder) if folder else None)
+
+
+async def test_two_worktrees_and_a_symlink_are_one_project(memory: Memory, tmp_path: Path) -> None:
+    main = repository(tmp_path / "engine")
+    git(main, "worktree", "add", str(tmp_path / "other"), "-b", "other")
+    (tmp_path / "link").symlink_to(main)
+    (main / "deep").mkdir()
+    folders = [main, tmp_path / "other", tmp_path / "link", main / "deep"]
+    projects = {await project_of(memory, at(folder)) for folder in folders}
+    assert len(projects) == 1
+    assert projects.pop().key.startswith("root:")
+
+
+async def test_two_clones_of_one_origin_are_one_project(memory: Memory, tmp_path: Path) -> None:
+    one = repository(tmp_path / "a", "git@example.com:ada/engine.git")
+    two = repository(tmp_path / "b", "https://example.com/ada/engine")
+    assert (await project_of(memory, at(one))).key == (await project_of(memory, at(two))).key == "git:example.com/ada/engine"
+
+
+async def test_an_origin_added_later_keeps_the_slug(memory: Memory, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "engine")
+    before = await observe(memory, NewTurn("user", "hi"), at(folder))
+    slug = (await project_of(memory, at(folder))).slug
+    git(folder, "remote", "add", "origin", "git@example.com:ada/engine.git")
+    memory.folders._git_keys.clear()  # as a new process would begin
+    after = await project_of(memory, at(folder))
+    assert after.key == "git:example.com/ada/engine"
+    assert after.slug == slug
+    row = await memory.state.session(before.session)
+    assert row is not None
+    assert row.project in after.keys
+
+
+async def test_a_marker_file_names_the_project_of_all_that_lies_below(memory: Memory, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "engine", "git@example.com:ada/engine.git")
+    (folder / ".context-manager").write_text("Difference Engine\n", "utf-8")
+    (folder / "src").mkdir()
+    assert (await project_of(memory, at(folder / "src"))).key == "name:Difference Engine"
+
+
+async def test_a_plain_folder_keeps_a_random_id(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.folders.temporary = tmp_path / "tmp"
+    (tmp_path / "notes").mkdir()
+    first = await project_of(memory, at(tmp_path / "notes"))
+    assert first.key.startswith("dir:")
+    assert await project_of(memory, at(tmp_path / "notes")) == first
+
+
+async def test_home_root_and_temporary_folders_are_no_projects(memory: Memory, tmp_path: Path) -> None:
+    memory.folders.home = repository(tmp_path / "home")
+    (tmp_path / "home" / "below").mkdir()
+    for folder in (tmp_path / "home", tmp_path / "home" / "below", Path("/"), tmp_path, tmp_path / "missing", None):
+        assert (await project_of(memory, at(folder))).key == "", folder
+
+
+async def test_a_project_can_be_named_by_an_argument(memory: Memory) -> None:
+    assert (await project_of(memory, at(None), "atlas")).key == "name:atlas"
+    assert (await project_of(memory, at(None), "global")).key == ""
+
+
+async def test_renaming_moves_the_folder_and_keeps_the_keys(memory: Memory) -> None:
+    observed = await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
+    memory.files.write_atomic("knowledge/projects/atlas/notes.md", "# Atlas\n")
+    assert await rename_project(memory, "atlas", "Big Map") == "big-map"
+    project = await project_of(memory, at(None), "big-map")
+    assert project.slug == "big-map"
+    row = await memory.state.session(observed.session)
+    assert row is not None
+    assert row.project == "name:atlas"
+    assert row.project in project.keys
+    assert memory.files.exists("knowledge/projects/big-map/notes.md")
+    (listed,) = await list_projects(memory)
+    assert (listed.slug, listed.sessions) == ("big-map", 1)
+
+
+async def test_merging_loses_no_file(memory: Memory) -> None:
+    for name in ("a", "b"):
+        await observe(memory, NewTurn("user", f"hi {name}", project=name), at(None))
+        memory.files.write_atomic(f"knowledge/projects/{name}/notes.md", f"# Notes of {name}\n")
+    memory.files.write_atomic("knowledge/projects/a/context.md", "# Context\n")
+    await merge_projects(memory, "a", "b")
+    joined = memory.files.read_text("knowledge/projects/b/notes.md")
+    assert "Notes of a" in joined
+    assert "Notes of b" in joined
+    assert memory.files.exists("knowledge/projects/b/context.md")
+    assert (await project_of(memory, at(None), "a")).slug == "b"
+
+
+async def test_wrong_names_say_what_there_is(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))
+    await observe(memory, NewTurn("user", "hi", project="other"), at(None))
+    with pytest.raises(NotFound, match="did you mean 'atlas'"):
+        await rename_project(memory, "atlass", "x")
+    with pytest.raises(Conflict, match="project merge atlas other"):
+        await rename_project(memory, "atlas", "other")
+    with pytest.raises(Invalid, match="itself"):
+        await merge_projects(memory, "atlas", "atlas")
+    with pytest.raises(Invalid, match="no letter or digit"):
+        await rename_project(memory, "atlas", "☂")
+
+
+async def test_a_broken_map_stops_no_capture(memory: Memory) -> None:
+    memory.files.write_atomic("knowledge/projects/_map.yaml", "keys: [not, a, mapping")
+    assert (await observe(memory, NewTurn("user", "hi", project="atlas"), at(None))).recorded
+    assert memory.files.read_text("knowledge/projects/_map.yaml") == "keys: [not, a, mapping"
+    with pytest.raises(Invalid, match=r"_map\.yaml"):
+        await list_projects(memory)

@@ -1,0 +1,180 @@
+"""What should last is written where a person would look for it, and nothing of it is ever lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.remember import ARCHIVE, MEMORY, NewFact, remember
+from mcp_server.actions.sessions import end_session, show_session
+from mcp_server.core.model import Caller
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.memory import Memory
+from tests.conftest import Clock
+
+pytestmark = pytest.mark.anyio
+CALLER = Caller()
+
+
+async def test_a_fact_is_dated_and_the_diff_shows_it(memory: Memory) -> None:
+    done = await remember(memory, NewFact("Ana's birthday is on 3 May"), CALLER)
+    assert done.path == MEMORY
+    assert "+- 2026-02-16: Ana's birthday is on 3 May" in done.markdown
+    text = memory.files.read_text(MEMORY)
+    assert "## Facts" in text
+    assert f"line_count: {len(text.splitlines())}" in text
+
+
+async def test_what_is_known_already_is_not_written_twice(memory: Memory) -> None:
+    await remember(memory, NewFact("Ana's birthday is on 3 May"), CALLER)
+    before = memory.files.read_text(MEMORY)
+    again = await remember(memory, NewFact("ana's birthday is on 3 may."), CALLER)
+    assert again.action == "kept"
+    assert "known already" in again.markdown
+    assert memory.files.read_text(MEMORY) == before
+
+
+async def test_a_decision_of_a_project_is_in_its_context(memory: Memory) -> None:
+    done = await remember(memory, NewFact("Use SQLite", "decision", project="atlas"), CALLER)
+    assert done.path == "knowledge/projects/atlas/context.md"
+    assert done.action == "created"
+    done = await remember(memory, NewFact("Ship on Friday", "decision", project="global"), CALLER)
+    assert done.path == MEMORY
+
+
+async def test_the_session_tells_the_project_and_its_transcript_tells_the_change(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hi", "s", project="atlas"), CALLER)
+    done = await remember(memory, NewFact("The API is frozen", "project", session="s"), CALLER)
+    assert done.path == "knowledge/projects/atlas/notes.md"
+    await end_session(memory, "s")
+    (path,) = (await show_session(memory, "s")).paths
+    text = memory.files.read_text(path)
+    assert "## 18:45 — agent [memory]" in text
+    assert "> [knowledge:created] knowledge/projects/atlas/notes.md — The API is frozen" in text
+    (change,) = memory.transcripts.read(path).head.knowledge_changes
+    assert change.path == done.path
+
+
+async def test_a_journal_groups_by_topic_and_names_its_sessions(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hi", "s", project="atlas"), CALLER)
+    for content in ("Finished the index", "Began the compiler"):
+        done = await remember(memory, NewFact(content, "journal", session="s"), CALLER)
+    text = memory.files.read_text(done.path)
+    assert done.path == "knowledge/journal/2026-02-16.md"
+    assert "### atlas\n- Finished the index\n- Began the compiler\n" in text
+    assert 'sessions: ["s"]' in text
+
+
+async def test_a_secret_is_refused_by_its_kind(memory: Memory) -> None:
+    with pytest.raises(Refused, match="holds a secret"):
+        await remember(memory, NewFact("the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"), CALLER)
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        NewFact("I am kind", "identity"),
+        NewFact("When mail comes", "topic"),
+        NewFact("x", path="knowledge/identity/SOUL.md"),
+        NewFact("x", path="topics/mail.md"),
+        NewFact("x", path="raw/conversations/x.md"),
+        NewFact("x", path="memory-config.yaml"),
+        NewFact("x", path="knowledge/x.txt"),
+        NewFact("x", path="../outside.md"),
+        NewFact("x", path="/etc/x.md"),
+        NewFact("x", path="knowledge/../raw/x.md"),
+        NewFact("x", path=".local/x.md"),
+        NewFact("x", path=".git/x.md"),
+    ],
+)
+async def test_no_tool_writes_where_only_people_or_the_capture_do(memory: Memory, fact: NewFact) -> None:
+    with pytest.raises(Refused):
+        await remember(memory, fact, CALLER)
+
+
+async def test_an_identity_file_is_named_for_the_user_to_edit(memory: Memory) -> None:
+    with pytest.raises(Refused, match=r"knowledge/identity/USER\.md is for the user's own hand"):
+        await remember(memory, NewFact("I like tea", "identity"), CALLER)
+
+
+async def test_create_replace_and_edit(memory: Memory) -> None:
+    path = "knowledge/reference/tea.md"
+    fact = NewFact("# Tea\n\n## Green\n80 °C\n\n## Black\n100 °C", path=path, action="create")
+    assert (await remember(memory, fact, CALLER)).action == "created"
+    with pytest.raises(Conflict, match="exists already"):
+        await remember(memory, fact, CALLER)
+    await remember(memory, NewFact("70 °C", path=path, section="Green", action="replace"), CALLER)
+    await remember(memory, NewFact("95 °C", path=path, action="edit", old_text="100 °C"), CALLER)
+    assert memory.files.read_text(path) == "# Tea\n\n## Green\n\n70 °C\n\n## Black\n95 °C\n"
+    with pytest.raises(NotFound, match="does not stand there"):
+        await remember(memory, NewFact("x", path=path, action="edit", old_text="100 °C"), CALLER)
+    with pytest.raises(NotFound, match="stands there 2 times"):
+        await remember(memory, NewFact("x", path=path, action="edit", old_text="°C"), CALLER)
+    with pytest.raises(NotFound, match="there are: Tea, Green, Black"):
+        await remember(memory, NewFact("x", path=path, section="Red", action="replace"), CALLER)
+
+
+@pytest.mark.parametrize(
+    ("fact", "error"),
+    [
+        (NewFact("x", "rumour"), Invalid),
+        (NewFact("x", action="shout"), Invalid),
+        (NewFact("  "), Invalid),
+        (NewFact("x" * 30_000), Invalid),
+        (NewFact("x", action="edit"), Invalid),
+        (NewFact("x", path="knowledge/none.md", action="replace"), NotFound),
+    ],
+)
+async def test_a_wrong_request_says_why(memory: Memory, fact: NewFact, error: type[ContextManagerError]) -> None:
+    with pytest.raises(error):
+        await remember(memory, fact, CALLER)
+
+
+async def test_over_two_hundred_lines_the_oldest_entries_move_to_the_archive(memory: Memory, clock: Clock) -> None:
+    for number in range(250):
+        clock.forward(hours=1)
+        await remember(memory, NewFact(f"fact number {number}"), CALLER)
+    text, archive = memory.files.read_text(MEMORY), memory.files.read_text(ARCHIVE)
+    assert len(text.splitlines()) <= 200
+    assert "fact number 0\n" not in text
+    for number in range(250):
+        assert (f": fact number {number}\n" in text) != (f": fact number {number}\n" in archive), number
+
+
+async def test_a_line_count_near_the_cap_is_said(memory: Memory) -> None:
+    notes: list[str] = []
+    for number in range(185):
+        notes += (await remember(memory, NewFact(f"fact number {number}"), CALLER)).notes
+    assert any("of 200 lines" in note for note in notes)
+
+
+async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(memory: Memory) -> None:
+    memory.files.write_atomic(MEMORY, "# Core Memory\n" + "a line of prose\n" * 230)
+    with pytest.raises(Refused, match="at most 220"):
+        await remember(memory, NewFact("one more"), CALLER)
+
+
+async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = memory.files.write_atomic
+    saved: list[str] = []
+
+    def late(path: str, text: str, expected: str | None = None) -> None:
+        if not saved:  # the editor is faster, once
+            saved.append(path)
+            write(path, memory.files.read_text(path) + "- by hand\n")
+        write(path, text, expected)
+
+    monkeypatch.setattr(type(memory.files), "write_atomic", lambda self, *a, **k: late(*a, **k))
+    await remember(memory, NewFact("by tool"), CALLER)
+    text = memory.files.read_text(MEMORY)
+    assert "by hand" in text
+    assert "by tool" in text
+
+
+async def test_broken_front_matter_stays_as_it_is(memory: Memory) -> None:
+    path = "knowledge/reference/x.md"
+    memory.files.write_atomic(path, "---\ntype: [broken\n---\n\n# X\n")
+    await remember(memory, replace(NewFact("a note"), path=path, section="Notes"), CALLER)
+    assert memory.files.read_text(path).startswith("---\ntype: [broken\n")

@@ -1,0 +1,41 @@
+"""A workbench whose workspaces use keywords only, and a small data set of each kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from mcp_server.app import catch_up, maintain, open_memory
+from mcp_server.bench.workbench import Workbench
+from mcp_server.memory import Memory
+from tests.clients.importers import data
+from tests.conftest import KEYWORDS_ONLY
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    def opened(folder: Path, overrides: Mapping[str, str]) -> AbstractAsyncContextManager[Memory]:
+        return open_memory(folder, {**KEYWORDS_ONLY, **overrides})
+
+    return Workbench(opened, catch_up, maintain)
+
+
+@pytest.fixture
+def locomo_file(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.json"
+    other = data.locomo()[0] | {"sample_id": "talk-2"}
+    path.write_text(json.dumps([*data.locomo(), other]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def beam_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "chats" / "1"
+    folder.mkdir(parents=True)
+    (folder / "chat.json").write_text(json.dumps(data.beam()), encoding="utf-8")
+    (folder / "probing_questions.json").write_text(json.dumps(data.probing_questions()), encoding="utf-8")
+    return folder.parent

@@ -1,0 +1,171 @@
+"""Each command does its work on a real workspace, for a person and for a program."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcp_server.cli.main import main
+from tests.clients.importers import data
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command on the test's workspace from an empty folder, checks its exit code, gives its stdout."""
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
+        captured = capsys.readouterr()
+        return captured.out if code == 0 else captured.err
+
+    return run
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    stdin = SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
+    monkeypatch.setattr("mcp_server.cli.standard_input.sys", SimpleNamespace(stdin=stdin))
+
+
+def observed(run: Run, *arguments: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(run("observe", "--json", *arguments))
+    return answer
+
+
+def test_init_makes_the_workspace_once(run: Run, workspace: Path) -> None:
+    assert "Created" in run("init")
+    assert (workspace / "knowledge/identity/USER.md").exists()
+    assert "nothing was changed" in run("init")
+    assert json.loads(run("init", "--json"))["created"] is False
+
+
+def test_a_message_is_recorded_once_and_found(run: Run) -> None:
+    said = run("observe", "The greenhouse pump needs a new seal.", "--turn-id", "m1")
+    session = said.splitlines()[0].removeprefix("session: ")
+    again = observed(run, "The greenhouse pump needs a new seal.", "--turn-id", "m1", "--session", session)
+    assert (again["recorded"], again["turn"]) == (False, 1)
+    assert "greenhouse pump" in run("search", "pump seal")
+    (hit,) = json.loads(run("search", "pump seal", "--json"))["hits"]
+    assert "greenhouse" in json.dumps(hit)
+
+
+def test_an_empty_search_is_no_failure(run: Run) -> None:
+    assert "Nothing found" in run("search", "xylophone")
+    assert json.loads(run("search", "xylophone", "--json"))["hits"] == []
+
+
+def test_content_comes_through_a_pipe_without_the_newline_of_echo(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(monkeypatch, "čekaj\nmalo\n".encode())
+    session = observed(run, "--role", "assistant")["session"]
+    shown = json.loads(run("session", "show", session, "--json"))
+    assert shown["turns"][0]["content"] == "čekaj\nmalo"
+    assert shown["turns"][0]["role"] == "agent"
+
+
+def test_bytes_that_are_no_text_are_refused_in_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(monkeypatch, b"\xff\xfe")
+    error = run("observe", code=1)
+    assert error.count("\n") == 1
+    assert "UTF-8" in error
+
+
+def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
+    assert "No conversations yet" in run("session", "list")
+    session = observed(run, "Hello there, old friend.", "--at", "2026-02-01T10:00:00Z")["session"]
+    assert session in run("session", "list")
+    assert "old friend" in run("session", "show", session)
+    assert f"{session} is closed" in run("session", "end", session)
+    (row,) = json.loads(run("session", "list", "--json"))
+    assert row["status"] == "closed"
+    assert json.loads(run("session", "list", "--open", "--json")) == []
+    assert "context-manager:" in run("session", "end", "nosuch", code=1)
+
+
+def test_compile_prints_exactly_the_compiled_bytes(
+    workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    here = ["--workspace", str(workspace)]
+    question = ["compile", "oven degrees bakery", "--budget", "500"]
+    assert main([*here, "observe", "The oven in the bakery runs at 235 °C, says Đorđe."]) == 0
+    capsysbinary.readouterr()
+    assert main([*here, *question]) == 0
+    printed = capsysbinary.readouterr().out
+    assert main([*here, *question, "--json"]) == 0
+    answer = json.loads(capsysbinary.readouterr().out)
+    assert printed == answer["text"].encode()
+    assert hashlib.sha256(printed).hexdigest() == answer["sha256"] == answer["receipt"]["sha256"]
+    assert "Đorđe" in answer["text"]
+
+
+def test_explain_shows_the_budget_and_the_gate(run: Run) -> None:
+    run("observe", "The oven in the bakery runs at 235 degrees.")
+    text = run("compile", "oven degrees bakery", "--explain", "--budget", "500")
+    assert "of 500 tokens" in text
+    assert "gate" in text
+    assert "sha256" in text
+
+
+def test_a_budget_that_is_too_small_is_an_error_that_says_what_to_do(run: Run) -> None:
+    error = run("compile", "oven", "--budget", "5", code=1)
+    assert error.count("\n") == 1
+    assert "128" in error
+
+
+def test_files_are_read_and_paths_outside_refused(run: Run) -> None:
+    run("init")
+    assert "MEMORY.md" in run("read", "knowledge/memory/MEMORY.md", "--start", "1", "--end", "2")
+    assert "content" not in run("read", "../../etc/passwd", code=1)
+    assert "context-manager:" in run("read", "knowledge/nosuch.md", code=1)
+
+
+def test_facts_are_written_and_shown_as_a_diff(run: Run, workspace: Path) -> None:
+    assert "+" in run("remember", "The van is serviced in March.", "--kind", "fact", "--project", "global")
+    assert "van is serviced" in (workspace / "knowledge/memory/MEMORY.md").read_text(encoding="utf-8")
+    done = json.loads(run("remember", "Bread is sold in grams.", "--project", "global", "--json"))
+    assert done["path"] == "knowledge/memory/MEMORY.md"
+
+
+def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
+    assert "No projects yet" in run("project", "list")
+    observed(run, "First.", "--project", "bakery")
+    observed(run, "Second.", "--project", "greenhouse")
+    assert {row["slug"] for row in json.loads(run("project", "list", "--json"))} == {"bakery", "greenhouse"}
+    assert "ovens" in run("project", "rename", "bakery", "ovens")
+    run("project", "merge", "greenhouse", "ovens")
+    (row,) = json.loads(run("project", "list", "--json"))
+    assert (row["slug"], row["sessions"]) == ("ovens", 2)
+    assert "ovens" in run("project", "list")
+
+
+def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()), encoding="utf-8")
+    assert "2 sessions, 3 turns" in run("import", str(tmp_path / "talk.json"))
+    assert json.loads(run("import", str(tmp_path / "talk.json"), "--json"))["new_turns"] == 0
+    assert "kayak" in run("search", "kayak")
+
+
+def test_the_index_is_rebuilt_and_tells_its_state(run: Run) -> None:
+    observed(run, "Something to find.")
+    assert json.loads(run("index", "rebuild", "--json"))["passages"] >= 1
+    assert "passages" in run("index", "status")
+
+
+def test_status_and_doctor_answer(run: Run) -> None:
+    assert run("status").strip()
+    assert isinstance(json.loads(run("status", "--json")), dict)
+    assert json.loads(run("doctor", "--json"))
+    assert "git" in run("doctor")

@@ -1,0 +1,122 @@
+"""The explain view: true to the receipt, readable without colours, harmless on any terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from mcp_server.cli.explain import budget_bar, segments, show, terms
+from mcp_server.core.compiler.receipt import Considered, Receipt, SlotAccount
+from mcp_server.core.model import GateSignal
+
+NAMES = ("safety", "identity", "memory", "knowledge", "history")
+
+
+def receipt(**changes: Any) -> dict[str, Any]:
+    considered = (
+        Considered("knowledge/identity/USER.md:1-9", "identity", "knowledge/identity/USER.md", True, "identity", 90),
+        Considered(
+            "raw/conversations/2026/02/03/0740-talk-oven.md:9-12",
+            "knowledge",
+            "raw/conversations/2026/02/03/0740-talk-oven.md",
+            True,
+            "relevant, in part",
+            120,
+            0.54,
+            {"relevance": 0.6, "decay": 0.9, "references": 1.0},
+            {"answer": 0.3, "best": 0.2, "whole": 0.06, "user": 0.03, "brief": 0.01, "told": 0.0},
+            "raw/conversations/2026/02/03/0740-talk-oven.md#7",
+            7,
+            whole=False,
+        ),
+        Considered(
+            "knowledge/reference/x.md:1", "knowledge", "knowledge/reference/x.md", False, "no room left", 80, 0.2
+        ),
+    )
+    slots = (
+        SlotAccount("safety", 20, 1000, 0, 0, 0),
+        SlotAccount("identity", 90, 150, 0, 1, 0),
+        SlotAccount("journal", 0, 200, 0, 0, 0),
+        SlotAccount("knowledge", 120, 1000, 350, 1, 1),
+    )
+    whole = Receipt(
+        "ab" * 32, 1000, 236, "add", "ses_1", "git:x/y", slots, 6, considered, {"no room left": 41, "empty": 2},
+        GateSignal(True, "best cosine", 0.61, 0.33), {},
+    )  # fmt: skip
+    return {**whole.to_json(), **changes}
+
+
+def shown(account: dict[str, Any], message: str = "", width: int = 120, **console: Any) -> str:
+    out = io.StringIO()
+    show(account, message, Console(file=out, width=width, **console))
+    return out.getvalue()
+
+
+def test_it_says_where_the_budget_went_what_went_in_what_stayed_out_and_why() -> None:
+    text = shown(receipt(), "Which oven?", width=220)
+    assert "Which oven?" in text
+    assert "236 of 1,000 tokens (24%)" in text
+    assert "best cosine 0.610 ≥ 0.330" in text
+    assert "open" in text
+    assert "2026-02-03 talk-oven #7 (part)" in text
+    assert "0.540" in text
+    assert "relevance 0.600 (answer 0.30 + best 0.20 + whole 0.06 + user 0.03 + 1 more 0.01) × decay 0.90" in text
+    assert "stayed out: 44" in text
+    assert "no room left" in text
+    assert "ab" * 32 in text
+    assert "journal" not in text
+
+
+def test_a_closed_gate_and_no_gate_are_told() -> None:
+    closed = receipt(gate={"open": False, "signal": "best cosine", "value": 0.2, "threshold": 0.33})
+    assert "closed: nothing here is about this" in shown(closed)
+    assert "not asked" in shown(receipt(gate=None))
+    assert "128" in shown(receipt(too_small=True))
+
+
+def test_without_colours_each_slot_has_its_letter() -> None:
+    text = budget_bar(receipt(), 50, coloured=False).plain.strip()
+    assert len(text) == 50
+    assert text[0] == "S"
+    assert set(text) == {"S", "I", "K", "·"}
+
+
+def test_with_colours_the_bar_is_coloured() -> None:
+    assert "\x1b[" in shown(receipt(), force_terminal=True, color_system="truecolor")
+    assert "\x1b[" not in shown(receipt())
+
+
+amounts = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 5000)), max_size=5, unique_by=lambda pair: pair[0])
+
+
+@given(amounts, st.integers(0, 4000), st.integers(20, 120))
+def test_the_bar_is_always_as_wide_as_asked_and_shows_every_slot_that_took_something(
+    slots: list[tuple[str, int]], free: int, width: int
+) -> None:
+    used = sum(tokens for _, tokens in slots)
+    account = {"budget": used + free, "tokens": used, "slots": [{"name": n, "tokens": t} for n, t in slots]}
+    parts = segments(account, width)
+    assert sum(cells for _, cells in parts) == width
+    assert [name for name, _ in parts if name] == [name for name, tokens in slots if tokens]
+    assert all(cells > 0 for name, cells in parts if name)
+
+
+def test_terms_leave_out_factors_that_change_nothing() -> None:
+    assert terms({"terms": {"relevance": 0.5, "decay": 1.0, "references": 1.1}, "relevance": {}}) == (
+        "relevance 0.500 × references 1.10"
+    )
+    assert terms({"terms": {}}) == ""
+
+
+@pytest.mark.parametrize("bad", ["\x1b[2J", "\x07", "\u202e", "\ud800", "[bold red]"])
+def test_nothing_stored_can_drive_the_terminal(bad: str) -> None:
+    account = receipt(session=bad, left_out={bad: 3})
+    account["considered"][0]["source"] = bad
+    text = shown(account, bad)
+    assert bad not in text or bad.startswith("[")
+    text.encode()

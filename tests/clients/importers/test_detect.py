@@ -1,0 +1,38 @@
+"""The format is seen from the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_server.clients.importers.detect import detect
+from mcp_server.errors import Invalid, NotFound
+from tests.clients.importers import data
+
+
+def test_each_format_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()))
+    (tmp_path / "one.json").write_text(json.dumps(data.locomo()[0]))
+    (tmp_path / "chats" / "1").mkdir(parents=True)
+    (tmp_path / "chats" / "1" / "chat.json").write_text(json.dumps(data.beam()))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.MD").write_text("# A")
+    assert detect(tmp_path / "talk.json") == "locomo"
+    assert detect(tmp_path / "one.json") == "locomo"
+    assert detect(tmp_path / "chats") == "beam"
+    assert detect(tmp_path / "chats" / "1" / "chat.json") == "beam"
+    assert detect(tmp_path / "notes") == "markdown"
+    assert detect(tmp_path / "notes" / "a.MD") == "markdown"
+
+
+def test_what_is_not_known_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"a": 1}')
+    (tmp_path / "note.txt").write_text("text")
+    (tmp_path / "empty").mkdir()
+    for path in ("other.json", "note.txt", "empty"):
+        with pytest.raises(Invalid, match="--format"):
+            detect(tmp_path / path)
+    with pytest.raises(NotFound, match="nothing at"):
+        detect(tmp_path / "nowhere")

@@ -1,0 +1,118 @@
+"""Imports are recorded once, whatever is imported how often, and account for what was left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.sessions import list_sessions, session_turns
+from mcp_server.clients.importers.imported import Progress
+from mcp_server.clients.importers.run import import_path
+from mcp_server.errors import Invalid, NotFound
+from mcp_server.memory import Memory
+from tests.clients.importers import data
+
+pytestmark = pytest.mark.anyio
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(data.locomo()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    path = tmp_path / "1" / "chat.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(data.beam()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "My notes"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "one.md").write_text("# One\n\nText.\n", encoding="utf-8")
+    (folder / "sub" / "two.md").write_text("# Two\n", encoding="utf-8")
+    (folder / "picture.svg").write_text("<svg/>", encoding="utf-8")
+    return folder
+
+
+async def test_a_conversation_file_becomes_closed_sessions_with_their_turns(memory: Memory, talk: Path) -> None:
+    report = await import_path(memory, talk)
+    assert (report.format, report.sessions, report.new_sessions, report.new_turns) == ("locomo", 2, 2, 3)
+    assert [item.name for item in report.skipped] == ["talk-1, session_1, D1:3"]
+    rows = {row.session: row.status for row in await list_sessions(memory)}
+    assert rows == {"talk-1-session_1": "closed", "talk-1-session_2": "closed"}
+    said = await session_turns(memory, "talk-1-session_1")
+    assert [(turn.name, turn.turn_id) for turn in said] == [("Mira", "D1:1"), ("Oto", "D1:2")]
+    assert said[1].content.endswith("[image: a red kayak on a lawn]")
+
+
+async def test_importing_again_adds_nothing(memory: Memory, talk: Path, chat: Path, notes: Path) -> None:
+    for path in (talk, chat.parent, notes):
+        first = await import_path(memory, path)
+        assert first.new_turns + first.new_files > 0
+        again = await import_path(memory, path)
+        assert (again.new_sessions, again.new_turns, again.new_files, again.changed_files) == (0, 0, 0, 0)
+        assert (again.turns, again.files) == (first.turns, first.files)
+        assert again.skipped == first.skipped
+
+
+async def test_what_has_grown_adds_only_what_is_new(memory: Memory, chat: Path) -> None:
+    await import_path(memory, chat)
+    document = data.beam()
+    document[0]["turns"].append([{"role": "user", "id": 7, "content": "And one on the balcony."}])
+    write(chat, json.dumps(document))
+    report = await import_path(memory, chat)
+    assert (report.new_turns, report.new_sessions, report.turns) == (1, 0, 6)
+
+
+async def test_notes_go_to_reference_under_the_folders_name(memory: Memory, notes: Path, workspace: Path) -> None:
+    report = await import_path(memory, notes)
+    assert (report.files, report.new_files, report.skipped_count) == (2, 2, 1)
+    assert report.skipped[0].name == "picture.svg"
+    assert (workspace / "knowledge/reference/my-notes/sub/two.md").read_text(encoding="utf-8") == "# Two\n"
+    write(notes / "one.md", "# One, changed\n")
+    assert (await import_path(memory, notes)).changed_files == 1
+    await import_path(memory, notes / "one.md", name="other")
+    assert (workspace / "knowledge/reference/other/one.md").exists()
+
+
+async def test_a_broken_file_keeps_what_came_before_the_break(memory: Memory, tmp_path: Path) -> None:
+    path = tmp_path / "talk.json"
+    write(path, json.dumps(data.locomo())[:-1] + ', {"sample_id": "cut')
+    with pytest.raises(Invalid, match=r"talk\.json"):
+        await import_path(memory, path)
+    assert len(await list_sessions(memory)) == 2
+
+
+async def test_progress_reaches_its_end(memory: Memory, talk: Path, notes: Path) -> None:
+    for path in (talk, notes):
+        seen: list[Progress] = []
+        await import_path(memory, path, watch=seen.append)
+        assert seen[-1].done == seen[-1].total > 0
+
+
+async def test_what_is_not_there_is_said(memory: Memory, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="nothing at"):
+        await import_path(memory, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotFound, match=r"chat\.json"):
+        await import_path(memory, tmp_path / "empty", kind="beam")
+
+
+async def test_the_account_reads_well(memory: Memory, talk: Path, notes: Path) -> None:
+    assert "2 sessions, 3 turns imported" in (await import_path(memory, talk)).markdown
+    assert "3 turns already recorded" in (await import_path(memory, talk)).markdown
+    said = (await import_path(memory, notes)).markdown
+    assert "2 files imported" in said
+    assert "picture.svg: not markdown" in said

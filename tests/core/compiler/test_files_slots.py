@@ -1,0 +1,161 @@
+"""P0 and P1: identity, memory, journal, projects; and how the budget is shared."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.core.compiler.compile import Compiled, compile_inputs
+from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile
+from mcp_server.core.compiler.safety import LINE
+from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
+
+FULL = {
+    path: SourceFile(path, "# Title\n\n" + "\n".join(f"- Line {n} of a file that somebody filled in." for n in range(900)))
+    for path in (
+        "knowledge/identity/SOUL.md",
+        "knowledge/identity/USER.md",
+        "knowledge/memory/MEMORY.md",
+        "knowledge/journal/2026-05-03.md",
+        "knowledge/journal/2026-05-04.md",
+        "knowledge/projects/_active.md",
+        "knowledge/projects/tea/context.md",
+    )
+}
+HITS = tuple(candidate(passage(f"Fact {n} of Ana: {'tea and rain, ' * n}.", start=n, path=f"raw/{n % 9}.md")) for n in range(200))
+
+
+def compiled(budget: int = 8192, **more: object) -> Compiled:
+    return compile_inputs(inputs(budget=budget, **more), tokens().count)
+
+
+def slots(of: Compiled) -> dict[str, int]:
+    return {slot.name: slot.tokens for slot in of.receipt.slots}
+
+
+def file(path: str, text: str, **more: object) -> SourceFile:
+    return SourceFile(path, text, **more)  # type: ignore[arg-type]
+
+
+def test_the_safety_line_comes_first_and_is_short() -> None:
+    assert compiled().text == LINE
+    assert tokens().count(LINE) <= 40
+
+
+@pytest.mark.parametrize("budget", [1024, 2048, 8192])
+@pytest.mark.parametrize("delivery", ["add", "replace"])
+def test_caps_and_floors_hold_with_everything_full(budget: int, delivery: str) -> None:
+    turns = tuple(turn(n, "user" if n % 2 else "agent", "We talk about tea. " * 20) for n in range(1, 200))
+    result = compiled(budget, files=tuple(FULL.values()), hits=HITS, delivery=delivery, session="ses_now", turns=turns)
+    taken = slots(result)
+    assert taken["identity"] <= 0.15 * budget
+    assert sum(taken[name] for name in ("memory", "journal", "active projects", "project")) <= 0.20 * budget
+    assert taken["knowledge"] >= (0.35 if delivery == "add" else 0.25) * budget * 0.9
+    assert taken["history"] >= 0.25 * budget * 0.7 if delivery == "replace" else taken["history"] == 0
+    assert result.tokens > 0.95 * budget
+
+
+def test_every_file_of_p1_gets_something_even_if_the_first_would_take_all() -> None:
+    taken = slots(compiled(2048, files=tuple(FULL.values()), hits=HITS))
+    assert all(taken[name] > 20 for name in ("memory", "journal", "active projects", "project"))
+
+
+def test_the_kilobyte_caps_hold_where_they_are_smaller() -> None:
+    text = compiled(100_000, files=tuple(FULL.values())).text
+    sections = text.split("<!-- ")[1:]
+    sizes = {part.split(":")[0]: 0 for part in sections}
+    for part in sections:
+        sizes[part.split(":")[0]] += len(f"<!-- {part}".strip().encode())
+    assert sizes["memory"] <= 3 * 1024
+    assert sizes["journal"] <= 4 * 1024
+    assert sizes["active projects"] <= 1024
+    assert sizes["identity"] <= 17 * 1024
+    assert sizes["memory"] > 2.5 * 1024
+
+
+def test_what_files_leave_knowledge_may_use() -> None:
+    assert slots(compiled(1024, hits=HITS))["knowledge"] > 0.9 * 1024
+
+
+def test_sections_stand_in_the_order_of_how_rarely_they_change() -> None:
+    turns = (turn(1, "user", "Hello."),)
+    text = compiled(files=tuple(FULL.values()), hits=HITS, delivery="replace", session="ses_now", turns=turns).text
+    labels = [line.removeprefix("<!-- ").split(":")[0] for line in text.splitlines() if line.startswith("<!-- ")]
+    wanted = ["identity", "identity", "memory", "active projects", "project", "journal", "journal", "history", "knowledge"]
+    assert labels == wanted
+
+
+def test_each_block_says_which_file_it_is() -> None:
+    text = compiled(files=(file("knowledge/identity/USER.md", "I am Ana."),)).text
+    assert text.endswith("<!-- identity: knowledge/identity/USER.md -->\nI am Ana.")
+
+
+def test_soul_comes_before_user_and_yesterday_before_today() -> None:
+    text = compiled(
+        files=tuple(
+            file(path, "x y z")
+            for path in (
+                "knowledge/journal/2026-05-04.md",
+                "knowledge/journal/2026-05-03.md",
+                "knowledge/identity/USER.md",
+                "knowledge/identity/SOUL.md",
+            )
+        )
+    ).text
+    order = ["SOUL.md", "USER.md", "2026-05-03.md", "2026-05-04.md"]
+    assert sorted(order, key=text.index) == order
+
+
+def test_a_journal_of_another_day_is_not_shown() -> None:
+    assert "tea" not in compiled(files=(file("knowledge/journal/2026-05-01.md", "We had tea."),)).text
+
+
+def test_templates_and_empty_files_take_no_token_and_say_why() -> None:
+    result = compiled(
+        files=(
+            file("knowledge/identity/SOUL.md", "Write here who you are.", untouched=True),
+            file("knowledge/identity/USER.md", "<!-- Who are you? -->\n\n"),
+            file("knowledge/identity/TOOLS.md", "  \n"),
+        )
+    )
+    assert result.text == LINE
+    assert sorted(one.reason for one in result.receipt.considered) == ["empty", "empty", "template, not filled in"]
+
+
+def test_the_memory_file_is_for_main_sessions() -> None:
+    memory = (file("knowledge/memory/MEMORY.md", "- 2026-05-01: The safe is behind the picture."),)
+    assert "safe" in compiled(files=memory, kind="main").text
+    assert "safe" not in compiled(files=memory, kind="shared").text
+    assert "safe" not in compiled(files=memory, kind="subagent").text
+
+
+def test_a_cut_file_says_which_lines_are_left_out_and_how_to_read_them() -> None:
+    lines = "\n".join(f"- Entry {n} is about something." for n in range(11, 411))
+    text = compiled(files=(file("knowledge/memory/MEMORY.md", lines, first_line=11),)).text
+    last = text.splitlines()[-2]
+    number = int(last.split()[2])
+    assert text.splitlines()[-1] == f"[cut: lines {number + 1}-410 are left out; read knowledge/memory/MEMORY.md]"
+
+
+def test_comments_of_a_template_are_not_shown() -> None:
+    text = compiled(files=(file("knowledge/identity/USER.md", "# User\n<!-- Fill in\nyour name -->\nI am Ana."),)).text
+    assert "Fill in" not in text
+    assert "I am Ana." in text
+
+
+def test_small_files_stay_whole_beside_a_large_one() -> None:
+    files = (FULL["knowledge/identity/SOUL.md"], file("knowledge/identity/USER.md", "I am Ana and I prefer bullet lists."))
+    assert "I prefer bullet lists." in compiled(1024, files=files).text
+
+
+def test_shares_are_settings() -> None:
+    none = compiled(files=tuple(FULL.values()), settings=CompilerSettings(identity_share=0.0, memory_share=0.0))
+    assert none.text == LINE
+
+
+def test_below_the_least_budget_a_context_is_cut_and_says_so() -> None:
+    result = compiled(60, files=tuple(FULL.values()), hits=HITS)
+    assert result.receipt.too_small
+    assert result.text.startswith("Memory, cut:")
+    assert "below 128 tokens" in result.receipt.markdown
+    assert compiled(3).tokens <= 3
+    assert compiled(0).text == ""

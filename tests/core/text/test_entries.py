@@ -1,0 +1,81 @@
+"""Bullets under headings: added, found again, archived oldest first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.text import entries
+from mcp_server.errors import NotFound
+
+BODY = """# Core Memory
+
+## Key Decisions
+<!-- one a line -->
+- 2026-02-10: PRs for everything
+- 2026-02-14: Files, not SQLite
+  because people read them
+
+## Lessons Learned
+- undated wisdom
+
+## Facts
+"""
+
+
+def test_an_entry_goes_to_the_end_of_its_section() -> None:
+    body = entries.appended(BODY, "Key Decisions", "- new")
+    assert "because people read them\n- new\n\n## Lessons" in body
+
+
+def test_a_missing_section_is_made_at_the_end() -> None:
+    assert entries.appended("# T\n", "Facts", "- a") == "# T\n\n## Facts\n- a\n"
+
+
+def test_an_empty_section_takes_its_first_entry() -> None:
+    assert entries.appended(BODY, "facts", "- a").endswith("## Facts\n- a\n")
+
+
+def test_entries_know_their_section_lines_and_date() -> None:
+    found = entries.entries(BODY)
+    assert [(e.section, e.start, e.end, e.date) for e in found] == [
+        ("Key Decisions", 5, 5, "2026-02-10"),
+        ("Key Decisions", 6, 7, "2026-02-14"),
+        ("Lessons Learned", 10, 10, ""),
+    ]
+
+
+def test_the_same_words_are_the_same_entry_whatever_date_case_and_accents() -> None:
+    same = entries.same_entry(BODY, "files, not SQLITE   because péople read them.")
+    assert same is not None
+    assert same.start == 6
+
+
+def test_the_oldest_dated_entries_leave_first_and_undated_ones_stay() -> None:
+    body, leaving = entries.without_oldest(BODY, 1)
+    assert [entry.date for entry in leaving] == ["2026-02-10"]
+    assert "PRs" not in body
+    body, leaving = entries.without_oldest(BODY, 99)
+    assert len(leaving) == 2
+    assert "undated wisdom" in body
+
+
+def test_further_lines_are_indented_and_never_become_headings() -> None:
+    assert entries.written("a\n## b\n```", "2026-01-01") == "- 2026-01-01: a\n  \\## b\n  \\```"
+    assert entries.written("- 2025-05-05: dated already", "2026-01-01") == "- 2025-05-05: dated already"
+
+
+def test_a_section_is_replaced_whole() -> None:
+    body = entries.section_replaced(BODY, "Key Decisions", "- only this")
+    assert "PRs" not in body
+    assert "## Key Decisions\n\n- only this\n\n## Lessons" in body
+    with pytest.raises(NotFound, match="there are: Core Memory, Key Decisions"):
+        entries.section_replaced(BODY, "Nope", "x")
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"])).filter(lambda text: text.strip() != ""))
+def test_what_was_appended_is_found_again(content: str) -> None:
+    body = entries.appended(BODY, "Facts", entries.written(content, "2026-03-01"))
+    assert entries.same_entry(body, content) is not None
+    assert all(entry in body for entry in ("PRs for everything", "undated wisdom"))

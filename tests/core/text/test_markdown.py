@@ -1,0 +1,64 @@
+"""The shape of markdown files: fences and headings, with the lines they stand on."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.text.markdown import sections, split_front_matter
+
+
+def test_front_matter_is_split_off_with_its_lines() -> None:
+    found = split_front_matter("---\ntype: memory\n---\n\n# Title\n")
+
+    assert (found.raw, found.body, found.body_line) == ("type: memory\n", "\n# Title\n", 4)
+
+
+def test_a_rule_or_an_unclosed_fence_is_no_front_matter() -> None:
+    for text in ("---\nno end\n", "# Title\n---\na\n---\n", "", "---", "text"):
+        assert split_front_matter(text).body == text
+        assert split_front_matter(text).body_line == 1
+
+
+@given(st.text(alphabet="-.\n\r a:\ufeff", max_size=40))
+def test_the_body_is_always_the_end_of_the_text(text: str) -> None:
+    found = split_front_matter(text)
+
+    assert text.endswith(found.body)
+    assert found.raw in text
+
+
+def test_sections_know_their_lines_and_the_headings_above_them() -> None:
+    body = "intro\n\n# A\ntext\n## B ##\nmore\n\n# C\n"
+
+    found = sections(body, 10)
+
+    assert [(s.level, s.title, s.trail, s.start, s.end) for s in found] == [
+        (0, "", (), 10, 11),
+        (1, "A", (), 12, 13),
+        (2, "B", ("A",), 14, 16),
+        (1, "C", (), 17, 17),
+    ]
+    assert found[2].text == "## B ##\nmore\n"
+
+
+def test_code_and_comments_hold_no_headings() -> None:
+    body = "# A\n```py\n# no\n```\n~~~\n# no\n```\n~~~\n<!-- x\n# no\n-->\n`` a ``\n# B\n\n    # no\n#no\n"
+
+    assert [s.title for s in sections(body)] == ["A", "B"]
+
+
+def test_underlined_headings_count_and_rules_do_not() -> None:
+    body = "Title\n=====\ntext\n\nTwo\nlines\n---\n\n- item\n---\n\n---\n> quote\n---\n"
+
+    assert [(s.level, s.title, s.start) for s in sections(body)] == [(1, "Title", 1), (2, "Two lines", 5)]
+
+
+@given(st.text(alphabet="#=-~` \n\rab<!>", max_size=60), st.integers(1, 50))
+def test_sections_cover_every_line_that_says_something(body: str, first: int) -> None:
+    found = sections(body, first)
+
+    lines = body.split("\n")
+    covered = {number for section in found for number in range(section.start, section.end + 1)}
+    assert all(first + index in covered for index, line in enumerate(lines) if line.strip())
+    assert "\n".join(section.text for section in found) in body

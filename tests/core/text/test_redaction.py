@@ -1,0 +1,108 @@
+"""Secrets go before anything is written; prose and code stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.text.redaction import redact, secrets
+
+KEY = "a1B2c3D4" * 5
+SECRETS = [
+    ("aws-key", "AKIAIOSFODNN7EXAMPLE"),
+    ("github-token", f"ghp_{KEY[:36]}"),
+    ("github-token", f"github_pat_{KEY}"),
+    ("gitlab-token", f"glpat-{KEY[:20]}"),
+    ("slack-token", "xoxb-123456789012-abcdefABCDEF"),
+    ("slack-webhook", "https://hooks.slack.com/services/T00000000/B00000000/abcdefghijkl"),
+    ("stripe-key", f"sk_live_{KEY[:24]}"),
+    ("openai-key", f"sk-proj-{KEY}"),
+    ("anthropic-key", f"sk-ant-api03-{KEY}"),
+    ("google-key", "AIza" + "a1B2c3D-" * 4 + "xyz"),
+    ("npm-token", f"npm_{KEY[:36]}"),
+    ("pypi-token", f"pypi-AgEIcHlwaS5vcmc{KEY}"),
+    ("huggingface-token", f"hf_{KEY[:34]}"),
+    ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4"),
+    ("private-key", "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nxyz=\n-----END RSA PRIVATE KEY-----"),
+    ("private-key", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQyNTUxOQAAACBKJ8sHk2\n"),
+]
+VALUES = [
+    ("password", "password=", "hunter2!"),
+    ("password", 'DB_PASSWORD="', 's3cr3tpw"'),
+    ("password", '"password": "', 'letmein"'),
+    ("password", "my password is ", "hunter22"),
+    ("password", "lozinka: ", "Tajna123"),
+    ("secret", "api_key: ", "9f8e7d6c5b4a3f2e1d0c"),
+    ("secret", "AWS_SECRET_ACCESS_KEY=", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+    ("secret", 'token = "', 'f3a9c1e7b2d84056"'),
+    ("bearer-token", "Authorization: Bearer ", "abcdef1234567890ABCDEF"),
+    ("url-password", "postgres://admin:", "s3cret@db:5432/x"),
+]
+HARMLESS = [
+    "password: required",
+    'password = os.environ["PW"]',
+    "password = getpass.getpass()",
+    "def login(user, password: str = None):",
+    "password=password",
+    "password=<your password>",
+    "Password: ********",
+    '"password": "Enter your password"',
+    "password is 8 characters",
+    "the token is expired",
+    "token count: 5000, tokens: 12000",
+    "token: user-42-session-name",
+    "const token = await fetchToken2FromApi()",
+    "api_key = settings.api_key",
+    "api_key=${API_KEY}",
+    'secret_key = config["secret"]',
+    "the secret: practise every day",
+    "sk-learn-something-that-is-quite-long-name",
+    "Bearer authentication is required here",
+    "see http://localhost:8080/@user and https://example.com/a:b@c",
+    "commit 3f2a9c1e7b2d840561234 fixes it",
+]
+
+
+@pytest.mark.parametrize(("kind", "secret"), SECRETS)
+def test_a_key_is_found_wherever_it_stands(kind: str, secret: str) -> None:
+    answer = redact(f"Use this: {secret} , please.\nThanks")
+
+    assert answer.kinds == (kind,)
+    assert secret not in answer.text
+    assert answer.text.startswith(f"Use this: [redacted:{kind}]")
+    assert answer.text.endswith("Thanks")
+
+
+@pytest.mark.parametrize(("kind", "before", "secret"), VALUES)
+def test_a_password_is_found_by_what_stands_before_it(kind: str, before: str, secret: str) -> None:
+    answer = redact(before + secret)
+
+    assert answer.kinds == (kind,)
+    assert answer.text.startswith(f"{before}[redacted:{kind}]")
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_prose_and_code_stay_as_they_are(text: str) -> None:
+    assert redact(text).text == text
+
+
+PIECES = st.sampled_from(
+    ["password", "=", ": ", '"', "'", "is ", "token", "://", "u:", "@", "h", "Bearer ", "eyJ", ".", "-", "sk-", "ghp_", KEY, "hunter22",
+     "[redacted:password]", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\n", " ", "api_key", "AKIAIOSFODNN7EXAMPLE"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join))
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    once = redact(text).text
+
+    assert redact(once).text == once
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join))
+def test_spans_are_in_order_and_apart(text: str) -> None:
+    position = 0
+    for secret in secrets(text):
+        assert position <= secret.start < secret.end <= len(text)
+        position = secret.end

@@ -1,0 +1,52 @@
+"""The demo is the main job, with a real server and a real client."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.clients.importers import data
+
+
+def run(*arguments: str, cwd: Path) -> str:
+    command = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", *arguments]
+    root = Path(__file__).parents[2]
+    environ = os.environ | {"PYTHONPATH": str(root), "COLUMNS": "120"}
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, env=environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_demo_goes_from_nothing_to_an_explained_context(tmp_path: Path) -> None:
+    text = run("demo", cwd=tmp_path)
+    assert "60 turns imported" in text
+    assert "session: " in text
+    assert "allerg" in text
+    assert "gate" in text
+    assert "gave the same bytes" in text
+    assert "sha256" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_takes_a_conversation_of_ones_own_and_keeps_the_memory_where_told(tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()), encoding="utf-8")
+    kept = tmp_path / "kept"
+    steps = json.loads(
+        run("--workspace", str(kept), "demo", "talk.json", "--ask", "What about the kayak?", "--json", cwd=tmp_path)
+    )
+    assert steps[-1]["receipt"]["tokens"] > 0
+    assert any("kayak" in step["text"] for step in steps)
+    assert (kept / "raw" / "conversations").is_dir()
+
+
+def test_the_conversation_that_ships_is_a_real_one() -> None:
+    from importlib.resources import files
+
+    batches = json.loads((files("mcp_server.demo") / "conversation.json").read_text(encoding="utf-8"))
+    messages = [message for batch in batches for group in batch["turns"] for message in group]
+    assert len(batches) >= 4
+    assert len(messages) >= 60
+    assert [message["id"] for message in messages] == list(range(len(messages)))

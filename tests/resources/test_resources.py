@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp.types import PromptReference, ResourceTemplateReference
+
+from tests.serving import ERAS, Mode, call, connected, resource, say
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_can_be_read_is_listed(tmp_path: Path, mode: Mode) -> None:
+    async with connected(tmp_path, mode=mode) as client:
+        uris = {str(listed.uri) for listed in (await client.list_resources()).resources}
+        templates = {listed.uri_template for listed in (await client.list_resource_templates()).resource_templates}
+    assert uris == {"context://compiled", "context://status"}
+    assert templates == {"context://compiled/{session}", "context://receipt/{session}", "memory://{+path}"}
+
+
+async def test_a_file_of_the_memory_is_a_resource(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await call(client, "remember", content="The landlord is Petrović.", project="global")
+        assert "Petrović" in await resource(client, "memory://knowledge/memory/MEMORY.md")
+        with pytest.raises(MCPError) as missing:
+            await resource(client, "memory://knowledge/memory/MEMRY.md")
+        assert missing.value.error.code == -32602
+        assert "MEMORY.md" in str(missing.value)
+
+
+@pytest.mark.parametrize("path", ["../x", "%2e%2e/x", "a/%2e%2e/%2e%2e/x", "/etc/passwd", "%00", ".local/state.db"])
+async def test_no_uri_leads_out_of_the_workspace(tmp_path: Path, path: str) -> None:
+    async with connected(tmp_path) as client:
+        with pytest.raises(MCPError) as refusal:
+            await resource(client, f"memory://{path}")
+    assert "Error creating resource" not in str(refusal.value)
+
+
+async def test_a_handle_with_any_characters_has_a_uri(tmp_path: Path) -> None:
+    handle = "../a b/ć?"
+    async with connected(tmp_path, client="claude-ai") as client:
+        await say(client, "The launch is on Tuesday.", session=handle)
+        await say(client, "Which cake shall I bake?", session="other")
+        uri = f"context://compiled/{quote(handle, safe='')}"
+        assert uri in await resource(client, "context://compiled")
+        assert await resource(client, uri) == await call(client, "compile_context", session=handle)
+
+
+async def test_handles_and_paths_are_completed(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await say(client, "Hello", session="alpha")
+        await say(client, "Hello", session="alps")
+        template = ResourceTemplateReference(type="ref/resource", uri="context://compiled/{session}")
+        assert set((await client.complete(template, {"name": "session", "value": "al"})).completion.values) == {
+            "alpha",
+            "alps",
+        }
+        files = ResourceTemplateReference(type="ref/resource", uri="memory://{+path}")
+        paths = (await client.complete(files, {"name": "path", "value": "knowledge/mem"})).completion.values
+        assert paths == ["knowledge/memory/MEMORY.md"]
+        prompt = PromptReference(type="ref/prompt", name="reflect")
+        assert (await client.complete(prompt, {"name": "session", "value": "alph"})).completion.values == ["alpha"]
+        assert (await client.complete(prompt, {"name": "nothing", "value": ""})).completion.values == []
+
+
+async def test_reading_is_never_answered_from_a_copy(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await resource(client, "memory://knowledge/memory/MEMORY.md")
+        await call(client, "remember", content="The landlord is Petrović.", project="global")
+        assert "Petrović" in await resource(client, "memory://knowledge/memory/MEMORY.md")

@@ -1,0 +1,118 @@
+"""HTTP: who may come in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from mcp_server.errors import ContextManagerError, Refused
+from mcp_server.serve import Serving, main, run
+from mcp_server.serve.http import application, refuse_open_door, token_of
+from mcp_server.serve.server import build
+from tests.serving import opener
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@asynccontextmanager
+async def browser(root: Path, token: str | None, host: str = "127.0.0.1") -> AsyncIterator[httpx2.AsyncClient]:
+    mcp = build(opener(root), transport="http")
+    app = application(mcp, host, 8765, token)
+    async with mcp.session_manager.run():
+        transport = httpx2.ASGITransport(app=app)
+        headers = {"accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765", headers=headers) as client:
+            yield client
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "given", [None, "Bearer wrong", "Bearer", "Basic right", "Bearer right right", "right", "Bearer rightč".encode()]
+)
+async def test_without_the_token_nothing_is_answered(tmp_path: Path, given: str | bytes | None) -> None:
+    async with browser(tmp_path, "right") as client:
+        for path in ("/mcp", "/", "/.well-known/oauth-protected-resource"):
+            headers = {} if given is None else {"authorization": given}
+            answer = await client.post(path, json=PING, headers=headers)  # type: ignore[arg-type]
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", ["Bearer right", "bearer right"])
+async def test_with_the_token_the_server_answers(tmp_path: Path, given: str) -> None:
+    async with browser(tmp_path, "right") as client:
+        answer = await client.post("/mcp", json=INITIALIZE, headers={"authorization": given})
+        assert answer.status_code == 200
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+@pytest.mark.anyio
+async def test_a_page_of_another_origin_and_a_rebound_name_are_turned_away(tmp_path: Path) -> None:
+    async with browser(tmp_path, None) as client:
+        assert (await client.post("/mcp", json=INITIALIZE)).status_code == 200
+        assert (await client.post("/mcp", json=INITIALIZE, headers={"host": "evil.example:8765"})).status_code == 421
+        assert (await client.post("/mcp", json=INITIALIZE, headers={"host": "127.0.0.1:99"})).status_code == 421
+        assert (
+            await client.post("/mcp", json=INITIALIZE, headers={"origin": "http://evil.example"})
+        ).status_code == 403
+        near = {"origin": "http://127.0.0.1:3000"}
+        assert (await client.post("/mcp", json=INITIALIZE, headers=near)).status_code == 403
+
+
+@pytest.mark.anyio
+async def test_beyond_loopback_the_servers_own_name_is_answered_and_no_other(tmp_path: Path) -> None:
+    async with browser(tmp_path, None, host="192.0.2.7") as client:
+        assert (await client.post("/mcp", json=INITIALIZE, headers={"host": "192.0.2.7:8765"})).status_code == 200
+        assert (await client.post("/mcp", json=INITIALIZE, headers={"host": "evil.example:8765"})).status_code == 421
+
+
+def test_the_token_is_the_option_else_the_environment_else_a_file_of_the_users_own(tmp_path: Path) -> None:
+    kept = tmp_path / ".local" / "http-token"
+    assert token_of("given", {"CONTEXT_MANAGER_TOKEN": "set"}, kept) == ("given", "--token")
+    assert token_of(None, {"CONTEXT_MANAGER_TOKEN": "set"}, kept) == ("set", "CONTEXT_MANAGER_TOKEN")
+    made, source = token_of(None, {}, kept)
+    assert len(made) > 30
+    assert source == str(kept)
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert token_of(None, {}, kept) == (made, source)
+
+
+def test_a_token_file_that_is_empty_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "http-token"
+    kept.touch()
+    with pytest.raises(Refused, match="delete it"):
+        token_of(None, {}, kept)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write everywhere")
+def test_a_token_that_cannot_be_kept_is_asked_for(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ContextManagerError, match="CONTEXT_MANAGER_TOKEN"):
+        token_of(None, {}, tmp_path / "http-token")
+
+
+def test_no_token_is_for_loopback_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refuse_open_door("127.0.0.1", False)
+    refuse_open_door("0.0.0.0", True)
+    for host in ("0.0.0.0", "192.0.2.7", "example.org"):
+        with pytest.raises(Refused, match="loopback"):
+            refuse_open_door(host, False)
+    with pytest.raises(Refused):
+        run(Serving(tmp_path, http=True, host="0.0.0.0", ask_token=False), {})
+    assert main(["--workspace", str(tmp_path), "--http", "--host", "0.0.0.0", "--no-token"], {}) == 1
+    shown = capsys.readouterr()
+    assert "loopback" in shown.err
+    assert shown.out == ""

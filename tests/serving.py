@@ -1,0 +1,157 @@
+"""A served workspace for the tests of the rim: in memory, or as a real process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
+
+from mcp_server.app import maintain, open_memory
+from mcp_server.memory import Memory
+from mcp_server.serve.server import build
+
+ROOT = Path(__file__).parent.parent
+PLAIN = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
+"""Settings of the tests: keyword search only, so that no process loads weights."""
+
+Mode = Literal["auto", "legacy"]
+ERAS: list[Mode] = ["auto", "legacy"]
+
+
+def opener(root: Path, maintained: bool = False) -> Callable[[], AbstractAsyncContextManager[Memory]]:
+    """Opens the workspace at `root` each time it is called."""
+
+    @asynccontextmanager
+    async def enter() -> AsyncIterator[Memory]:
+        async with open_memory(root, PLAIN) as memory:
+            if maintained:
+                async with maintain(memory):
+                    yield memory
+            else:
+                yield memory
+
+    return enter
+
+
+@asynccontextmanager
+async def connected(
+    root: Path,
+    *,
+    client: str = "test-agent",
+    mode: Mode = "auto",
+    transport: Literal["stdio", "http"] = "stdio",
+    maintained: bool = False,
+    folder: str | None = None,
+    updates: Updates | None = None,
+) -> AsyncIterator[Client]:
+    """A client of a server in this process, on the workspace at `root`."""
+    server = build(
+        opener(root, maintained), transport=transport, folder=folder, kept=root / ".local" / "instructions.md"
+    )
+    async with Client(
+        server,
+        mode=mode,
+        client_info=Implementation(name=client, version="1"),
+        message_handler=updates.handle if updates else None,
+    ) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def process(
+    root: Path,
+    *,
+    client: str = "test-agent",
+    mode: Mode = "auto",
+    updates: Updates | None = None,
+    cwd: Path | None = None,
+) -> AsyncIterator[Client]:
+    """A client of a real server process, over stdio."""
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "mcp_server"], env=environment(root), cwd=str(cwd or ROOT)
+    )
+    async with Client(
+        server,
+        mode=mode,
+        client_info=Implementation(name=client, version="1"),
+        message_handler=updates.handle if updates else None,
+    ) as connection:
+        yield connection
+
+
+def environment(root: Path) -> dict[str, str]:
+    """The environment of a real process on the workspace at `root`."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
+    return {**kept, **PLAIN, "CONTEXT_MANAGER_HOME": str(root)}
+
+
+class Updates:
+    """The `notifications/resources/updated` that a client of the older era has got."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self._came = anyio.Event()
+
+    async def handle(self, message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            self.seen.append(str(message.params.uri))
+            self._came.set()
+
+    async def wait_for(self, uri: str) -> None:
+        """Waits for an update of `uri` after the last quiet; fails after ten seconds."""
+        with anyio.fail_after(10):
+            while uri not in self.seen:
+                self._came = anyio.Event()
+                await self._came.wait()
+
+    async def quiet(self) -> None:
+        """Waits until nothing has come for longer than changes are gathered, and forgets what came."""
+        while True:
+            self._came = anyio.Event()
+            with anyio.move_on_after(1.5):
+                await self._came.wait()
+                continue
+            self.seen.clear()
+            return
+
+
+def text(result: CallToolResult) -> str:
+    """The text of a tool's answer."""
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> str:
+    """The text of a tool's answer, which must not be an error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, text(result)
+    return text(result)
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> str:
+    """The text of a tool's error."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, text(result)
+    return text(result)
+
+
+async def say(client: Client, content: str, role: str = "user", **arguments: Any) -> str:
+    """Observes a message; returns the session's handle."""
+    first = (await call(client, "observe", role=role, content=content, **arguments)).splitlines()[0]
+    assert first.startswith("session: ")
+    return first.removeprefix("session: ")
+
+
+async def resource(client: Client, uri: str) -> str:
+    """The text of a resource."""
+    (content,) = (await client.read_resource(uri)).contents
+    assert isinstance(content, TextResourceContents)
+    return content.text

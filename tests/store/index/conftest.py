@@ -1,0 +1,91 @@
+"""Workspaces on disk and an embedder that needs no weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from mcp_server.core.model import Turn, TranscriptHead
+from mcp_server.core.text.words import words
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.index.index import Index
+from mcp_server.store.locks import Locks
+from mcp_server.store.transcripts import Transcripts
+
+START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
+
+
+class HashEmbedder:
+    """Adds up a fixed random vector per word: texts with words in common are near. Quick, and the same everywhere."""
+
+    name = "hash"
+    dimensions = 32
+    gate_threshold = 0.38
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in words(text):
+                seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "replace")).digest()[:4], "big")
+                row += np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+            length = np.linalg.norm(row)
+            if length:
+                row /= length
+        return rows
+
+
+class Workspace:
+    """A folder with files, made by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files = WorkspaceFiles(root)
+        self.transcripts = Transcripts(self.files)
+        self.ends: dict[str, tuple[str, int, datetime, int]] = {}
+
+    def index(self, embedder: HashEmbedder | None = None, name: str | None = None) -> Index:
+        return Index(self.files, Locks(self.files.local), self.files.local / "index", embedder, name)
+
+    def write(self, path: str, text: str | bytes) -> None:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def say(self, session: str, content: str, *, project: str = "", name: str | None = None, role: str = "user") -> str:
+        """Appends a turn to a session's transcript; returns its path."""
+        if session not in self.ends:
+            head = TranscriptHead(session, START, f"Talk {session}", f"talk-{session}", project=project)
+            turn = Turn(1, role, content, START, name=name)  # type: ignore[arg-type]
+            path, size = self.transcripts.create(head, turn)
+            self.ends[session] = (path, size, START, 1)
+            return path
+        path, size, at, number = self.ends[session]
+        now = at + timedelta(minutes=3)
+        turn = Turn(number + 1, role, content, now, name=name)  # type: ignore[arg-type]
+        self.ends[session] = (path, self.transcripts.append(path, turn, size, at), now, number + 1)
+        return path
+
+
+@pytest.fixture
+def ws(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "memory")
+
+
+@pytest.fixture
+async def indexed(ws: Workspace) -> AsyncIterator[Callable[[], Index]]:
+    """Makes indexes of the workspace and closes them at the end."""
+    made: list[Index] = []
+
+    def make(embedder: HashEmbedder | None = None, name: str | None = None) -> Index:
+        made.append(ws.index(embedder, name))
+        return made[-1]
+
+    yield make
+    for index in made:
+        await index.close()

@@ -1,0 +1,204 @@
+"""Transcripts on disk: named by their start, appended durably, sealed without moving a line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mcp_server.core.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.core.text.transcript import render_turn
+from mcp_server.errors import Conflict, Invalid, Refused
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.transcripts import Transcripts
+
+START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
+HEAD = TranscriptHead("ses_a1", START, "Plan — the map", "plan-the-map")
+
+
+def said(number: int, content: str = "hello") -> Turn:
+    return Turn(number, "user", content, START + timedelta(seconds=number))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> WorkspaceFiles:
+    return WorkspaceFiles(tmp_path)
+
+
+@pytest.fixture
+def transcripts(files: WorkspaceFiles) -> Transcripts:
+    return Transcripts(files)
+
+
+def test_a_conversation_lies_where_its_start_says(transcripts: Transcripts) -> None:
+    first, _ = transcripts.create(HEAD, said(1))
+    assert transcripts.path_for(HEAD) == "raw/conversations/2026/02/16/1845-ses_a1-plan-the-map-2.md"
+    second, _ = transcripts.create(HEAD, said(2))
+
+    assert first == "raw/conversations/2026/02/16/1845-ses_a1-plan-the-map.md"
+    assert second == "raw/conversations/2026/02/16/1845-ses_a1-plan-the-map-2.md"
+    assert list(transcripts.all()) == sorted([first, second])
+    assert transcripts.find("ses_a1") == [first, second]
+    assert transcripts.read(first).head == HEAD
+
+
+@pytest.mark.parametrize("session", ["../../x", "a/b", "", ".", "con", "šta", "x" * 200, "a b", "\ud800", "-", "a\nb"])
+def test_an_id_that_is_no_file_name_is_kept_in_the_front_matter(transcripts: Transcripts, session: str) -> None:
+    head = replace(HEAD, session_id=session or "?")
+
+    path, _ = transcripts.create(head, said(1))
+
+    assert transcripts.read(path).head == head
+    assert transcripts.find(head.session_id) == [path]
+
+
+def test_ids_that_begin_alike_are_not_mixed_up(transcripts: Transcripts) -> None:
+    one, _ = transcripts.create(replace(HEAD, session_id="a", slug="b-c"), said(1))
+    other, _ = transcripts.create(replace(HEAD, session_id="a-b", slug="c"), said(1))
+
+    assert transcripts.find("a") == [one]
+    assert transcripts.find("a-b") == [other]
+
+
+def test_appends_are_read_back_whole_and_from_the_middle(transcripts: Transcripts) -> None:
+    path, size = transcripts.create(HEAD, said(1))
+    change = KnowledgeChange("knowledge/memory/MEMORY.md", "appended", "the plan", START + timedelta(seconds=1))
+    middle = transcripts.append(path, change, size, START, 1)
+    end = transcripts.append(path, said(2, "## again\n"), middle, change.at)
+
+    whole = transcripts.read(path)
+    tail = transcripts.tail(path, middle, whole.placed_changes[0].end + 1, 1, change.at)
+
+    assert [placed.turn for placed in whole.turns] == [said(1), said(2, "## again\n")]
+    assert whole.changes == (change,)
+    assert whole.placed_changes[0].after == 1
+    assert tail.turns == whole.turns[1:]
+    assert whole.complete_bytes == end == middle + tail.complete_bytes
+
+
+def test_a_torn_append_at_every_byte_is_cut_off_by_the_next_one(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    path, size = transcripts.create(HEAD, said(1))
+    intact = files.read_bytes(path)
+    block = render_turn(said(2, "dva 😀\nreda"), START).encode()
+    for cut in range(len(block)):
+        files.write_bytes_atomic(path, intact + block[:cut])
+        assert transcripts.read(path).complete_bytes == size
+        assert transcripts.tail(path, size, 1, 1, START).complete_bytes == 0
+
+        transcripts.append(path, said(2, "whole"), size, START)
+
+        assert [placed.turn for placed in transcripts.read(path).turns] == [said(1), said(2, "whole")]
+
+
+def test_an_append_behind_somebody_elses_is_a_conflict(transcripts: Transcripts) -> None:
+    path, size = transcripts.create(HEAD, said(1))
+    transcripts.append(path, said(2), size, START)
+
+    with pytest.raises(Conflict, match="has grown"):
+        transcripts.append(path, said(2, "mine"), size, START)
+    assert len(transcripts.read(path).turns) == 2
+
+
+def test_sealing_moves_no_line_and_closes_the_file(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    path, size = transcripts.create(HEAD, said(1))
+    transcripts.append(path, said(2), size, START)
+    before = files.read_text(path).split("\n")
+    with (files.root / path).open("ab") as stream:
+        stream.write(b"\n## 18:4")
+    head = replace(HEAD, ended=START, topic="maps", tags=("a", "b c"), tokens_in=7, knowledge_changes=(
+        KnowledgeChange("knowledge/x.md", "appended", "one: two", START),))  # fmt: skip
+
+    sealed = transcripts.seal(path, head)
+
+    after = files.read_text(path).split("\n")
+    body = before.index("# Plan — the map")
+    assert after[body:] == before[body:]
+    assert len(after) == len(before)
+    assert transcripts.read(path).head == head
+    assert sealed == files.stat(path).size
+    assert (files.root / path).stat().st_mode & 0o777 == 0o444
+    with pytest.raises(Refused, match="sealed"):
+        transcripts.append(path, said(3), sealed, START)
+
+
+def test_a_whole_conversation_is_written_sealed(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    head = replace(HEAD, ended=START)
+    path = transcripts.create_sealed(head, [said(1), said(2)])
+
+    assert [placed.turn.number for placed in transcripts.read(path).turns] == [1, 2]
+    assert (files.root / path).stat().st_mode & 0o777 == 0o444
+
+
+def test_parts_of_a_session_come_in_the_order_of_their_turns(transcripts: Transcripts) -> None:
+    later = transcripts.create_sealed(replace(HEAD, started=START - timedelta(days=3)), [said(3)])
+    first = transcripts.create_sealed(HEAD, [said(1), said(2)])
+
+    assert transcripts.find("ses_a1") == [first, later]
+
+
+def test_a_broken_transcript_names_file_and_field_and_hides_no_other(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    path, _ = transcripts.create(HEAD, said(1))
+    files.write_atomic("raw/conversations/2026/02/17/0000-ses_a1-x.md", "---\nsession_id: ses_a1\nstarted: [\n---\n")
+
+    with pytest.raises(Invalid, match=r"0000-ses_a1-x\.md: line \d"):
+        transcripts.read("raw/conversations/2026/02/17/0000-ses_a1-x.md")
+    assert transcripts.find("ses_a1") == [path]
+
+
+def test_front_matter_written_by_hand_is_understood(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    files.write_atomic(
+        "raw/conversations/2026/02/16/1845-ses_h-by-hand.md",
+        "---\nsession_id: ses_h\nstarted: 2026-02-16T18:45:00Z   # about then\ntags:\n  - a\n  - b\nmood: 'good'\n---\n\n"
+        "# By hand\n\n## 18:45 — user\nHello\n",
+    )
+
+    read = transcripts.read("raw/conversations/2026/02/16/1845-ses_h-by-hand.md")
+
+    assert read.head.tags == ("a", "b")
+    assert read.head.extra == {"mood": "good"}
+    assert read.head.slug == "by-hand"
+    assert read.head.started == START
+
+
+APPENDING = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from mcp_server.core.model import Turn
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.transcripts import Transcripts
+transcripts = Transcripts(WorkspaceFiles(Path(sys.argv[1])))
+at = datetime(2026, 2, 16, tzinfo=UTC)
+path = sys.argv[2]
+read = transcripts.read(path)
+size, number = read.complete_bytes, len(read.turns)
+while True:
+    number += 1
+    size = transcripts.append(path, Turn(number, "user", f"turn {number} " * 400, at), size, at)
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_of_appending_loses_nothing_acknowledged(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+    path, _ = transcripts.create(HEAD, Turn(1, "user", "turn 1 " * 400, START))
+    for kill_after in (3, 20, 7):
+        with subprocess.Popen(
+            [sys.executable, "-c", APPENDING, str(files.root), path], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            acknowledged = 0
+            for _ in range(kill_after):
+                acknowledged = int(process.stdout.readline())
+            process.kill()
+            rest = process.stdout.read().splitlines()
+        acknowledged = int(rest[-1]) if rest else acknowledged
+
+        turns = [placed.turn for placed in transcripts.read(path).turns]
+
+        assert len(turns) >= acknowledged
+        assert all(turn.content == f"turn {turn.number} " * 400 for turn in turns)
+        assert [turn.number for turn in turns] == list(range(1, len(turns) + 1))

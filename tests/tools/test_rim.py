@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.types import Tool
+
+from mcp_server.store.tokens import TokenCounter
+from tests.serving import connected, refused
+
+pytestmark = pytest.mark.anyio
+
+
+async def listed(root: Path) -> list[Tool]:
+    async with connected(root) as client:
+        return (await client.list_tools()).tools
+
+
+def tokens(value: Any) -> int:
+    return TokenCounter().count(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+async def test_the_six_tools_of_the_memory_are_listed(tmp_path: Path) -> None:
+    names = [tool.name for tool in await listed(tmp_path)]
+    assert names == ["search", "read", "remember", "observe", "compile_context", "status"]
+
+
+async def test_what_every_client_pays_for_the_tools_stays_small(tmp_path: Path) -> None:
+    inputs = outputs = 0
+    for tool in await listed(tmp_path):
+        shown = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+        inputs += tokens({key: shown[key] for key in ("name", "description", "inputSchema", "annotations")})
+        outputs += tokens(shown["outputSchema"]) if "outputSchema" in shown else 0
+    assert inputs <= 2600
+    assert outputs <= 1500
+
+
+async def test_every_tool_says_when_to_use_it_and_gives_all_four_hints(tmp_path: Path) -> None:
+    for tool in await listed(tmp_path):
+        assert (tool.description or "").startswith("Use when")
+        assert len((tool.description or "").encode()) < 2048
+        assert tool.annotations is not None
+        given = tool.annotations.model_dump(exclude={"title"})
+        assert all(hint is not None for hint in given.values()), tool.name
+        assert tool.annotations.open_world_hint is False
+
+
+async def test_every_argument_is_described_and_every_text_and_number_is_bounded(tmp_path: Path) -> None:
+    for tool in await listed(tmp_path):
+        assert tool.input_schema["additionalProperties"] is False
+        for name, schema in tool.input_schema["properties"].items():
+            assert schema.get("description"), f"{tool.name}.{name}"
+            if schema["type"] == "string" and "enum" not in schema and schema.get("format") != "date-time":
+                assert "maxLength" in schema, f"{tool.name}.{name}"
+            if schema["type"] == "integer":
+                assert "minimum" in schema, f"{tool.name}.{name}"
+            assert "$ref" not in json.dumps(schema)
+
+
+async def test_only_what_a_program_uses_is_structured(tmp_path: Path) -> None:
+    structured = {tool.name for tool in await listed(tmp_path) if tool.output_schema}
+    assert structured == {"search", "remember", "status"}
+
+
+async def test_a_misspelt_argument_is_refused_and_the_right_one_offered(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "'lmit'; did you mean 'limit'?" in await refused(client, "search", query="x", lmit=3)
+        message = await refused(client, "read", path="x", zzz=1)
+        assert message == "there is no argument 'zzz'; there are path, start, end, at, max_tokens"
+
+
+async def test_a_bad_value_is_named_in_words(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "argument 'limit'" in await refused(client, "search", query="x", limit=1000)
+        assert await refused(client, "search") == "the argument 'query' is missing"
+        message = await refused(client, "observe", role="user", content="x", tool_calls=[{"nam": "x"}])
+        assert "'tool_calls.0.name' is missing" in message
+        assert "pydantic" not in message
+
+
+async def test_what_a_client_sends_as_json_text_is_understood_and_a_text_stays_a_text(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        calls = json.dumps([{"name": "ls", "summary": "list", "result": "a b"}])
+        result = await client.call_tool(
+            "observe", {"role": "agent", "content": "[1]", "tool_calls": calls, "name": "[2]"}
+        )
+        assert not result.is_error
+    (transcript,) = (tmp_path / "raw").rglob("*.md")
+    written = transcript.read_text()
+    assert "> [tool:ls] list → a b" in written
+    assert "\n[1]\n" in written
+    assert "([2])" in written

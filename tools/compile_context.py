@@ -1,0 +1,36 @@
+"""Tool `compile_context`: what the memory holds for this moment, in one text that fits the budget."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mcp_server.actions import compile as action
+from mcp_server.connection import Connection
+from tools.rim import Short, client_of, hints, strict_tool
+
+
+def tool(connection: Connection) -> Tool:
+    async def compile_context(
+        ctx: Context[Any, Any],
+        message: Annotated[
+            str | None, Field(max_length=50_000_000, description="What is asked; default: the last user turn")
+        ] = None,
+        session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
+        budget: Annotated[int | None, Field(ge=128, le=1_000_000, description="Tokens; default from settings")] = None,
+        format: Annotated[  # noqa: A002 - the argument's name is the specification's
+            Literal["markdown", "receipt"], Field(description="receipt: what went in, what stayed out, why")
+        ] = "markdown",
+    ) -> str:
+        """Use when you begin a task or the subject changes: gives the densest background the memory has for a message,
+        within the budget. No search needed."""
+        memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
+        request = action.CompileRequest(message=message, session=session, budget=budget)
+        compiled = await action.compile_context(memory, request, caller)
+        connection.saw(session)
+        return compiled.receipt.markdown if format == "receipt" else compiled.text
+
+    return strict_tool(compile_context, hints(reads=True))

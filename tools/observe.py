@@ -1,0 +1,102 @@
+"""Tool `observe`: a message of the conversation is recorded, durably."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from pydantic import BaseModel, ConfigDict, Field
+
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.observe import ContextChunk, NewTurn
+from mcp_server.connection import Connection
+from mcp_server.core.model import ToolCall
+from tools.rim import Short, client_of, hints, strict_tool
+
+Words = list[Annotated[str, Field(max_length=200)]]
+
+
+class Call(
+    BaseModel
+):  # no docstring: it would be in the schema. `params` is accepted, a transcript keeps one line a call
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    summary: Annotated[str, Field(max_length=2000)] = ""
+    result: Annotated[str, Field(max_length=2000)] = ""
+    params: dict[str, Any] | None = None
+    files: Annotated[list[str], Field(max_length=200)] = []
+
+
+class Chunk(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["file", "skill", "agent"]
+    id: Annotated[str, Field(min_length=1, max_length=1000)]
+    tokens: Annotated[int | None, Field(ge=0)] = None
+    tags: Words = []
+    topics: Words = []
+    mtime: datetime | None = None
+
+
+def tool(connection: Connection) -> Tool:
+    async def observe(
+        ctx: Context[Any, Any],
+        role: Annotated[Literal["user", "agent", "assistant", "system"], Field(description="Who said it")],
+        content: Annotated[str, Field(max_length=50_000_000, description="The whole message, unabridged")],
+        session: Annotated[Short | None, Field(description="Handle from an earlier answer")] = None,
+        turn_id: Annotated[
+            Short | None, Field(description="The client's id of the message; repeats are kept once")
+        ] = None,
+        name: Annotated[Short | None, Field(description="The speaker's name")] = None,
+        at: Annotated[datetime | None, Field(description="When it was said; default now")] = None,
+        project: Annotated[Short | None, Field(description="Default: the working folder's")] = None,
+        kind: Annotated[
+            Literal["main", "shared", "subagent"] | None,
+            Field(description="shared: others read along; subagent: works for another. Fixed once given"),
+        ] = None,
+        delivery: Annotated[
+            Literal["add", "replace"] | None,
+            Field(description="replace: your prompt is the compiled text alone. Fixed once given"),
+        ] = None,
+        model: Annotated[Short | None, Field(description="Which model answers")] = None,
+        channel: Annotated[Short | None, Field(description="Where it was said; default: the client")] = None,
+        important: Annotated[bool, Field(description="Never to be dropped")] = False,
+        tool_calls: Annotated[list[Call], Field(max_length=500, description="What you called for this message")] = [],  # noqa: B006 - pydantic copies defaults
+        chunks: Annotated[list[Chunk], Field(max_length=500, description="What else entered your context")] = [],  # noqa: B006
+        context_tokens: Annotated[int | None, Field(ge=0, description="Your context's size now")] = None,
+        return_context: Annotated[bool, Field(description="Also answer with the compiled context")] = False,
+    ) -> str:
+        """Use when a message was said, by the user or by you, and should be remembered: call it for every message.
+
+        It is stored for good before the answer comes; secrets are redacted. The answer's first line is `session: ID`:
+        pass that ID in every later call of the same conversation.
+        """
+        turn = NewTurn(
+            role=role,
+            content=content,
+            session=session,
+            turn_id=turn_id,
+            name=name,
+            at=at,
+            project=project,
+            kind=kind,
+            delivery=delivery,
+            model=model,
+            channel=channel,
+            important=important,
+            tool_calls=tuple(ToolCall(c.name, c.summary, c.result, tuple(c.files)) for c in tool_calls),
+            chunks=tuple(ContextChunk(c.type, c.id, c.tokens, tuple(c.tags), tuple(c.topics), c.mtime) for c in chunks),
+            context_tokens=context_tokens,
+        )
+        client = client_of(ctx)
+        observed = await connection.observe(client, turn)
+        if not return_context:
+            return observed.markdown
+        request = CompileRequest(session=observed.session)
+        compiled = await compile_context(await connection.memory(), request, await connection.caller(client))
+        return f"{observed.markdown}\n\n{compiled.text}"
+
+    return strict_tool(observe, hints(reads=False, repeats=False))

@@ -1,0 +1,27 @@
+"""Tool `read`: a file of the memory, or some of its lines, now or as it was."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mcp_server.actions import read as action
+from mcp_server.connection import Connection
+from tools.rim import MaxTokens, Path, Short, hints, strict_tool
+
+
+def tool(connection: Connection) -> Tool:
+    async def read(
+        path: Annotated[Path, Field(description="Workspace path, as search and status give it")],
+        start: Annotated[int | None, Field(ge=1, description="First line")] = None,
+        end: Annotated[int | None, Field(ge=1, description="Last line")] = None,
+        at: Annotated[Short | None, Field(description="Commit, tag or date: the file as it was then")] = None,
+        max_tokens: MaxTokens = 2000,
+    ) -> str:
+        """Use when you know a path of the memory and want its text: what stands around a search result, a whole note,
+        an earlier version."""
+        return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown
+
+    return strict_tool(read, hints(reads=True))

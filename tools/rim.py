@@ -1,0 +1,151 @@
+"""The one place where calls come in and errors go out: arguments are checked, our errors become the protocol's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+from mcp.server import MCPServer
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import AnyUrl, ConfigDict, Field, ValidationError
+
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
+
+Short = Annotated[str, Field(min_length=1, max_length=200)]
+Path = Annotated[str, Field(min_length=1, max_length=1000)]
+MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="What is longer is cut, and says so")]
+
+
+class Rim(MCPServer[Any]):
+    """An MCPServer that lets the messages of our own errors through; the SDK hides every other exception's text."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ContextManagerError):
+                raise ToolError(str(error.__cause__)) from error.__cause__
+            raise
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        try:
+            return await super().read_resource(uri, context)
+        except ResourceError as error:
+            cause = error.__cause__
+            if isinstance(cause, NotFound):
+                raise ResourceNotFoundError(str(cause)) from cause
+            if isinstance(cause, ContextManagerError):
+                raise ResourceError(str(cause)) from cause
+            raise
+
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> GetPromptResult | InputRequiredResult:
+        try:
+            return await super().get_prompt(name, arguments, context)
+        except ValueError as error:  # what the SDK makes of everything that a prompt raises
+            raise MCPError(INVALID_PARAMS, str(error)) from error
+
+
+class CheckedArguments(FuncMetadata):
+    """Arguments of a tool: unknown ones are refused, and what is wrong is said in words. `texts` names those that are
+    texts: what looks like JSON in them is what was said."""
+
+    texts: frozenset[str]
+
+    def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return super().validate_arguments(arguments_to_validate)
+        except ValidationError as error:
+            raise Invalid(
+                "; ".join(_explain(item, list(self.arg_model.model_fields)) for item in error.errors())
+            ) from error
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Lists and objects that a client sent as JSON text are parsed; a text stays the text, but for `null`."""
+        parsed = super().pre_parse_json(data)
+        return parsed | {name: data[name] for name in self.texts & data.keys() if parsed[name] is not None}
+
+
+def strict_tool(fn: Callable[..., Any], hints: ToolAnnotations, structured: bool = False) -> Tool:
+    """The tool `fn` describes by its signature and docstring, with a compact schema that allows no other arguments."""
+    tool = Tool.from_function(fn, annotations=hints, structured_output=None if structured else False)
+    made = tool.fn_metadata
+    strict: type[ArgModelBase] = type(fn.__name__, (made.arg_model,), {"model_config": ConfigDict(extra="forbid")})
+    tool.parameters = compact(strict.model_json_schema())
+    tool.fn_metadata = CheckedArguments(
+        texts=frozenset(name for name, schema in tool.parameters["properties"].items() if schema["type"] == "string"),
+        arg_model=strict,
+        output_model=made.output_model,
+        wrap_output=made.wrap_output,
+        output_schema=made.output_schema and compact(made.output_schema, nulls=True),
+    )
+    tool.description = " ".join(tool.description.split())
+    return tool
+
+
+def hints(*, reads: bool, destroys: bool = False, repeats: bool = True) -> ToolAnnotations:
+    """All four annotations: our tools never leave the workspace."""
+    return ToolAnnotations(
+        read_only_hint=reads, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
+    )
+
+
+def answer(text: str, data: dict[str, Any]) -> CallToolResult:
+    """A structured answer with its text beside it. Clients show one or the other, so `data` lacks nothing."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data)
+
+
+def client_of(context: Context[Any, Any]) -> str | None:
+    """The client's name from its `clientInfo`, if it gave one."""
+    params = context.session.client_params
+    return params.client_info.name if params else None
+
+
+def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
+    """The schema in as few tokens as say the same: no titles, no references, and no `or null` (what is null may be left
+    out) unless `nulls` must stay."""
+    definitions = schema.get("$defs", {})
+
+    def shrink(node: dict[str, Any]) -> dict[str, Any]:
+        if "$ref" in node:
+            node = definitions[node["$ref"].rsplit("/", 1)[1]] | {k: v for k, v in node.items() if k != "$ref"}
+        options = [option for option in node.get("anyOf", ()) if option != {"type": "null"}]
+        if len(options) == 1 and not nulls:
+            node = shrink(options[0]) | {k: v for k, v in node.items() if k != "anyOf"}
+        if node.get("default", ...) is None and not nulls:
+            node = {k: v for k, v in node.items() if k != "default"}
+        kept = {key: value for key, value in node.items() if key not in ("title", "$defs")}
+        if "properties" in kept:
+            kept["properties"] = {name: shrink(value) for name, value in kept["properties"].items()}
+        if "anyOf" in kept:
+            kept["anyOf"] = [shrink(option) for option in kept["anyOf"]]
+        for key in ("items", "additionalProperties"):
+            if isinstance(kept.get(key), dict):
+                kept[key] = shrink(kept[key])
+        return kept
+
+    return shrink(schema)
+
+
+def _explain(problem: Any, known: list[str]) -> str:
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
+        close = difflib.get_close_matches(where, known, n=1, cutoff=0.5)
+        return f"there is no argument {where!r}" + (
+            f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+        )
+    if problem["type"] == "missing":
+        return f"the argument {where!r} is missing"
+    return f"argument {where!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"

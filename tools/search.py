@@ -1,0 +1,86 @@
+"""Tool `search`: passages of everything that was ever said or written down."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from mcp_server.actions import search as action
+from mcp_server.connection import Connection
+from mcp_server.core.model import Category
+from tools.rim import MaxTokens, Short, answer, client_of, hints, strict_tool
+
+
+class Hit(TypedDict):
+    """A passage. `score` is the sum of `terms`."""
+
+    path: str
+    start: int
+    end: int
+    turn: int | None
+    turn_id: str | None
+    session: str | None
+    role: str | None
+    speaker: str | None
+    category: str
+    title: str
+    at: str | None
+    snippet: str
+    score: float
+    terms: dict[str, float]
+
+
+class Gate(TypedDict):
+    """Whether the memory holds anything about it at all."""
+
+    open: bool
+    signal: str
+    value: float
+    threshold: float
+
+
+class Found(TypedDict):
+    """Hits, best first, and what was cut or is missing."""
+
+    hits: list[Hit]
+    gate: Gate
+    notes: list[str]
+
+
+def tool(connection: Connection) -> Tool:
+    async def search(
+        ctx: Context[Any, Any],
+        query: Annotated[
+            str,
+            Field(
+                max_length=100_000, description='A question or words; "phrase", -without, category:X, since:DATE work'
+            ),
+        ],
+        limit: Annotated[int, Field(ge=1, le=100, description="Passages at most")] = 10,
+        category: Annotated[Category | None, Field(description="Only this kind of file")] = None,
+        scope: Annotated[
+            Literal["project", "all"], Field(description="project: this one and what is global")
+        ] = "project",
+        mode: Annotated[
+            Literal["hybrid", "keyword", "vector"], Field(description="By words, by meaning, or both")
+        ] = "hybrid",
+        session: Annotated[Short | None, Field(description="Only this conversation")] = None,
+        since: Annotated[Short | None, Field(description="First date, YYYY-MM-DD")] = None,
+        until: Annotated[Short | None, Field(description="Last date")] = None,
+        max_tokens: MaxTokens = 2000,
+    ) -> Annotated[CallToolResult, Found]:
+        """Use when you need something particular from earlier conversations or notes: who said what, when, why. Gives
+        path, lines, date and text of the best passages; `read` shows what stands around them."""
+        memory = await connection.memory()
+        project = await connection.project(client_of(ctx))
+        where = "all" if session else scope  # a conversation that was named may be of another project
+        request = action.SearchRequest(query, limit, category, where, mode, session, since, until, project)
+        found = await action.search(memory, request, max_tokens)
+        return answer(found.markdown, found.as_dict())
+
+    return strict_tool(search, hints(reads=True), structured=True)

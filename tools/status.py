@@ -1,0 +1,44 @@
+"""Tool `status`: how the memory is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import CallToolResult
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from mcp_server.actions import status as action
+from mcp_server.connection import Connection
+from tools.rim import MaxTokens, Short, answer, hints, strict_tool
+
+
+class Report(TypedDict, total=False):
+    """Its views, those that were asked for and fit."""
+
+    workspace: Required[str]
+    problems: Required[list[str]]
+    cut: Required[str | None]
+    sessions: dict[str, Any]
+    index: dict[str, Any]
+    git: dict[str, Any]
+    settings: dict[str, Any]
+    sizes: dict[str, Any]
+
+
+View = Literal["all", "sessions", "index", "git", "settings", "sizes"]
+
+
+def tool(connection: Connection) -> Tool:
+    async def status(
+        view: Annotated[View, Field(description="One part of it")] = "all",
+        session: Annotated[Short | None, Field(description="Only this conversation")] = None,
+        max_tokens: MaxTokens = 2000,
+    ) -> Annotated[CallToolResult, Report]:
+        """Use when you need a session's handle, or want to know what the memory holds, whether its index is up to date,
+        and what is wrong with it."""
+        report = await action.status(await connection.memory(), view, session, max_tokens)
+        return answer(report.markdown, {**report.as_dict(), "cut": report.cut})
+
+    return strict_tool(status, hints(reads=True), structured=True)
