@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import secrets
 import tempfile
@@ -20,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from anyio import create_task_group
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
 from mcp_server.actions import sessions
-from mcp_server.errors import ContextManagerError, Invalid, Unavailable
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.home import resolve_workspace
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings, default_document, read_settings
 from mcp_server.store.changes import Changes
@@ -43,13 +42,6 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
 
 CONFIG = "memory-config.yaml"
-HOME_VARIABLE = "CONTEXT_MANAGER_HOME"
-
-
-def resolve_workspace(option: Path | None, environ: Mapping[str, str]) -> Path:
-    """The workspace's folder: the option, else CONTEXT_MANAGER_HOME, else ~/.context-manager. Absolute; it may not exist yet."""
-    chosen = option or (Path(environ[HOME_VARIABLE]) if environ.get(HOME_VARIABLE) else Path.home() / ".context-manager")
-    return chosen.expanduser().absolute()
 
 
 @asynccontextmanager
@@ -73,7 +65,7 @@ async def open_memory(
         local = await run_sync(_local_folder, root, settings, problems, stack)
         files = WorkspaceFiles(root, local)
         locks = Locks(local)
-        state = await State.open(local / "state.db")
+        state = await State.open(local / "state.db", locks)
         stack.push_async_callback(state.close)
         loaded, missing = (embedder, None) if embedder is not None else embed.load(settings.search.embedder)
         problems += [missing] if missing else []
@@ -160,35 +152,26 @@ def _timezone(settings: Settings) -> str:
     return "UTC"
 
 
-def check_neighbours() -> None:
-    """Raises Unavailable if `tools`, `resources` or `prompts` are somebody else's: another folder of that name came first."""
-    here = Path(__file__).resolve().parent.parent
-    for name in ("tools", "resources", "prompts"):
-        found = importlib.import_module(name).__file__
-        if found is None or Path(found).resolve().parent.parent != here:
-            raise Unavailable(f"the package {name!r} comes from {found}, not from beside mcp_server; start elsewhere, or with python -P")
-
-
-
-
 async def catch_up(memory: Memory) -> None:
     """For one command: brings state and index up to date with the files, unless a server is there that does it."""
-    await sessions.ready(memory)
-    maintainer = memory.locks.try_maintainer()
-    if maintainer is not None:
+    held = await run_sync(memory.locks.try_maintainer)
+    if held is not None:
         try:
             await memory.index.refresh()
         finally:
-            maintainer.release()
+            held.release()
 
 
 @asynccontextmanager
 async def maintain(memory: Memory) -> AsyncIterator[None]:
-    """For a server: keeps state, index and sessions up to date in the background, and tells `memory.changes` what changed."""
-    from mcp_server.jobs import housekeeping, maintainer
+    """For a server: keeps index and sessions up to date in the background and tells `memory.changes` what changed."""
+    import anyio
 
-    async with create_task_group() as tasks:
+    from mcp_server.jobs import maintainer
+
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory)
-        tasks.start_soon(housekeeping.run, memory)
-        yield
-        tasks.cancel_scope.cancel()
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()

@@ -1,19 +1,22 @@
-"""One MCP connection as the actions see it: whose memory, which client, which sessions (SPEC §2 "Which session")."""
+"""One MCP connection as the actions see it: whose memory, which client, which sessions (SPEC §2 "Which session").
+
+Here and in the tools and resources, actions are imported by the calls that need them: the first answer must not wait.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from anyio import CancelScope, Lock
 
-from mcp_server.actions.observe import NewTurn, Observed, observe
-from mcp_server.actions.projects import project_of
-from mcp_server.actions.sessions import names_sessions_explicitly
 from mcp_server.core.model import Caller
-from mcp_server.core.projects import Project
-from mcp_server.memory import Memory
+
+if TYPE_CHECKING:
+    from mcp_server.actions.observe import NewTurn, Observed
+    from mcp_server.core.projects import Project
+    from mcp_server.memory import Memory
 
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
 
@@ -50,6 +53,8 @@ class Connection:
 
     async def project(self, client: str | None = None) -> Project:
         """The project that a call looks in: that of this connection's session, else that of the client's folder."""
+        from mcp_server.actions.projects import project_of
+
         memory, caller = await self.memory(), await self.caller(client)
         row = await memory.state.session(caller.session) if caller.session else None
         return await project_of(memory, caller, row.project or "global" if row else None)
@@ -60,6 +65,8 @@ class Connection:
         Unnamed, it goes to the session that this connection opened, or to the only one it has seen; two first turns at
         once open one session. A client that serves many chats gets a new session for each unnamed turn.
         """
+        from mcp_server.actions.observe import observe
+
         memory = await self.memory()
         explicit = await self._explicit(client)
         with CancelScope(shield=True):  # a client that goes away in the middle has said it all the same
@@ -78,4 +85,6 @@ class Connection:
         return Caller("tool", client, explicit, self.folder, session)
 
     async def _explicit(self, client: str | None) -> bool:
+        from mcp_server.actions.sessions import names_sessions_explicitly
+
         return names_sessions_explicitly(client, self.transport, (await self.memory()).settings)

@@ -8,8 +8,6 @@ from urllib.parse import quote
 from mcp.server import MCPServer
 from mcp.server.mcpserver.resources import ResourceSecurity
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.sessions import list_sessions
 from mcp_server.connection import Connection
 
 URI = "context://compiled"
@@ -19,6 +17,9 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type="text/markdown")
     async def compiled() -> str:
         """What the memory holds for this connection's conversation; with none or several, what all share."""
+        from mcp_server.actions.compile import CompileRequest, compile_context
+        from mcp_server.actions.sessions import list_sessions
+
         memory, caller = await connection.memory(), await connection.caller()
         if connection.session:
             return (await compile_context(memory, CompileRequest(session=connection.session), caller)).text
@@ -37,5 +38,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def compiled_session(session: str) -> str:
         """What the memory holds for one conversation, as of its last user turn."""
+        from mcp_server.actions.compile import CompileRequest, compile_context
+
         memory, caller = await connection.memory(), await connection.caller()
         return (await compile_context(memory, CompileRequest(session=session), caller)).text

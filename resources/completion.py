@@ -14,7 +14,6 @@ from mcp.types import (
     ResourceTemplateReference,
 )
 
-from mcp_server.actions.sessions import list_sessions
 from mcp_server.connection import Connection
 
 MOST = 100
@@ -27,6 +26,8 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion | None:
+        from mcp_server.actions.sessions import list_sessions
+
         memory = await connection.memory()
         if argument.name == "session":
             known = [row.session for row in await list_sessions(memory, limit=1000)]

@@ -7,7 +7,6 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.server.mcpserver.resources import ResourceSecurity
 
-from mcp_server.actions.read import read
 from mcp_server.connection import Connection
 
 LONGEST = 25_000
@@ -25,4 +24,6 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def file(path: str) -> str:
         """A file of the memory, as it is now."""
+        from mcp_server.actions.read import read
+
         return (await read(await connection.memory(), path, max_tokens=LONGEST)).markdown

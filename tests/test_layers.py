@@ -15,6 +15,7 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "settings": {"errors", "core"},
+    "home": {"errors"},
     "embed": {"errors", "core"},
     "store": {"errors", "core", "embed"},
     "memory": {"errors", "core", "settings", "embed", "store"},

@@ -8,7 +8,6 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
-from mcp_server.actions import compile as action
 from mcp_server.connection import Connection
 from tools.rim import Short, client_of, hints, strict_tool
 
@@ -27,9 +26,12 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when you begin a task or the subject changes: gives the densest background the memory has for a message,
         within the budget. No search needed."""
+        from mcp_server.actions.compile import CompileRequest
+        from mcp_server.actions.compile import compile_context as compiled_for
+
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
-        request = action.CompileRequest(message=message, session=session, budget=budget)
-        compiled = await action.compile_context(memory, request, caller)
+        request = CompileRequest(message=message, session=session, budget=budget)
+        compiled = await compiled_for(memory, request, caller)
         connection.saw(session)
         return compiled.receipt.markdown if format == "receipt" else compiled.text
 

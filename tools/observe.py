@@ -9,8 +9,6 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, ConfigDict, Field
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import ContextChunk, NewTurn
 from mcp_server.connection import Connection
 from mcp_server.core.model import ToolCall
 from tools.rim import Short, client_of, hints, strict_tool
@@ -74,6 +72,8 @@ def tool(connection: Connection) -> Tool:
         It is stored for good before the answer comes; secrets are redacted. The answer's first line is `session: ID`:
         pass that ID in every later call of the same conversation.
         """
+        from mcp_server.actions.observe import ContextChunk, NewTurn
+
         turn = NewTurn(
             role=role,
             content=content,
@@ -95,6 +95,8 @@ def tool(connection: Connection) -> Tool:
         observed = await connection.observe(client, turn)
         if not return_context:
             return observed.markdown
+        from mcp_server.actions.compile import CompileRequest, compile_context
+
         request = CompileRequest(session=observed.session)
         compiled = await compile_context(await connection.memory(), request, await connection.caller(client))
         return f"{observed.markdown}\n\n{compiled.text}"

@@ -7,7 +7,6 @@ from typing import Annotated
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
-from mcp_server.actions import read as action
 from mcp_server.connection import Connection
 from tools.rim import MaxTokens, Path, Short, hints, strict_tool
 
@@ -22,6 +21,8 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when you know a path of the memory and want its text: what stands around a search result, a whole note,
         an earlier version."""
+        from mcp_server.actions import read as action
+
         return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown
 
     return strict_tool(read, hints(reads=True))

@@ -11,7 +11,6 @@ from mcp.types import CallToolResult
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcp_server.actions import remember as knowledge
 from mcp_server.connection import Connection
 from tools.rim import Path, Short, answer, client_of, hints, strict_tool
 
@@ -44,6 +43,8 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Remembered]:
         """Use when something should still be known in later conversations: a fact, a decision and its reason, a lesson,
         a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
+        from mcp_server.actions import remember as knowledge
+
         fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text)
         memory = await connection.memory()
         caller = await connection.caller(client_of(ctx))

@@ -9,7 +9,6 @@ from mcp.types import CallToolResult
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from mcp_server.actions import status as action
 from mcp_server.connection import Connection
 from tools.rim import MaxTokens, Short, answer, hints, strict_tool
 
@@ -38,6 +37,8 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Report]:
         """Use when you need a session's handle, or want to know what the memory holds, whether its index is up to date,
         and what is wrong with it."""
+        from mcp_server.actions import status as action
+
         report = await action.status(await connection.memory(), view, session, max_tokens)
         return answer(report.markdown, {**report.as_dict(), "cut": report.cut})
 

@@ -5,9 +5,9 @@ What a compilation sees is gathered here as values (`CompileInputs`); what becom
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 
 from anyio.to_thread import run_sync
 
@@ -25,7 +25,7 @@ from mcp_server.core.compiler.inputs import (
     Scope,
     SourceFile,
 )
-from mcp_server.core.model import GLOBAL, Caller, Delivery, Turn
+from mcp_server.core.model import Caller, Delivery, Turn
 from mcp_server.core.projects import Project
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.errors import ContextManagerError, Invalid

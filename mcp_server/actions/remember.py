@@ -156,7 +156,7 @@ def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -
         body, note = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
     after = _stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
-    memory.files.write_atomic(place.path, after, expected=before if exists else None)
+    memory.files.write_atomic(place.path, after, before if exists else None, new=not exists)
     return Remembered(place.path, action if exists else "created", _diff(before, after, place.path), notes)
 
 
@@ -212,7 +212,7 @@ def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
         if entries.normalised(entry.text) not in known:
             body = entries.appended(body, entry.section or "Entries", entry.text)
     if body != before:
-        memory.files.write_atomic(ARCHIVE, body, expected=before)
+        memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
 
 
 def _stamped(path: str, text: str, now: datetime, session: str | None) -> str:

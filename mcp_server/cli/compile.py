@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from mcp_server.cli.opening import caller, with_memory
@@ -23,7 +25,7 @@ def command(
     from mcp_server.core.compiler.compile import Compiled
     from mcp_server.memory import Memory
 
-    request = CompileRequest(message=message, session=session, project=project, budget=budget)
+    request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True)
 
     async def act(memory: Memory) -> Compiled:
         return await compile_context(memory, request, caller())
@@ -37,6 +39,5 @@ def command(
 
         show(compiled.receipt.to_json(), message or "")
     else:
-        stdout = click.get_binary_stream("stdout")
-        stdout.write(compiled.text.encode("utf-8"))
-        stdout.flush()
+        sys.stdout.buffer.write(compiled.text.encode("utf-8", "replace"))  # bytes: Windows would change the line ends
+        sys.stdout.buffer.flush()

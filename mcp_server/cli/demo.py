@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from mcp_server.cli.printing import console, json_option, plain, print_json, vis
 
 if TYPE_CHECKING:
     from mcp_server.demo.run import Step
-    from mcp_server.memory import Memory
 
 SHOWN_LINES = 24
 """Of a long text so many lines are shown; the resource shows it all."""
@@ -48,20 +46,13 @@ async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: boo
     from mcp_server.app import catch_up, open_memory
     from mcp_server.demo.run import demo
 
-    def opened(folder: Path) -> AbstractAsyncContextManager[Memory]:
-        return open_memory(folder, _without_home(os.environ))
-
-    steps: AsyncIterator[Step] = demo(workspace, opened, catch_up, os.environ, file, ask)
+    steps: AsyncIterator[Step] = demo(workspace, open_memory, catch_up, os.environ, file, ask)
     done = []
     async for step in steps:
         done.append(step)
         if not as_json:
             _show(len(done), step, everything)
     return done
-
-
-def _without_home(environ: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: value for name, value in environ.items() if name != "CONTEXT_MANAGER_HOME"}
 
 
 def _show(number: int, step: Step, everything: bool) -> None:
@@ -74,9 +65,9 @@ def _show(number: int, step: Step, everything: bool) -> None:
     lines = visible(step.text, keep_lines=True).strip("\n").splitlines()
     shown = lines if everything or len(lines) <= SHOWN_LINES else lines[:SHOWN_LINES]
     if lines:
-        to.print(Padding(Text("\n".join(shown)), (0, 0, 0, 2)))
+        to.print(Padding(Text("\n".join(shown)), (0, 0, 0, 2), expand=False))
     if len(shown) < len(lines):
-        to.print(Padding(Text(f"… {len(lines) - len(shown)} more lines (--all)", "dim"), (0, 0, 0, 2)))
+        to.print(Padding(Text(f"… {len(lines) - len(shown)} more lines (--all)", "dim"), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
         from mcp_server.cli.explain import show
 

@@ -31,8 +31,9 @@ COLOURS: Mapping[str, str] = {
 OTHER_COLOUR = "bright_magenta"
 FREE = "·"
 _TRANSCRIPT = re.compile(r"raw/conversations/(\d+)/(\d+)/(\d+)/\d{4}-(.*)\.md")
-TERMS_SHOWN = 4
-IN_SHOWN = 40
+TERMS_SHOWN = 3
+IN_SHOWN = 25
+LONGEST_NAME = 36
 OUT_SHOWN = 12
 
 
@@ -207,30 +208,33 @@ def _hash(receipt: Mapping[str, Any]) -> Text:
 
 
 def terms(one: Mapping[str, Any], shown: int = TERMS_SHOWN) -> str:
-    """`relevance 0.61 (answer 0.12 + best 0.11 + … 7 more) × decay 0.9`: factors of 1 are left out."""
-    factors: list[str] = []
-    for name, value in one["terms"].items():
-        if name == "relevance":
-            factors.append(f"relevance {value:.3f}{_sum(one.get('relevance') or {}, shown)}")
-        elif value != 1:
-            factors.append(f"{visible(name)} {value:.2f}")
-    return " × ".join(factors)
+    """`answer 0.12 + best 0.11 + 7 more 0.30`, the sum that the score is; with what multiplies it, if anything does.
+
+    What a passage is charged for its length counts when it is chosen, not in its score.
+    """
+    parts = sorted(((name, value) for name, value in (one.get("relevance") or {}).items() if value), key=_size)
+    words = [f"{visible(name)} {value:.2f}" for name, value in parts[:shown]]
+    if len(parts) > shown:
+        words.append(f"{len(parts) - shown} more {sum(value for _, value in parts[shown:]):.2f}")
+    factors = [f"{visible(name)} {value:.2f}" for name, value in one["terms"].items() if _multiplies(name, value)]
+    said = " + ".join(words)
+    product = " × ".join([f"({said})" if said and factors else said, *factors]).removeprefix(" × ")
+    return f"{product} − {one['charge']:.2f} for its length" if one.get("charge") else product
 
 
-def _sum(parts: Mapping[str, float], shown: int) -> str:
-    ordered = sorted(((name, value) for name, value in parts.items() if value), key=lambda part: -abs(part[1]))
-    if not ordered:
-        return ""
-    words = [f"{visible(name)} {value:.2f}" for name, value in ordered[:shown]]
-    if len(ordered) > shown:
-        words.append(f"{len(ordered) - shown} more {sum(value for _, value in ordered[shown:]):.2f}")
-    return f" ({' + '.join(words)})"
+def _multiplies(name: str, value: float) -> bool:
+    return name != "relevance" and value != 1
+
+
+def _size(part: tuple[str, float]) -> float:
+    return -abs(part[1])
 
 
 def _what(one: Mapping[str, Any]) -> str:
     """The file and the turn; of a transcript its date and name, the path is in `--json`."""
     if match := _TRANSCRIPT.fullmatch(one["source"]):
-        return visible(f"{match[1]}-{match[2]}-{match[3]} {match[4]}{_turn(one)}")
+        name = match[4] if len(match[4]) <= LONGEST_NAME else "…" + match[4][1 - LONGEST_NAME :]
+        return visible(f"{match[1]}-{match[2]}-{match[3]} {name}{_turn(one)}")
     return visible(f"{one['source']}{_turn(one)}")
 
 

@@ -24,7 +24,7 @@ def rebuild(as_json: bool) -> None:
 
     async def act(memory: Memory) -> Any:
         with progress("Indexing") as show:
-            await memory.index.rebuild(lambda done, total: show(done, total))
+            await memory.index.rebuild(lambda done, total: show(done, total, ""))
         return await memory.index.status()
 
     _print_status(with_memory(act), as_json)

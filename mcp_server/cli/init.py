@@ -14,7 +14,7 @@ def command(as_json: bool) -> None:
     """Create the memory's folder with its templates and its own git repository. Doing so again changes nothing."""
     import os
 
-    from mcp_server.app import resolve_workspace
+    from mcp_server.home import resolve_workspace
     from mcp_server.memory import Memory
 
     context = click.get_current_context()

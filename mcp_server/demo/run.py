@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -28,17 +29,19 @@ if TYPE_CHECKING:
 
 CONVERSATION = "conversation.json"
 QUESTION = (
-    "A customer wants a birthday cake for Friday, for a child with a nut allergy, and Ognjen asks whether he may "
-    "change something on the order page before Saturday. What did we decide about these?"
+    "Mrs Kovač wants Filip's birthday cake for Friday, and Ognjen asks whether he may still change the order page "
+    "before Saturday. What did we decide about hazelnuts and about changes?"
 )
 SEARCH = "Stripe Monri payments"
 DECISION = "For the July night market the order page is frozen from Thursday evening, as at Easter."
 SMALL_TALK = "ok, thanks a lot!"
-BUDGET = 1200
+SETTINGS = {"CONTEXT_MANAGER_CONTEXT_COMPILER__TOKEN_BUDGET": "1200"}
+"""A budget so small that the compiler has to choose."""
 FOLDERS = ("CLAUDE_PROJECT_DIR", "CONTEXT_MANAGER_HOME")
 """Variables that would point the server at something of the user's own."""
 
-Open = Callable[[Path], AbstractAsyncContextManager[Memory]]
+Open = Callable[[Path, Mapping[str, str]], AbstractAsyncContextManager[Memory]]
+"""Opens the workspace in a folder with the settings of an environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ async def demo(
         ContextManagerError: a step failed; the message says which and why.
     """
     clock = _Clock()
-    async with open_memory(workspace) as memory:
+    own = {name: value for name, value in environ.items() if name not in FOLDERS} | SETTINGS
+    async with open_memory(workspace, own) as memory:
         yield Step("A memory, made from nothing", f"{workspace}\n{_tree(workspace)}", clock.lap())
         report = await _import(memory, file)
         await catch_up(memory)
@@ -76,8 +80,7 @@ async def demo(
     from mcp import Client, StdioServerParameters
 
     command = [sys.executable, "-m", "mcp_server", "--workspace", str(workspace)]
-    own = {name: value for name, value in environ.items() if name not in FOLDERS}
-    server = StdioServerParameters(command=command[0], args=command[1:], env=own, cwd=str(workspace))
+    server = StdioServerParameters(command=command[0], args=command[1:], env=own, cwd=tempfile.gettempdir())
     async with Client(server) as client:
         tools = ", ".join(tool.name for tool in (await client.list_tools()).tools)
         yield Step(
@@ -99,7 +102,7 @@ async def demo(
         yield Step(f"Read the resource context://compiled/{session}", text, clock.lap())
         by_tool = await _call(client, "compile_context", session=session)
 
-    async with open_memory(workspace) as memory:
+    async with open_memory(workspace, own) as memory:
         await catch_up(memory)
         compiled = await compile_context(memory, CompileRequest(session=session), Caller(source="demo"))
     same = {hashlib.sha256(one.encode()).hexdigest() for one in (text, by_tool)} | {compiled.sha256}

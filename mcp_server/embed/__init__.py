@@ -35,7 +35,8 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row a text, each of length 1; a text without a known token gives zeros. Independent of what else is in the batch."""
+        """One row a text, each of length 1; a text without a known token gives zeros. Independent of what else is in
+        the batch."""
         ...
 
 
@@ -47,7 +48,8 @@ def load(name: str) -> tuple[Embedder | None, str | None]:
     if name == "none":
         return None, None
     if name != "wordllama":
-        return None, f"no embedder is called {name!r}; search uses keywords only. Set search.embedder to one of {', '.join(NAMES)}"
+        known = ", ".join(NAMES)
+        return None, f"no embedder is called {name!r}; search uses keywords only. search.embedder may be {known}"
     if importlib.util.find_spec("wordllama") is None:
         return None, "the package wordllama is not installed; search uses keywords only (pip install wordllama)"
     from mcp_server.embed.wordllama import WordLlamaEmbedder

@@ -1,7 +1,8 @@
 """wordllama: a table of token vectors on the CPU. A text's vector is the mean over its tokens, scaled to length 1.
 
-The weights come in the package's own wheel; nothing is ever downloaded. The package's `embed` pads every text of a batch to the longest,
-so a batch with one long text costs many times its tokens; here tokens are looked up once and summed per text. The result is the same.
+The weights come in the package's own wheel; nothing is ever downloaded. The package's `embed` pads every text of a
+batch to the longest, so a batch with one long text costs many times its tokens; here tokens are looked up once and
+summed per text. The result is the same.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ GATE_THRESHOLD = WITH_EMBEDDER.threshold
 """From where the gate is open: fitted to the cosines of this embedder (`core.scoring.gate`, `bench injection`)."""
 
 LONGEST = 20_000
-"""Characters of one text that are embedded. Passages have 800; only a message given as a query can be longer, and its mean has settled by then."""
+"""Characters of one text that are embedded. Passages have 800; only a message given as a query can be longer, and its
+mean has settled by then."""
 
 BATCH = 256
 
@@ -44,7 +46,8 @@ class WordLlamaEmbedder:
         self._table: NDArray[np.float32] | None = None
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One unit vector a text (zeros for a text without tokens). Raises Unavailable if the package's files cannot be read."""
+        """One unit vector a text (zeros for a text without tokens). Raises Unavailable if the package's files cannot
+        be read."""
         import numpy as np
 
         table = self._loaded()
@@ -56,7 +59,8 @@ class WordLlamaEmbedder:
                 if ids:
                     vectors[row] = table.take(ids, axis=0, mode="clip").sum(axis=0)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+        vectors /= np.where(lengths > 0, lengths, 1)
+        return vectors
 
     def _loaded(self) -> NDArray[np.float32]:
         with self._lock:
@@ -80,7 +84,9 @@ def _load() -> tuple[Any, NDArray[np.float32]]:
 
         model = WordLlama.load(cache_dir=Path(spec.origin).parent, disable_download=True)
     except Exception as error:  # third-party: whatever it raises, search must go on by keywords
-        raise Unavailable(f"wordllama cannot be loaded ({error}); search uses keywords only (pip install --force-reinstall wordllama)") from error
+        raise Unavailable(
+            f"wordllama cannot be loaded ({error}); search uses keywords only (pip install --force-reinstall wordllama)"
+        ) from error
     finally:  # the package configures the root logger when imported; ours stays as it was
         logging.root.handlers[:] = handlers
         logging.root.setLevel(level)

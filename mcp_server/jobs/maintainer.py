@@ -1,24 +1,21 @@
 """One process of a workspace maintains it; all the others notice what it did.
 
-    async with maintain(memory): …     a server: maintains if nobody else does, takes over when that process ends
-    await catch_up(memory)             one command: brings the index up to date if nobody else maintains, and leaves
-
-The holder of the maintainer's lock watches files, indexes what changes, rebuilds an index that is missing or broken and closes idle
-sessions. The operating system takes the lock back from a process that dies.
+The holder of the maintainer's lock watches files, indexes what changes, rebuilds an index that is missing or broken
+and keeps house. The operating system takes the lock back from a process that dies; then another one maintains.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 
-from mcp_server.actions.sessions import close_idle
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs.file_watcher import changed_paths
+from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 
@@ -38,32 +35,33 @@ SCAN_SECONDS = 60.0
 
 SCAN_UNWATCHED_SECONDS = 2.0
 
-Paths = frozenset[str]
+@dataclass(slots=True)
+class Wanted:
+    """What should be indexed next: what comes in while the index is busy is done together."""
+
+    paths: set[str] = field(default_factory=set)
+    everything: bool = False
+    _came: anyio.Event = field(default_factory=anyio.Event)
+
+    def add(self, paths: Iterable[str] | None) -> None:
+        """Adds paths; None stands for all files."""
+        self.everything = self.everything or paths is None
+        self.paths.update(paths or ())
+        self._came.set()
+
+    async def take(self) -> list[str] | None:
+        """Waits until there is something, and takes all of it; None stands for all files."""
+        await self._came.wait()
+        taken = None if self.everything else sorted(self.paths)
+        self.paths, self.everything, self._came = set(), False, anyio.Event()
+        return taken
 
 
-async def catch_up(memory: Memory) -> bool:
-    """Brings the index up to date; False if another process maintains the workspace, on which one can rely."""
-    held = await anyio.to_thread.run_sync(memory.locks.try_maintainer)
-    if held is None:
-        return False
-    try:
-        await memory.index.refresh()
-        await memory.index.embed_missing()
-    finally:
-        held.release()
-    return True
-
-
-@asynccontextmanager
-async def maintain(memory: Memory) -> AsyncIterator[None]:
-    """Maintains the workspace, or waits for the chance to, for the length of the block."""
+async def run(memory: Memory) -> None:
+    """Maintains the workspace, or waits for the chance to; ends when it is cancelled."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_notice, memory)
         tasks.start_soon(_hold, memory)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
 
 
 async def _hold(memory: Memory) -> None:
@@ -81,78 +79,61 @@ async def _hold(memory: Memory) -> None:
 
 
 async def _work(memory: Memory) -> None:
-    send, receive = anyio.create_memory_object_stream[Paths | None](1024)
+    wanted = Wanted()
+    wanted.add(None)
     async with anyio.create_task_group() as tasks, memory.changes.listen() as heard:
-        tasks.start_soon(_watch, memory, send.clone())
-        tasks.start_soon(_hear, heard, send.clone())
-        tasks.start_soon(_every, SCAN_SECONDS, "scanning the files", lambda: send.send(None))
-        tasks.start_soon(_every, SCAN_SECONDS, "closing idle sessions", lambda: close_idle(memory))
-        tasks.start_soon(_every, HEALTH_SECONDS, "looking after the index", lambda: _mend(memory, send))
-        await _refresh(memory)
-        await _index(memory, receive)
-
-
-async def _index(memory: Memory, wanted: MemoryObjectReceiveStream[Paths | None]) -> None:
-    """Indexes what comes in; what came meanwhile is done together. None stands for everything."""
-    async for first in wanted:
-        paths, everything = set(first or ()), first is None
+        tasks.start_soon(_watch, memory, wanted)
+        tasks.start_soon(_hear, heard, wanted)
+        tasks.start_soon(_scan, wanted)
+        tasks.start_soon(_mend, memory, wanted)
         while True:
+            paths = await wanted.take()
             try:
-                more = wanted.receive_nowait()
-            except anyio.WouldBlock:
-                break
-            paths |= more or set()
-            everything = everything or more is None
-        if everything:
-            await _refresh(memory)
-            continue
-        try:
-            changed = await memory.index.apply(sorted(paths))
-        except ContextManagerError as error:
-            _complain("indexing", error)
-            continue
-        if changed:
-            memory.changes.publish(Change("index"))
+                changed = await (memory.index.refresh() if paths is None else memory.index.apply(paths))
+            except ContextManagerError as error:  # a full disk, a locked file: the next look may go better
+                _complain("indexing", error)
+                continue
+            if changed:
+                memory.changes.publish(Change("index"))
 
 
-async def _refresh(memory: Memory) -> None:
-    try:
-        changed = await memory.index.refresh()
-        changed += await memory.index.embed_missing()
-    except ContextManagerError as error:
-        _complain("indexing", error)
-        return
-    if changed:
-        memory.changes.publish(Change("index"))
+async def _scan(wanted: Wanted) -> None:
+    while True:
+        await anyio.sleep(SCAN_SECONDS)
+        wanted.add(None)
 
 
-async def _mend(memory: Memory, send: MemoryObjectSendStream[Paths | None]) -> None:
-    if memory.index.needs_rebuild or memory.index.moved:
-        await send.send(None)
+async def _mend(memory: Memory, wanted: Wanted) -> None:
+    """Asks for a refresh while the index needs one; where that does not help (a full disk), less and less often."""
+    pause = HEALTH_SECONDS
+    while True:
+        await anyio.sleep(pause)
+        if await anyio.to_thread.run_sync(lambda: memory.index.needs_care):
+            wanted.add(None)
+            pause = min(pause * 2, SCAN_SECONDS)
+        else:
+            pause = HEALTH_SECONDS
 
 
-async def _watch(memory: Memory, send: MemoryObjectSendStream[Paths | None]) -> None:
+async def _watch(memory: Memory, wanted: Wanted) -> None:
     """Files that anybody changes: an editor, git, an agent, another process."""
     while True:
         try:
             async for paths in changed_paths(memory.files.root):
-                if not paths:
-                    await send.send(None)
-                    continue
-                await send.send(paths)
+                wanted.add(paths or None)
                 for path in paths:
                     memory.changes.publish(Change("file", path))
         except (OSError, RuntimeError) as error:  # too many watches, a file system without events
             _complain("watching the files; they are compared every two seconds instead", error)
             await anyio.sleep(SCAN_UNWATCHED_SECONDS)
-            await send.send(None)
+            wanted.add(None)
 
 
-async def _hear(heard: MemoryObjectReceiveStream[Change], send: MemoryObjectSendStream[Paths | None]) -> None:
+async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
     """What this process writes itself is indexed without waiting for the watcher."""
     async for change in heard:
         if change.path is not None and change.kind in ("turn", "session"):
-            await send.send(frozenset({change.path}))
+            wanted.add((change.path,))
 
 
 async def _notice(memory: Memory) -> None:
@@ -169,15 +150,6 @@ async def _notice(memory: Memory) -> None:
         except ContextManagerError as error:
             _complain("looking for changes", error)
         await anyio.sleep(NOTICE_SECONDS)
-
-
-async def _every(seconds: float, what: str, act: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await anyio.sleep(seconds)
-        try:
-            await act()
-        except ContextManagerError as error:
-            _complain(what, error)
 
 
 def _complain(what: str, error: BaseException) -> None:

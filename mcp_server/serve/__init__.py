@@ -10,7 +10,9 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
@@ -38,16 +40,14 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     import anyio
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    from mcp_server.app import check_neighbours, resolve_workspace
+    from mcp_server.home import check_neighbours, resolve_workspace
 
     check_neighbours()
     from mcp_server.serve.server import build
 
     @asynccontextmanager
     async def enter() -> AsyncIterator[Memory]:
-        from importlib import import_module
-
-        app = await anyio.to_thread.run_sync(import_module, "mcp_server.app")
+        app = await anyio.to_thread.run_sync(_load)
         async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory):
             yield memory
 
@@ -65,6 +65,13 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     mcp = build(enter, transport="http", kept=local / "instructions.md")
     listening = http.bound(serving.host, serving.port)
     anyio.run(http.serve, mcp, listening, token, source, serving.host)
+
+
+def _load() -> ModuleType:
+    """Imports, off the event loop, what the first calls need; returns `app`."""
+    for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
+        import_module(f"mcp_server.actions.{action}")
+    return import_module("mcp_server.app")
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
-from mcp_server.memory import Memory
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
 
 FIRST = """\
 A long memory for conversations, kept as markdown files. Nothing is stored in it yet.

@@ -6,20 +6,22 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.memory import Memory
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
 
 logger = logging.getLogger(__name__)
 
 GRACE = 0.05
 """Seconds between the first answer and the work that follows it: the answer leaves the process first."""
 
-PATIENCE = 0.9
-"""Seconds that closing may take after the client has gone; what is written is durable long before."""
+PATIENCE = 5.0
+"""Seconds that closing in good order may take. What was acknowledged is on disk long before; the rest can be redone."""
 
 
 @dataclass(slots=True)

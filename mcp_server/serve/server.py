@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 from mcp.server import MCPServer
@@ -17,12 +17,14 @@ import resources
 import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
-from mcp_server.memory import Memory
 from mcp_server.serve import instructions
 from mcp_server.serve.opening import Opening
 from mcp_server.serve.subscriptions import Subscriptions
 from resources import completion
 from tools.rim import Rim
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
 
 FRESH = CacheHint(ttl_ms=0, scope="private")
 """What is read is compiled anew: a client that keeps a copy keeps an old one."""

@@ -4,11 +4,12 @@
     rows = await database.read(lambda connection: connection.execute("…").fetchall())
     await database.write(insert_everything)
 
-`read` and `write` take one synchronous function and run it whole on the connection's own thread, inside one transaction. There
-is no other way in: two tasks that share a connection and `await` between statements commit each other's half-done work.
+`read` and `write` take one synchronous function and run it whole on the connection's own thread, inside one
+transaction. There is no other way in: two tasks that share a connection and `await` between statements commit each
+other's half-done work.
 
-This is the only place that knows aiosqlite. It uses its thread and queue (`_execute`, no public equivalent) rather than its
-statement-by-statement methods, for the reason above.
+This is the only place that knows aiosqlite. It uses its thread and queue (`_execute`, no public equivalent) rather
+than its statement-by-statement methods, for the reason above.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUSY_SECONDS = 30.0
-"""How long a call waits for another process's transaction before it gives up. Ours are short; this is for a stalled machine."""
+"""How long a call waits for another process's transaction before it gives up. Ours are short; this is for a stalled
+machine."""
 
 # Primary result codes of SQLite (extended codes carry the primary one in their low byte): sqlite.org/rescode.html
 _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 3, 5, 6, 8, 10, 11, 13, 14, 26
@@ -44,7 +46,8 @@ class DatabaseBroken(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions such as sqlite-vec."""
+    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions such as
+    sqlite-vec."""
 
     module: ModuleType
     name: str
@@ -60,7 +63,8 @@ class Driver:
 
 @functools.cache
 def driver() -> Driver:
-    """The interpreter's sqlite3 if it loads extensions, else pysqlite3 if that is installed and does, else sqlite3 as it is."""
+    """The interpreter's sqlite3 if it loads extensions, else pysqlite3 if that is installed and does, else sqlite3
+    as it is."""
     if _loads_extensions(sqlite3):
         return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
     try:
@@ -85,7 +89,8 @@ def _loads_extensions(module: Any) -> bool:
 
 
 class Database:
-    """An open SQLite file in WAL mode. Made by `open`; one connection and one thread each, so open a second for parallel reads."""
+    """An open SQLite file in WAL mode. Made by `open`; one connection and one thread each, so open a second for
+    parallel reads."""
 
     def __init__(self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection) -> None:
         self.path = path
@@ -104,10 +109,12 @@ class Database:
         using: Driver | None = None,
         busy_seconds: float = BUSY_SECONDS,
     ) -> Database:
-        """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction: extensions, functions.
+        """Opens (and creates) the file. `prepare(connection)` runs once on its thread, outside a transaction:
+        extensions, functions.
 
-        `durable` says whether a commit waits for the disk (state) or may be lost with the power, never with the process (index).
-        Raises DatabaseBroken for a file that is no database, Unavailable if it cannot be opened here or stays locked.
+        `durable` says whether a commit waits for the disk (state) or may be lost with the power, never with the
+        process (index). Raises DatabaseBroken for a file that is no database, Unavailable if it cannot be opened
+        here or stays locked.
         """
         import aiosqlite
 
@@ -117,14 +124,17 @@ class Database:
             return _connect(chosen, path, prepare, durable, read_only, busy_seconds)
 
         connection = aiosqlite.Connection(connect, iter_chunk_size=64)
-        # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back by itself.
+        # A process that ends without `close` (an exception, a signal) must not hang on this thread: SQLite rolls back
+        # by itself.
         connection._thread.daemon = True
         try:
             await connection
         except chosen.error as error:
             raise _explained(error, path) or error from error
         except OSError as error:
-            raise Unavailable(f"cannot open {path}: {error.strerror or error}; check the folder and its permissions") from error
+            raise Unavailable(
+                f"cannot open {path}: {error.strerror or error}; check the folder and its permissions"
+            ) from error
         return cls(path, connection, connection._conn)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
@@ -136,11 +146,13 @@ class Database:
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT")
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `fn(connection)` without a transaction, for what SQLite allows only so (VACUUM, wal_checkpoint, some PRAGMAs)."""
+        """Runs `fn(connection)` without a transaction, for what SQLite allows only so (VACUUM, wal_checkpoint, some
+        PRAGMAs)."""
         return await self._on_thread(lambda: fn(self._raw))
 
     async def data_version(self) -> int:
-        """A number that is another one after any other connection (of any process) has committed. Own writes leave it alone."""
+        """A number that is another one after any other connection (of any process) has committed. Own writes leave
+        it alone."""
         row = await self._on_thread(lambda: self._raw.execute("PRAGMA data_version").fetchone())
         return int(row[0])
 
@@ -189,7 +201,8 @@ def _connect(
     read_only: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:
-    """Runs on the connection's thread. Switching to WAL ignores the busy handler, so two processes opening at once need this loop."""
+    """Runs on the connection's thread. Switching to WAL ignores the busy handler, so two processes opening at once
+    need this loop."""
     if not read_only:
         # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -221,7 +234,9 @@ def _connect_once(
             raw.execute("PRAGMA journal_mode = WAL").fetchone()
             raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         raw.execute("PRAGMA foreign_keys = ON")
-        raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # a file that is no database says so here, not later
+        raw.execute(
+            "SELECT count(*) FROM sqlite_master"
+        ).fetchone()  # a file that is no database says so here, not later
         if prepare is not None:
             prepare(raw)
     except BaseException:
@@ -250,7 +265,8 @@ def _primary_code(error: BaseException) -> int | None:
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
-    """Our words for what can go wrong with the file itself; None for anything else (a wrong statement, the caller's own error)."""
+    """Our words for what can go wrong with the file itself; None for anything else (a wrong statement, the caller's
+    own error)."""
     if not isinstance(error, (sqlite3.Error, driver().error)):
         return None
     where = f".local/{path.name}" if path.parent.name == ".local" else str(path)

@@ -1,7 +1,8 @@
 """The workspace's files: every path checked, every write whole and on disk before it is acknowledged.
 
-Methods are synchronous and short; actions call those that may take over a millisecond through a worker thread. Paths are
-POSIX strings relative to the workspace; those under `.local/` may lie elsewhere (a setting moves it off synchronised drives).
+Methods are synchronous and short; actions call those that may take over a millisecond through a worker thread.
+Paths are POSIX strings relative to the workspace; those under `.local/` may lie elsewhere (a setting moves it off
+synchronised drives).
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class WorkspaceFiles:
         except (OSError, ValueError) as error:  # a loop of symbolic links
             raise Refused(f"{path!r} cannot be followed: {error}; use a path inside the workspace") from error
         if real != base and base not in real.parents:
-            raise Refused(f"{path!r} leads out of the workspace through a symbolic link; only files inside it can be used")
+            raise Refused(
+                f"{path!r} leads out of the workspace through a symbolic link; only files inside it can be used"
+            )
         if base is self.root and any(part.lower() == ".git" for part in real.relative_to(base).parts):
             raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
         return real
@@ -76,11 +79,12 @@ class WorkspaceFiles:
             found = self.resolve(path).stat()
             return FileStat(path, found.st_size, found.st_mtime_ns)
 
-    def read_bytes(self, path: str) -> bytes:
-        """The file as it is. Raises NotFound with the nearest name, Invalid for a folder."""
+    def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
+        """The file, or `size` bytes of it from `start` on. Raises NotFound naming the nearest, Invalid for a folder."""
         real = self.resolve(path)
-        with self._explaining(path, "read"):
-            return real.read_bytes()
+        with self._explaining(path, "read"), real.open("rb") as stream:
+            stream.seek(start)
+            return stream.read(size)
 
     def read_text(self, path: str) -> str:
         """The file's text, line ends as they are. Raises NotFound with the nearest name, Invalid for a binary file."""
@@ -96,19 +100,22 @@ class WorkspaceFiles:
     def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         """Puts `text` in the file's place, durably and whole: a reader or a crash sees the old file or the new one.
 
-        `expected` is the text that was read before: Conflict if the file is another one by now. `new`: Conflict if there is
-        a file at all. Raises Unavailable for a full or read-only disk; then nothing has changed.
+        `expected` is the text that was read before: Conflict if the file is another one by now. `new`: Conflict if
+        there is a file at all. Raises Unavailable for a full or read-only disk; then nothing has changed.
         """
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise Invalid(f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written") from error
+            raise Invalid(
+                f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
+            ) from error
         self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
 
     def write_bytes_atomic(
         self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, mode: int | None = None
     ) -> None:
-        """As `write_atomic`. `mode` is the file's new mode; by default it keeps its own, a new one is the user's alone."""
+        """As `write_atomic`. `mode` is the file's new mode; by default it keeps its own, a new one is the user's
+        alone."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
             _make_folders(real.parent)
@@ -128,10 +135,12 @@ class WorkspaceFiles:
             _sync_folder(real.parent)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes `data` at byte `at_offset`, where the intact file ends, cuts off what stood after it; returns the new size.
+        """Writes `data` at byte `at_offset`, where the intact file ends, cuts off what stood after it; returns the
+        new size.
 
-        For callers that hold the file's lock and know that nothing after `at_offset` was ever acknowledged. If it fails, the
-        file ends at `at_offset`. Raises Refused for a read-only file, Conflict for one that is shorter than that.
+        For callers that hold the file's lock and know that nothing after `at_offset` was ever acknowledged. If it
+        fails, the file ends at `at_offset`. Raises Refused for a read-only file, Conflict for one that is shorter
+        than that.
         """
         real = self.resolve(path)
         with self._explaining(path, "write"):
@@ -191,7 +200,8 @@ class WorkspaceFiles:
             _make_folders(real)
 
     def remove_leftovers(self, older_than_ns: int) -> int:
-        """Deletes temporary files last written before `older_than_ns` (epoch), that crashed writes left; returns how many."""
+        """Deletes temporary files last written before `older_than_ns` (epoch), that crashed writes left; returns
+        how many."""
         removed = 0
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders if name != ".git"]
@@ -219,7 +229,9 @@ class WorkspaceFiles:
             near = self.nearest(path)
         except (OSError, ContextManagerError):
             near = None
-        return NotFound(f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored"))
+        return NotFound(
+            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
+        )
 
     @contextlib.contextmanager
     def _explaining(self, path: str, doing: str) -> Iterator[None]:
@@ -241,7 +253,9 @@ def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
         case errno.ENOSPC | errno.EDQUOT:
             return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
         case errno.EROFS:
-            return Unavailable(f"the disk is read-only, {path} was not written; mount it writable or move the workspace")
+            return Unavailable(
+                f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
+            )
         case errno.EACCES | errno.EPERM:
             return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
         case errno.ENAMETOOLONG:
@@ -256,7 +270,9 @@ def _parts(path: str) -> list[str]:
         raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
     found = _FORBIDDEN.search(path)
     if found:
-        raise Refused(f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'")
+        raise Refused(
+            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
+        )
     if path.startswith(("/", "~")):
         raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
     parts = [part for part in path.split("/") if part not in ("", ".")]

@@ -1,6 +1,8 @@
-"""Front matter of knowledge files: checked against what each type of file may say (S4 §2.3), and changed one field at a time.
+"""Front matter of knowledge files: checked against what each type of file may say (S4 §2.3), and changed one field
+at a time.
 
-Unknown fields are allowed and kept; an unknown type is a warning; a malformed field is an error that names file, line, field.
+Unknown fields are allowed and kept; an unknown type is a warning; a malformed field is an error that names file,
+line, field.
 """
 
 from __future__ import annotations
@@ -115,19 +117,23 @@ def check(text: str, where: str) -> Checked:
         line = _line_of(found.raw, name)
         part = ".".join(str(step) for step in problem["loc"]) or name
         given = "" if problem["type"] == "missing" else f", not {str(problem['input'])[:60]!r}"
-        raise Invalid(f"{where}: line {line}: `{part}`: {problem['msg'][:1].lower()}{problem['msg'][1:]}{given}") from error
+        raise Invalid(
+            f"{where}: line {line}: `{part}`: {problem['msg'][:1].lower()}{problem['msg'][1:]}{given}"
+        ) from error
     warnings: tuple[str, ...] = ()
     if isinstance(kind, str) and kind not in TYPES:
         line = _line_of(found.raw, "type")
-        warnings = (f"{where}: line {line}: type {kind!r} is not one of {', '.join(TYPES)}; it is read as plain knowledge",)
+        warnings = (
+            f"{where}: line {line}: type {kind!r} is not one of {', '.join(TYPES)}; it is read as plain knowledge",
+        )
     return Checked(fields, known, found.body, found.body_line, warnings)
 
 
 def with_field(text: str, name: str, value: object) -> str:
     """`text` with front-matter field `name` set to `value`, on one line, and every other byte as it was.
 
-    A field that is not there becomes the last one; a file without front matter gets one. Block values below the old line go
-    with it; a comment at its end stays.
+    A field that is not there becomes the last one; a file without front matter gets one. Block values below the old
+    line go with it; a comment at its end stays.
     """
     found = split_front_matter(text)
     end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"
@@ -150,7 +156,10 @@ def with_field(text: str, name: str, value: object) -> str:
 
 
 def _is_field(line: str, name: str) -> bool:
-    return re.match(rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*:(?:[ \t\r\n]|$)", line) is not None
+    return (
+        re.match(rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*:(?:[ \t\r\n]|$)", line)
+        is not None
+    )
 
 
 def _line_of(raw: str, name: str) -> int:

@@ -1,10 +1,10 @@
 """The workspace's own git repository: commits that leave the user's work alone, and files as they were.
 
-A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and put in place by `update-ref` with the old
-value, so neither the work tree nor what the user has staged is touched, and two writers cannot lose each other's commit.
-Afterwards those of our paths that stood in the user's index as in the old HEAD are brought up to the new one, or they would
-look as if the user had staged their reversal. What is to be brought up is written down first, so that a crash in between is
-mended by the next commit.
+A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and put in place by `update-ref` with
+the old value, so neither the work tree nor what the user has staged is touched, and two writers cannot lose each
+other's commit. Afterwards those of our paths that stood in the user's index as in the old HEAD are brought up to
+the new one, or they would look as if the user had staged their reversal. What is to be brought up is written down
+first, so that a crash in between is mended by the next commit.
 
 Methods are synchronous: call them in a worker thread, under `locks.git()` where they write.
 """
@@ -76,10 +76,12 @@ class Git:
         return True
 
     def commit(self, paths: Iterable[str], message: str, author: str | None = None) -> str | None:
-        """Commits these files as they are now (a missing one as deleted); returns the commit's id, None if nothing changed.
+        """Commits these files as they are now (a missing one as deleted); returns the commit's id, None if nothing
+        changed.
 
-        A path with changes that the user has staged waits for its owner and is left out. `author` is `Name <mail>`; by default
-        the user's own identity, or ours if git knows none. Raises Unavailable if git is missing or refuses.
+        A path with changes that the user has staged waits for its owner and is left out. `author` is `Name <mail>`;
+        by default the user's own identity, or ours if git knows none. Raises Unavailable if git is missing or
+        refuses.
         """
         wanted = sorted({_clean(path) for path in paths})
         self.init()
@@ -93,7 +95,9 @@ class Git:
                 time.sleep(0.01 * 2**attempt)
         except Failed as error:
             raise Unavailable(f"git could not commit: {error}; nothing is lost, it is tried again later") from error
-        raise Unavailable("git is busy: another program keeps changing the branch; nothing is lost, it is tried again later")
+        raise Unavailable(
+            "git is busy: another program keeps changing the branch; nothing is lost, it is tried again later"
+        )
 
     def show(self, path: str, at: str) -> str:
         """The file as it was at a commit, tag or branch, or at the end of a day (YYYY-MM-DD, the machine's time zone).
@@ -105,7 +109,9 @@ class Git:
         try:
             listed = self._entries_of(commit, [path])
             if path not in listed:
-                raise NotFound(f"{path} was not there at {at} (commit {commit[:10]}); read it as it is now, or ask for another time")
+                raise NotFound(
+                    f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
+                )
             mode, blob = listed[path].split(" ")
             if not mode.startswith("100"):
                 raise Invalid(f"{path} was no file at {at}")
@@ -143,7 +149,9 @@ class Git:
         if tree == (self._text("rev-parse", f"{old}^{{tree}}") if old else self._text("mktree", stdin=b"")):
             return True, None
         parents = ("-p", old) if old else ()
-        commit = self._text("commit-tree", tree, *parents, stdin=message.encode("utf-8", "replace"), who=self._identity(author))
+        commit = self._text(
+            "commit-tree", tree, *parents, stdin=message.encode("utf-8", "replace"), who=self._identity(author)
+        )
         self._note_pending({path: before.get(path, "") for path in paths})
         try:
             subject = message.split("\n", 1)[0]
@@ -163,7 +171,8 @@ class Git:
             return None
 
     def _staged(self, paths: Sequence[str]) -> dict[str, str]:
-        """`mode blob` of each of these paths in the user's index; a path in conflict has an entry that equals nothing."""
+        """`mode blob` of each of these paths in the user's index; a path in conflict has an entry that equals
+        nothing."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
         found: dict[str, str] = {}
         for line in self._run("ls-files", "--stage", "-z", *few).split(b"\0"):
@@ -210,7 +219,8 @@ class Git:
         fresh.replace(self._pending_file())
 
     def _finish_pending(self) -> None:
-        """Brings paths of the last commit in the user's index up to HEAD, unless the user has staged something else since."""
+        """Brings paths of the last commit in the user's index up to HEAD, unless the user has staged something else
+        since."""
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
@@ -254,7 +264,8 @@ class Git:
         return bool(self._locks())
 
     def _remove_stale_locks(self) -> None:
-        """A git that was killed leaves its lock behind for ever; no command of ours or the user's takes ten minutes here."""
+        """A git that was killed leaves its lock behind for ever; no command of ours or the user's takes ten minutes
+        here."""
         for lock in self._locks():
             with contextlib.suppress(OSError):
                 if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
@@ -291,7 +302,11 @@ class Git:
         return self._run(*arguments, **options).decode("utf-8", "replace").strip()
 
     def _run(
-        self, *arguments: str, index: Path | None = None, stdin: bytes | None = None, who: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        index: Path | None = None,
+        stdin: bytes | None = None,
+        who: Mapping[str, str] | None = None,
     ) -> bytes:
         """One git command on this very repository, whatever folder or hook this process was started from."""
         library = _library()

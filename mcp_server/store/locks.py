@@ -4,8 +4,9 @@
     async with locks.files(): …                2. knowledge and the other tracked files
     async with locks.git(): …                  3. the repository
 
-Always in this order: taking an earlier one while holding a later one (or two of a kind) raises at once, for it would deadlock
-one day. The operating system's lock is only ever tried, between short async sleeps: a waiting task holds no worker thread.
+Always in this order: taking an earlier one while holding a later one (or two of a kind) raises at once, for it
+would deadlock one day. The operating system's lock is only ever tried, between short async sleeps: a waiting task
+holds no worker thread.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Locks:
         self._folder = local / "locks"
         self._wait_seconds = wait_seconds
         self._inside: dict[str, anyio.Lock] = {}
-        # Which of the three the current task holds. A task that it starts inherits this, and rightly so: it must not wait for
-        # a lock that its parent keeps.
+        # Which of the three the current task holds. A task that it starts inherits this, and rightly so: it must not
+        # wait for a lock that its parent keeps.
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
@@ -75,14 +76,16 @@ class Locks:
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
-        """Makes this process the one that maintains the workspace; None while another one is, or `.local/` is read-only."""
+        """Makes this process the one that maintains the workspace; None while another one is, or `.local/` is
+        read-only."""
         try:
             return self._try("maintainer", shared=False)
         except Unavailable:
             return None
 
     def share(self, name: str) -> Held | None:
-        """Keeps `name` in use, together with others; None if somebody is just removing it. Works on a read-only disk."""
+        """Keeps `name` in use, together with others; None if somebody is just removing it. Works on a read-only
+        disk."""
         try:
             return self._try(f"share-{_safe(name)}", shared=True)
         except Unavailable:
@@ -99,7 +102,8 @@ class Locks:
         held = self._held.get()
         if held and max(held) >= level:
             raise RuntimeError(
-                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; the order is transcript, files, git"
+                f"the {_NAMES[level]} lock was asked for while holding {_NAMES[max(held)]}; "
+                "the order is transcript, files, git"
             )
         async with self._inside.setdefault(name, anyio.Lock()):
             lock = await self._wait_for(name)
@@ -135,7 +139,8 @@ class Locks:
             handle = _open(path)
         except OSError as error:
             raise Unavailable(
-                f"cannot write the lock {path}: {error.strerror or error}; check the disk and the permissions of .local/"
+                f"cannot write the lock {path}: {error.strerror or error}; "
+                "check the disk and the permissions of .local/"
             ) from error
         try:
             kind = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE

@@ -10,12 +10,14 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
 from mcp_server.core.model import Delivery, Kind, Role
 from mcp_server.core.source_keys import TurnKey
 from mcp_server.store.database import Database, DatabaseBroken
+from mcp_server.store.locks import Locks
 
 SCHEMA_VERSION = 1
 
@@ -107,16 +109,17 @@ class State:
         self._complete = False  # asked at every turn, and once True it stays so
 
     @classmethod
-    async def open(cls, path: Path) -> State:
+    async def open(cls, path: Path, locks: Locks) -> State:
         """Opens or creates the file; a damaged one is moved aside under a new name, never deleted."""
         try:
             return cls(await _open(path), None)
         except DatabaseBroken:
-            aside = next(p for n in range(1, 10_000) if not (p := path.with_name(f"{path.name}.damaged-{n}")).exists())
-            for suffix in ("-wal", "-shm"):
-                path.with_name(path.name + suffix).unlink(missing_ok=True)
-            path.rename(aside)
-            return cls(await _open(path), aside)
+            async with locks.files():  # of several processes that find it damaged, one moves it aside
+                try:
+                    return cls(await _open(path), None)
+                except DatabaseBroken:
+                    aside = _move_aside(path)
+                return cls(await _open(path), aside)
 
     async def close(self) -> None:
         await self._database.close()
@@ -229,6 +232,14 @@ class State:
 
     async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
         await self._database.write(lambda connection: connection.execute(sql, values) and None)
+
+
+def _move_aside(path: Path) -> Path:
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
+    aside = next(free for free in numbered if not free.exists())
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return path.rename(aside)
 
 
 async def _open(path: Path) -> Database:

@@ -1,4 +1,5 @@
-"""How many tokens is a text? Counted with a vocabulary that ships with the package: no network, no download, no cache folder.
+"""How many tokens is a text? Counted with a vocabulary that ships with the package: no network, no download, no
+cache folder.
 
 Loading costs about 0.3 s and 80 MB, so it happens at the first count, not at the start.
 """
@@ -17,7 +18,8 @@ from mcp_server.errors import Invalid, Unavailable
 if TYPE_CHECKING:
     import tiktoken
 
-# tiktoken_ext/openai_public.py: the digest that tiktoken itself expects of the vocabulary, and the pattern that goes with it.
+# tiktoken_ext/openai_public.py: the digest that tiktoken itself expects of the vocabulary, and the pattern that goes
+# with it.
 _SHA256 = {"o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"}
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _PATTERN = {
@@ -39,7 +41,7 @@ EXACT_CHARACTERS = 1_000_000
 _REMEMBERED_CHARACTERS = 2_000  # passages and lines are counted again and again; whole files are not
 _WINDOW = 64  # characters a token are looked at first when truncating: English has 4 to 5, runs of spaces more
 
-# tiktoken's regular expression overflows its stack on a million white-space characters in a row and panics. (Tried: 0.14.)
+# A million blanks in a row overflow the stack of tiktoken's regular expression, which panics. (Tried: 0.14)
 _LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
 # Between a line feed and a letter or digit no token runs on, whatever stands around it: see the pattern.
 _SAFE_CUT = re.compile(r"\n(?=[^\W_])")
@@ -58,7 +60,7 @@ class TokenCounter:
         self._count_small = functools.lru_cache(maxsize=8192)(self._count)
 
     def count(self, text: str) -> int:
-        """The number of tokens: exact up to EXACT_CHARACTERS (runs of 50,000 blanks apart), above never too low and never slow."""
+        """The number of tokens: exact up to EXACT_CHARACTERS (long blanks apart); above, never too low, never slow."""
         if len(text) <= _REMEMBERED_CHARACTERS:
             return self._count_small(text)
         if len(text) <= EXACT_CHARACTERS:
@@ -120,7 +122,9 @@ def _load(vocabulary: str) -> tiktoken.Encoding:
 
         import tiktoken
     except ImportError as error:
-        raise Unavailable(f"tokens cannot be counted: {error}; reinstall context-manager-mcp with its dependencies") from error
+        raise Unavailable(
+            f"tokens cannot be counted: {error}; reinstall context-manager-mcp with its dependencies"
+        ) from error
     packed = files("mcp_server.data").joinpath(f"{vocabulary}.tiktoken.xz").read_bytes()
     raw = lzma.decompress(packed)
     if hashlib.sha256(raw).hexdigest() != _SHA256[vocabulary]:

@@ -66,11 +66,12 @@ class Transcripts:
         last_at: datetime | None,
         turn_number: int = 0,
     ) -> int:
-        """Adds a turn, or a memory operation after turn `turn_number`, at byte `offset`; durable when it returns the new size.
+        """Adds a turn, or a memory operation after turn `turn_number`, at byte `offset`; durable when it returns
+        the new size.
 
-        `offset` is where the intact file ends (`complete_bytes`, or what the last append returned), `last_at` the time of the
-        block before. The rest of an append that crashed is cut off. Raises Conflict if intact turns stand behind `offset`,
-        Refused if the transcript is sealed.
+        `offset` is where the intact file ends (`complete_bytes`, or what the last append returned), `last_at` the
+        time of the block before. The rest of an append that crashed is cut off. Raises Conflict if intact turns
+        stand behind `offset`, Refused if the transcript is sealed.
         """
         real = self._files.resolve(path)
         if real.exists() and not real.stat().st_mode & 0o222:
@@ -88,12 +89,14 @@ class Transcripts:
         return replace(transcript, head=replace(transcript.head, slug=_slug_in(path, transcript.head.session_id)))
 
     def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
-        """What was appended after byte `offset`, where a block ended on the line before `first_line`; sizes from `offset` on."""
-        data = self._files.read_bytes(path)[offset:]
+        """What was appended after byte `offset`, where a block ended on the line before `first_line`; sizes from
+        `offset` on."""
+        data = self._files.read_bytes(path, offset)
         return parse_tail(_decode(data), first_line, last_number, last_at)
 
     def replace_head(self, path: str, head: TranscriptHead) -> int:
-        """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the new size."""
+        """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the
+        new size."""
         return self._rewrite(path, head, None)
 
     def seal(self, path: str, head: TranscriptHead) -> int:
@@ -112,7 +115,7 @@ class Transcripts:
             if wanted not in path:
                 continue
             try:
-                start = self._files.read_bytes(path)[:_HEAD_BYTES]
+                start = self._files.read_bytes(path, 0, _HEAD_BYTES)
                 head = parse(_decode(start), path, load).head
             except ContextManagerError:  # one broken file does not hide the others; `doctor` names it
                 continue

@@ -26,9 +26,9 @@ _DOTTED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes"}
 def create(root: Path, generated: Mapping[str, str]) -> bool:
     """Makes the workspace; False if it was there already, and then nothing has changed.
 
-    `generated` are files that are not shipped but written by other rooms (path -> text), the settings among them. They are
-    written last and mark a finished workspace: in one that has them all, a template that its owner deleted stays deleted.
-    Raises Unavailable where the disk does not allow it.
+    `generated` are files that are not shipped but written by other rooms (path -> text), the settings among them.
+    They are written last and mark a finished workspace: in one that has them all, a template that its owner deleted
+    stays deleted. Raises Unavailable where the disk does not allow it.
     """
     place = WorkspaceFiles(root)
     if generated and all(place.exists(path) for path in generated):

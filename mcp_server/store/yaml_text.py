@@ -11,7 +11,8 @@ LONGEST = 1_000_000
 
 
 def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
-    """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins with.
+    """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins
+    with.
 
     Raises Invalid naming file and line for a text that is no YAML, holds a key twice, or is no mapping.
     """

@@ -9,7 +9,6 @@ import pytest
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
-from mcp_server.actions.sessions import end_session
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
 from mcp_server.core.model import Caller
@@ -31,11 +30,10 @@ async def compiled(memory: Memory, message: str | None = None, **more: object) -
 
 @pytest.fixture
 async def past(memory: Memory, clock: Clock) -> Memory:
-    """A memory with two finished conversations, indexed."""
+    """A memory with two earlier conversations, indexed."""
     await say(memory, "My passport lies in the blue drawer of the kitchen.", "old")
     await say(memory, "I will remember where your passport is.", "old", "agent")
     await say(memory, "We planted tomatoes and basil on the balcony.", "garden")
-    await end_session(memory, "old")
     clock.forward(days=3)
     await memory.index.refresh()
     return memory
@@ -115,13 +113,15 @@ async def test_reading_a_file_makes_its_passages_count_for_more(past: Memory) ->
     assert differing_fields(before.receipt.inputs, after.receipt.inputs) == ("hits",)
 
 
-async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(past: Memory, workspace: Path) -> None:
+async def test_files_that_somebody_filled_in_come_first_and_templates_do_not_come(
+    past: Memory, workspace: Path
+) -> None:
     untouched = await compiled(past, "Where is my passport?")
     assert "<!-- identity" not in untouched.text
     (workspace / "knowledge/identity/USER.md").write_text("---\ntype: identity\n---\n\n# User\n\nI am Ana.\n", "utf-8")
     (workspace / "knowledge/journal/2026-02-18.md").write_text("## Tea\n- Milan came for tea.\n", "utf-8")
     result = await compiled(past, "Where is my passport?")
-    assert "<!-- identity: knowledge/identity/USER.md -->\n\n# User\n\nI am Ana." in result.text
+    assert "<!-- identity: knowledge/identity/USER.md -->\n# User\n\nI am Ana." in result.text
     assert "<!-- journal: knowledge/journal/2026-02-18.md -->\n## Tea" in result.text
     assert differing_fields(untouched.receipt.inputs, result.receipt.inputs) == ("files",)
 

@@ -17,7 +17,7 @@ def test_locomo_questions_name_existing_turns_however_their_ids_are_written(tmp_
     (conversation,) = conversations(tmp_path / "talk.json", "locomo")
     assert conversation.name == "talk-1"
     assert conversation.questions == (
-        Question("What did Mira buy?", frozenset({"D1:1"}), "4"),
+        Question("Where was the kayak bought?", frozenset({"D1:1"}), "4"),
         Question("What colour is it, who plays?", frozenset({"D1:2", "D2:1"}), "1"),
     )
 

@@ -21,17 +21,18 @@ def receipt(**changes: Any) -> dict[str, Any]:
     considered = (
         Considered("knowledge/identity/USER.md:1-9", "identity", "knowledge/identity/USER.md", True, "identity", 90),
         Considered(
-            "raw/conversations/2026/02/03/0740-talk-oven.md:9-12",
-            "knowledge",
-            "raw/conversations/2026/02/03/0740-talk-oven.md",
-            True,
-            "relevant, in part",
-            120,
-            0.54,
-            {"relevance": 0.6, "decay": 0.9, "references": 1.0},
-            {"answer": 0.3, "best": 0.2, "whole": 0.06, "user": 0.03, "brief": 0.01, "told": 0.0},
-            "raw/conversations/2026/02/03/0740-talk-oven.md#7",
-            7,
+            id="raw/conversations/2026/02/03/0740-talk-oven.md:9-12",
+            slot="knowledge",
+            source="raw/conversations/2026/02/03/0740-talk-oven.md",
+            included=True,
+            reason="relevant, in part",
+            tokens=120,
+            score=0.54,
+            charge=0.05,
+            terms={"relevance": 0.6, "decay": 0.9, "references": 1.0},
+            relevance={"answer": 0.3, "best": 0.2, "whole": 0.06, "user": 0.03, "brief": 0.01, "told": 0.0},
+            unit="raw/conversations/2026/02/03/0740-talk-oven.md#7",
+            turn=7,
             whole=False,
         ),
         Considered(
@@ -45,7 +46,7 @@ def receipt(**changes: Any) -> dict[str, Any]:
         SlotAccount("knowledge", 120, 1000, 350, 1, 1),
     )
     whole = Receipt(
-        "ab" * 32, 1000, 236, "add", "ses_1", "git:x/y", slots, 6, considered, {"no room left": 41, "empty": 2},
+        "ab" * 32, 1000, 236, "add", "ses_1", "git:x/y", slots, 6, considered, {"no room": 41, "empty": 2},
         GateSignal(True, "best cosine", 0.61, 0.33), {},
     )  # fmt: skip
     return {**whole.to_json(), **changes}
@@ -65,9 +66,9 @@ def test_it_says_where_the_budget_went_what_went_in_what_stayed_out_and_why() ->
     assert "open" in text
     assert "2026-02-03 talk-oven #7 (part)" in text
     assert "0.540" in text
-    assert "relevance 0.600 (answer 0.30 + best 0.20 + whole 0.06 + user 0.03 + 1 more 0.01) × decay 0.90" in text
+    assert "(answer 0.30 + best 0.20 + whole 0.06 + 2 more 0.04) × decay 0.90 − 0.05 for its length" in text
     assert "stayed out: 44" in text
-    assert "no room left" in text
+    assert "no room" in text
     assert "ab" * 32 in text
     assert "journal" not in text
 
@@ -107,9 +108,7 @@ def test_the_bar_is_always_as_wide_as_asked_and_shows_every_slot_that_took_somet
 
 
 def test_terms_leave_out_factors_that_change_nothing() -> None:
-    assert terms({"terms": {"relevance": 0.5, "decay": 1.0, "references": 1.1}, "relevance": {}}) == (
-        "relevance 0.500 × references 1.10"
-    )
+    assert terms({"terms": {"relevance": 0.5, "decay": 1.0, "references": 1.1}, "relevance": {}}) == ("references 1.10")
     assert terms({"terms": {}}) == ""
 
 

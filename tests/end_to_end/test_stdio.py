@@ -30,7 +30,7 @@ async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Pa
         assert await say(client, "And where do I moor it?", session=boat) == boat
         with_boat = await resource(client, f"context://compiled/{boat}")
         with_cake = await resource(client, f"context://compiled/{cake}")
-    first, second = transcripts(tmp_path)
+    first, second = sorted(transcripts(tmp_path), key=lambda written: "cake" in written)
     assert "boat" in first
     assert "cake" not in first
     assert "cake" in second
@@ -44,9 +44,12 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     turn = {"role": "user", "content": "continue", "session": "s", "turn_id": "t1"}
     async with process(tmp_path, mode=mode) as client:
         assert "recorded" in await call(client, "observe", **turn)
-        cli = [sys.executable, "-m", "mcp_server.cli.main", "observe", "user", "continue"]
+        cli = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", "observe"]
         done = await anyio.run_process(
-            [*cli, "--session", "s", "--turn-id", "t1"], cwd=str(ROOT), env=environment(tmp_path), check=False
+            [*cli, "continue", "--session", "s", "--turn-id", "t1"],
+            cwd=str(ROOT),
+            env=environment(tmp_path),
+            check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
         assert b"already recorded" in done.stdout

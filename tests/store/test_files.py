@@ -17,7 +17,8 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.store.files import WorkspaceFiles
 
 WAYS_OUT = [
-    "", " ", "..", "../x", "a/../../x", "knowledge/..", "/etc/passwd", "~/x", "a\0b", "a\\b", "C:/x", "c:x", "nul", "a/CON.md",
+    "", " ", "..", "../x", "a/../../x", "knowledge/..", "/etc/passwd", "~/x", "a\0b", "a\\b", "C:/x", "c:x", "nul",
+    "a/CON.md",
     "lpt1.txt/x", "a./x", "x ", ".git/config", "knowledge/.GIT/hooks/x", "a\nb", "\x1b", "half\ud800", "a" * 300,
 ]  # fmt: skip
 
@@ -119,7 +120,7 @@ def test_a_change_in_between_is_a_conflict_and_changes_nothing(files: WorkspaceF
         files.write_atomic("gone.md", "x", expected="was here")
 
     assert files.read_text("a.md") == "theirs"
-    assert os.listdir(files.root) == ["a.md"]
+    assert [name.name for name in files.root.iterdir()] == ["a.md"]
 
 
 def test_a_missing_file_is_named_with_the_nearest_one(files: WorkspaceFiles) -> None:
@@ -175,7 +176,7 @@ def test_a_disk_that_refuses_is_explained_and_leaves_all_as_it_was(
     monkeypatch.undo()
 
     assert files.read_text("t.md") == "one\n"
-    assert os.listdir(files.root) == ["t.md"]
+    assert [name.name for name in files.root.iterdir()] == ["t.md"]
 
 
 def test_moving_and_removing(files: WorkspaceFiles) -> None:
@@ -233,7 +234,10 @@ def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(files:
         files.write_atomic("old.md", "old")
         (files.root / path).unlink(missing_ok=True) if path != "old.md" else None
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(files.root), str(step), path], capture_output=True, text=True, check=False
+            [sys.executable, "-c", KILLED, str(files.root), str(step), path],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         found = files.read_text(path) if files.exists(path) else None
         if "acknowledged" in done.stdout:

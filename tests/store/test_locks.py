@@ -12,8 +12,6 @@ import pytest
 from mcp_server.errors import Unavailable
 from mcp_server.store.locks import Locks
 
-pytestmark = pytest.mark.anyio
-
 COUNTER = """
 import sys, anyio
 from pathlib import Path
@@ -43,16 +41,18 @@ sys.stdin.read()
 """
 
 
-async def test_processes_and_tasks_take_turns(tmp_path: Path) -> None:
+def test_processes_and_tasks_take_turns(tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
-    started = [subprocess.Popen([sys.executable, "-c", COUNTER, str(tmp_path / "local"), str(counter)]) for _ in range(3)]
+    started = [
+        subprocess.Popen([sys.executable, "-c", COUNTER, str(tmp_path / "local"), str(counter)]) for _ in range(3)
+    ]
 
     assert [process.wait() for process in started] == [0, 0, 0]
     assert counter.read_text() == "240"
 
 
-async def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
+def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
     locks = Locks(tmp_path)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -68,6 +68,7 @@ async def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None
     held.release()
 
 
+@pytest.mark.anyio
 async def test_locks_are_taken_in_one_order_only(tmp_path: Path) -> None:
     locks = Locks(tmp_path)
     async with locks.transcript("a"), locks.files(), locks.git():
@@ -86,6 +87,7 @@ async def test_locks_are_taken_in_one_order_only(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.anyio
 async def test_a_cancelled_wait_leaves_nothing_locked(tmp_path: Path) -> None:
     locks, others = Locks(tmp_path), Locks(tmp_path)
     async with others.files():
@@ -97,6 +99,7 @@ async def test_a_cancelled_wait_leaves_nothing_locked(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.anyio
 async def test_a_lock_held_too_long_is_told(tmp_path: Path) -> None:
     async with Locks(tmp_path).files():
         with pytest.raises(Unavailable, match="'files'"):
@@ -104,6 +107,7 @@ async def test_a_lock_held_too_long_is_told(tmp_path: Path) -> None:
                 pass
 
 
+@pytest.mark.anyio
 async def test_what_is_shared_cannot_be_had_alone(tmp_path: Path) -> None:
     one, other = Locks(tmp_path), Locks(tmp_path)
     first, second = one.share("memory-1.db"), other.share("memory-1.db")

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_server.core.model import Turn
 from mcp_server.core.source_keys import content_sha, keys_of
+from mcp_server.store.locks import Locks
 from mcp_server.store.state import SessionRow, State
 
 pytestmark = pytest.mark.anyio
@@ -17,12 +18,16 @@ AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 ROW = SessionRow("s", "raw/s.md", "open", "name:atlas", None, "replace", "Title", AT, AT, 2, None, 512)
 
 
+async def opened(folder: Path) -> State:
+    return await State.open(folder / "state.db", Locks(folder))
+
+
 async def test_a_row_and_its_keys_come_back_as_they_were(tmp_path: Path) -> None:
     keys = keys_of([Turn(1, "user", "hi", AT, "a"), Turn(2, "agent", "hi", AT)])
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     await state.save_session(ROW, keys)
     await state.close()
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     assert await state.session("s") == ROW
     assert await state.keys("s") == keys
     assert await state.last_number("s") == 2
@@ -31,7 +36,7 @@ async def test_a_row_and_its_keys_come_back_as_they_were(tmp_path: Path) -> None
 
 async def test_it_knows_what_an_arriving_turn_may_repeat(tmp_path: Path) -> None:
     keys = keys_of([Turn(1, "user", "hi", AT, "a"), Turn(2, "agent", "yes", AT), Turn(3, "user", "hi", AT)])
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     await state.save_session(ROW, keys)
     recorded = await state.recorded("s", "user", content_sha("hi"), "a")
     assert (recorded.same_id, recorded.last, recorded.nth) == (keys[0], keys[2], 2)
@@ -42,7 +47,7 @@ async def test_it_knows_what_an_arriving_turn_may_repeat(tmp_path: Path) -> None
 
 async def test_a_damaged_file_is_moved_aside_and_replaced(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"this is no database" * 500)
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     assert state.moved_aside is not None
     assert state.moved_aside.read_bytes().startswith(b"this is no database")
     assert not await state.complete()
@@ -52,14 +57,14 @@ async def test_a_damaged_file_is_moved_aside_and_replaced(tmp_path: Path) -> Non
 
 
 async def test_a_folder_keeps_the_first_id_it_was_given(tmp_path: Path) -> None:
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     assert await state.name_directory("/work/notes", "one") == "one"
     assert await state.name_directory("/work/notes", "two") == "one"
     await state.close()
 
 
 async def test_small_values_are_json(tmp_path: Path) -> None:
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     await state.put("n", "k", {"a": [1, None]})
     assert await state.get("n", "k") == {"a": [1, None]}
     assert await state.entries("n") == {"k": {"a": [1, None]}}
@@ -69,7 +74,7 @@ async def test_small_values_are_json(tmp_path: Path) -> None:
 
 
 async def test_open_sessions_can_be_listed_alone(tmp_path: Path) -> None:
-    state = await State.open(tmp_path / "state.db")
+    state = await opened(tmp_path)
     await state.save_session(ROW)
     await state.save_session(replace(ROW, session="t", status="closed"))
     assert [row.session for row in await state.sessions()] == ["s", "t"]
@@ -80,7 +85,7 @@ async def test_open_sessions_can_be_listed_alone(tmp_path: Path) -> None:
 
 
 async def test_two_processes_see_that_the_other_wrote(tmp_path: Path) -> None:
-    one, two = await State.open(tmp_path / "state.db"), await State.open(tmp_path / "state.db")
+    one, two = await opened(tmp_path), await opened(tmp_path)
     before = await one.data_version()
     await two.put("n", "k", 1)
     assert await one.data_version() != before

@@ -80,7 +80,9 @@ def test_appends_are_read_back_whole_and_from_the_middle(transcripts: Transcript
     assert whole.complete_bytes == end == middle + tail.complete_bytes
 
 
-def test_a_torn_append_at_every_byte_is_cut_off_by_the_next_one(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+def test_a_torn_append_at_every_byte_is_cut_off_by_the_next_one(
+    files: WorkspaceFiles, transcripts: Transcripts
+) -> None:
     path, size = transcripts.create(HEAD, said(1))
     intact = files.read_bytes(path)
     block = render_turn(said(2, "dva 😀\nreda"), START).encode()
@@ -140,7 +142,9 @@ def test_parts_of_a_session_come_in_the_order_of_their_turns(transcripts: Transc
     assert transcripts.find("ses_a1") == [first, later]
 
 
-def test_a_broken_transcript_names_file_and_field_and_hides_no_other(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+def test_a_broken_transcript_names_file_and_field_and_hides_no_other(
+    files: WorkspaceFiles, transcripts: Transcripts
+) -> None:
     path, _ = transcripts.create(HEAD, said(1))
     files.write_atomic("raw/conversations/2026/02/17/0000-ses_a1-x.md", "---\nsession_id: ses_a1\nstarted: [\n---\n")
 
@@ -152,7 +156,7 @@ def test_a_broken_transcript_names_file_and_field_and_hides_no_other(files: Work
 def test_front_matter_written_by_hand_is_understood(files: WorkspaceFiles, transcripts: Transcripts) -> None:
     files.write_atomic(
         "raw/conversations/2026/02/16/1845-ses_h-by-hand.md",
-        "---\nsession_id: ses_h\nstarted: 2026-02-16T18:45:00Z   # about then\ntags:\n  - a\n  - b\nmood: 'good'\n---\n\n"
+        "---\nsession_id: ses_h\nstarted: 2026-02-16T18:45:00Z  # about\ntags:\n  - a\n  - b\nmood: 'good'\n---\n\n"
         "# By hand\n\n## 18:45 — user\nHello\n",
     )
 
@@ -183,7 +187,9 @@ while True:
 """
 
 
-def test_a_kill_in_the_middle_of_appending_loses_nothing_acknowledged(files: WorkspaceFiles, transcripts: Transcripts) -> None:
+def test_a_kill_in_the_middle_of_appending_loses_nothing_acknowledged(
+    files: WorkspaceFiles, transcripts: Transcripts
+) -> None:
     path, _ = transcripts.create(HEAD, Turn(1, "user", "turn 1 " * 400, START))
     for kill_after in (3, 20, 7):
         with subprocess.Popen(

@@ -30,7 +30,7 @@ async def test_the_receipt_says_why(tmp_path: Path) -> None:
         session = await say(client, "Where do we keep the blue boat?")
         receipt = await call(client, "compile_context", session=session, format="receipt")
         assert receipt == await resource(client, f"context://receipt/{session}")
-        assert "budget" in receipt.lower()
+        assert "of 8,192 tokens" in receipt
 
 
 async def test_a_budget_that_holds_nothing_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ Count = Callable[[str], int]
 
 UNLIMITED_BYTES = 1 << 62
 MOST_CHARACTERS_PER_TOKEN = 16
-"""A text longer than its room times this is cut before it is counted: nobody tokenises 20 MB to show 200 tokens of it."""
+"""A text longer than its room times this is cut before it is counted: nobody tokenises 20 MB to show 200 tokens."""
 
 
 class Meter:

@@ -1,4 +1,4 @@
-"""Cutting: a text that does not fit ends at a section, a line or a sentence, and says what is left out and how to read it.
+"""Cutting: a text that does not fit ends at a section, line or sentence, and says what is left out and how to read it.
 
 Every function gets text that is already safe to show, and gives text back that holds in the room it was given.
 """
@@ -33,7 +33,7 @@ class Cut:
 
 
 def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -> Cut:
-    """The beginning of `text` that fits, cut at a section end if that keeps most of it, else at a line, sentence or word.
+    """The beginning of `text` that fits: up to a section end if that keeps most of it, else to a line, sentence or word.
 
     `mark(end)` is the closing line for a cut after `end` characters; it is inside the room too. Without room even for
     the mark nothing is shown.

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
 
-from mcp_server.core.compiler.budget import UNLIMITED_BYTES, Room, kilobytes, shared_out
+from mcp_server.core.compiler.budget import (
+    MOST_CHARACTERS_PER_TOKEN,
+    UNLIMITED_BYTES,
+    Meter,
+    Room,
+    kilobytes,
+    shared_out,
+)
 from mcp_server.core.compiler.cut import Cut, beginning
 from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
 from mcp_server.core.compiler.receipt import Considered
@@ -84,11 +91,12 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             if reason or not text:
                 considered.append(_account(name, source, included=False, reason=reason or "empty"))
             else:
-                wanted.append((source, label(name, source.path), text))
+                shown_from = source.first_line + text.count("\n", 0, len(text) - len(text.lstrip("\n")))
+                wanted.append((replace(source, first_line=shown_from), label(name, source.path), text.lstrip("\n")))
         blocks: list[str] = []
         lines: dict[str, int] = {}
         meter = filling.meter
-        needs = [_need(f"{head}\n{text}{SEPARATOR}", room, filling) for _, head, text in wanted]
+        needs = [_need(head, text, room, meter) for _, head, text in wanted]
         for (source, head, text), tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
             spent = sum(len(block.encode("utf-8", "replace")) + len(SEPARATOR) for block in blocks)
             inside = Room(tokens, room.bytes - spent).less(head, meter)
@@ -111,9 +119,11 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
 _NOT = Cut("", 0, False)
 
 
-def _need(block: str, room: Room, filling: Filling) -> int:
+def _need(head: str, text: str, room: Room, meter: Meter) -> int:
     """Tokens that a block would like to have; of one that cannot fit anyhow, all that there are."""
-    return filling.meter(block) if len(block) <= room.tokens * 16 else room.tokens
+    if len(text) > room.tokens * MOST_CHARACTERS_PER_TOKEN:
+        return room.tokens
+    return meter.line(head) + meter.line(text) + meter(SEPARATOR)
 
 
 def _first_left_out(source: SourceFile, text: str, end: int) -> int:

@@ -81,7 +81,7 @@ def fill(filling: Filling, room: Room) -> Section:
         rest = [turn for turn in group if turn.number not in lines]
         if add(rest, all_or_none=True):
             continue
-        shown = len(set(_exchange_of(inputs, turns)[number] for number in lines))
+        shown = len({_exchange_of(inputs, turns)[number] for number in lines})
         if shown < GROUP:
             add(rest, all_or_none=False)
         break

@@ -21,7 +21,8 @@ class Considered:
     """One candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history.
 
     `tokens` is what it costs as rendered, 0 where it was ruled out before that mattered. `reason` says why it is in or
-    out, in words a person knows. `whole` is False where only a part of it is shown.
+    out, in words a person knows. `score` is the product of `terms`; candidates come in by `score` less `charge`, which
+    grows with their length. `whole` is False where only a part of it is shown.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Considered:
     reason: str
     tokens: int = 0
     score: float | None = None
+    charge: float = 0.0
     terms: Mapping[str, float] = field(default_factory=dict)
     relevance: Mapping[str, float] = field(default_factory=dict)
     unit: str = ""
@@ -97,7 +99,13 @@ class Receipt:
         return [*lines, f"SHA-256 {self.sha256}.{index}", *self.messages]
 
     def _slots(self) -> list[str]:
-        lines = ["", "## Tokens by slot", "", "| slot | tokens | at most | kept free | shown | in part |", "|---|--:|--:|--:|--:|--:|"]
+        lines = [
+            "",
+            "## Tokens by slot",
+            "",
+            "| slot | tokens | at most | kept free | shown | in part |",
+            "|---|--:|--:|--:|--:|--:|",
+        ]
         for slot in self.slots:
             lines.append(
                 f"| {slot.name} | {slot.tokens:,} | {slot.cap:,} | {slot.floor:,} | {slot.included} | {slot.cut} |"
@@ -117,7 +125,13 @@ class Receipt:
         lines = [f"- {count:,} × {reason}" for reason, count in reasons.most_common()]
         nearest = [one for one in kept_out if one.score is not None][:OUTSIDE_SHOWN]
         named = [f"- {one.id} — {one.reason}{_score(one)}" for one in nearest]
-        return ["", f"## Out: {reasons.total():,}", "", *lines, *(["", "The best of them:", "", *named] if named else [])]
+        return [
+            "",
+            f"## Out: {reasons.total():,}",
+            "",
+            *lines,
+            *(["", "The best of them:", "", *named] if named else []),
+        ]
 
 
 def _score(one: Considered) -> str:
@@ -125,7 +139,8 @@ def _score(one: Considered) -> str:
     if one.score is None:
         return ""
     factors = [f"{name} {value:g}" for name, value in one.terms.items() if value != 1]
-    return f", score {one.score:g}" + (f" = {' × '.join(factors)}" if len(factors) > 1 else "")
+    product = f" = {' × '.join(factors)}" if len(factors) > 1 else ""
+    return f", score {one.score:g}{product}, less {one.charge:g} for its length"
 
 
 def accounted(considered: Iterable[Considered]) -> tuple[tuple[Considered, ...], Mapping[str, int]]:

@@ -1,8 +1,8 @@
-"""Rendering: how stored text is shown. It is data, so it is fenced by labels that it cannot forge, and marked by origin.
+"""Rendering: how stored text is shown. It is data: fenced by labels that it cannot forge, and marked by origin.
 
-<!-- slot: where it comes from -->      begins a block; stored text holds no such opener, `neutralise` sees to that
-[2026-05-02 · Title]                    begins what was found in one conversation or file; here lines start at the margin
-Name: what was said                     one turn; its further lines are indented by one space
+<!-- slot: where it comes from -->  begins a block; `neutralise` leaves no such opener in stored text
+[2026-05-02 · Title]                begins what was found in one conversation or file
+Name: what was said                 one turn; its further lines are indented by one space, so that they forge neither
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def label(slot: str, source: str) -> str:
 
 
 def file_text(text: str) -> str:
-    """A workspace file for showing: its author's comments blanked (the lines stay where they are), the rest neutralised."""
+    """A workspace file for showing: comments blanked (the lines stay where they are), the rest neutralised."""
     return neutralise(_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)).rstrip()
 
 
@@ -89,7 +89,7 @@ def passage_text(passage: Passage) -> str:
 
 
 def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
-    """One found passage as a line under its group's header, by its speaker, or with its lines in the file and its title."""
+    """One found passage as a line under its header: by its speaker, or with its lines in the file and its title."""
     lines = f"{passage.start}-{passage.end}"
     if passage.category == "conversation":
         return said(speaker(passage.role or "user", passage.speaker), text) + (f" (lines {lines})" if cut else "")

@@ -6,8 +6,8 @@
     decay      = max(0.6, e^(−0.1 · days)) for knowledge files; 1 for transcripts and imports, which do not age
     references = reads, recoveries and answers that used the passage's file; never compilations
 
-`days` are whole days from the file's `updated` (else last commit, else mtime) to `now`, at least 0. The floor of 0.6 keeps
-old knowledge reachable: without it, a passage older than a month could win nothing.
+`days` are whole days from the file's `updated` (else last commit, else mtime) to `now`, at least 0. The floor of 0.6
+keeps old knowledge reachable: without it, a passage older than a month could win nothing.
 """
 
 from __future__ import annotations

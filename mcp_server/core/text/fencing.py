@@ -1,8 +1,8 @@
 """Stored text made harmless: it is data, and nothing in it may pass for the host's own words.
 
-Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role headers such
-as `Human:` at the beginning of a line) are changed so that a person reads them as before and a program does not know them.
-Characters that hide or reorder text are removed, control characters are shown.
+Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role
+headers such as `Human:` at the beginning of a line) are changed so that a person reads them as before and a program
+does not know them. Characters that hide or reorder text are removed, control characters are shown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _MARKER = re.compile(
     re.IGNORECASE,
 )
 _ROLE = re.compile(
-    r"^([ \t]*)(?=[*_#]{0,6}[ \t]{0,3}[*_]{0,3}(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|Developer|DEVELOPER)[*_]{0,3}[ \t]{0,3}[:：])",
+    r"^([ \t]*)(?=[*_#]{0,6}[ \t]{0,3}[*_]{0,3}"
+    r"(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|Developer|DEVELOPER)[*_]{0,3}[ \t]{0,3}[:：])",
     re.MULTILINE,
 )
 

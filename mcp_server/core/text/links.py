@@ -1,4 +1,5 @@
-"""Wiki links: `[[name]]`, `[[name|label]]`, `[[name#heading]]`; found in text, and resolved to files of the workspace."""
+"""Wiki links: `[[name]]`, `[[name|label]]`, `[[name#heading]]`; found in text, and resolved to files of the
+workspace."""
 
 from __future__ import annotations
 
@@ -9,12 +10,16 @@ from dataclasses import dataclass
 from mcp_server.core.text.words import fold
 
 _LINK = re.compile(r"\[\[([^\[\]|#\n]{1,200})(?:#([^\[\]|\n]{0,200}))?(?:\|([^\[\]\n]{0,200}))?\]\]")
-_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)(?!`)[^\n]*?(?<!`)\2(?!`)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(
+    r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)(?!`)[^\n]*?(?<!`)\2(?!`)",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written: the name it points to, a heading of that file, the label it shows; and its place in the text."""
+    """A link as written: the name it points to, a heading of that file, the label it shows; and its place in the
+    text."""
 
     name: str
     heading: str | None
@@ -42,9 +47,11 @@ def links(text: str) -> tuple[Link, ...]:
 
 
 def resolve(name: str, known_paths: Iterable[str]) -> str | None:
-    """The file that a link's name means: its path, the end of one, or a file or folder of that name; None if there is none.
+    """The file that a link's name means: its path, the end of one, or a file or folder of that name; None if there
+    is none.
 
-    Case, accents, spaces and a missing `.md` make no difference. Of several the shortest path wins, then the first by name.
+    Case, accents, spaces and a missing `.md` make no difference. Of several the shortest path wins, then the first
+    by name.
     """
     wanted = _plain(name)
     best: tuple[int, int, str] | None = None

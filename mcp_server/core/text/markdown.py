@@ -1,4 +1,5 @@
-"""The shape of a markdown file: where its front matter ends, which sections it has. YAML is read in `store.yaml_text`."""
+"""The shape of a markdown file: where its front matter ends, which sections it has. YAML is read in
+`store.yaml_text`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """`raw` is the text between the fences (empty without front matter); `body` all that follows, from `body_line` on."""
+    """`raw` is the text between the fences (empty without front matter); `body` all that follows, from `body_line`
+    on."""
 
     raw: str
     body: str

@@ -1,7 +1,8 @@
 """Passages: what the index holds, cut from files and transcripts.
 
-A heading section of a file is a unit, a turn of a transcript is one. A long unit is cut into parts of about 800 characters at
-paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by its best one.
+A heading section of a file is a unit, a turn of a transcript is one. A long unit is cut into parts of about 800
+characters at paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by
+its best one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
+from itertools import zip_longest
 from typing import Any
 
 from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
@@ -34,7 +36,20 @@ FOLDERS: tuple[tuple[str, Category], ...] = (
     ("archive/", "archive"),
 )
 
-MONTHS = "January February March April May June July August September October November December".split()
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
 _PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
@@ -67,14 +82,15 @@ def indexed_text(passage: Passage) -> str:
 
 
 def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
-    """The passages of a knowledge, topic or archive file. `body` starts at line `body_line`; `fields` is its front matter."""
+    """The passages of a knowledge, topic or archive file. `body` starts at line `body_line`; `fields` is its front
+    matter."""
     at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
     name = str(fields.get("title") or fields.get("name") or "")
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
     found = sections(body, body_line)
-    for section, following in zip(found, [*found[1:], None], strict=True):
+    for section, following in zip_longest(found, found[1:]):
         if not _says_something(section, following):
             continue
         trail = [part for part in (*section.trail, section.title) if part]
@@ -104,10 +120,14 @@ def of_transcript(path: str, transcript: Transcript) -> tuple[Passage, ...]:
     return of_turns(path, transcript.head, transcript.turns)
 
 
-def of_turns(path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0) -> tuple[Passage, ...]:
+def of_turns(
+    path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0
+) -> tuple[Passage, ...]:
     """The passages of turns of a transcript, of which `first_ordinal` others stand before them."""
     return tuple(
-        passage for ordinal, placed in enumerate(turns, first_ordinal) for passage in _of_turn(path, head, placed, ordinal)
+        passage
+        for ordinal, placed in enumerate(turns, first_ordinal)
+        for passage in _of_turn(path, head, placed, ordinal)
     )
 
 
@@ -148,7 +168,8 @@ def _beside(turn: Turn) -> str:
 
 
 def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:
-    """Parts of a text in order, each with its first and last line. A blank text has none. Linear in the length of the text."""
+    """Parts of a text in order, each with its first and last line. A blank text has none. Linear in the length of the
+    text."""
     line, counted = first_line, 0
     for start, end in _spans(text, size):
         piece = text[start:end]
@@ -191,7 +212,8 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut(text: str, first: int, size: int) -> int:
-    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else in the middle of it."""
+    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else in the middle of
+    it."""
     last, least = first + size, first + size // 3
     best = max(text.rfind("\n", first, last), text.rfind(". ", first, last)) + 1
     if best <= least:

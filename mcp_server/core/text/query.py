@@ -6,7 +6,8 @@
     since:2026-05 until:2026-06   only what was said or written then; also today, yesterday, 7d, 2w, 3m, 1y
     everything else  words
 
-In a question ("what does "now or never" mean?") quotes only quote. Any text whatever is a query: what looks like an operator and is none (an unclosed quote, `since:soon`, `C++`, `--flag`) is words.
+In a question ("what does "now or never" mean?") quotes only quote. Any text whatever is a query: what looks like an
+operator and is none (an unclosed quote, `since:soon`, `C++`, `--flag`) is words.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from mcp_server.core.text.words import words
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 LONGEST = 4_000
-"""Characters of a message that are read as a query: of a longer one its beginning and its end, where a request usually stands."""
+"""Characters of a message that are read as a query: of a longer one its beginning and its end, where a request
+usually stands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Secrets in text: found by their form, and replaced by `[redacted:KIND]` before anything is written.
 
-Keys with a form of their own (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Passwords and keys without one are found by
-what stands before them (`password=`, `api_key:`), and only if the value looks like one: `password: required` and
-`password = os.environ["PW"]` are left alone. Every search is linear in the length of the text.
+Keys with a form of their own (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Passwords and keys without
+one are found by what stands before them (`password=`, `api_key:`), and only if the value looks like one: `password:
+required` and `password = os.environ["PW"]` are left alone. Every search is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 MARK = "[redacted:"
 
@@ -87,12 +88,23 @@ _FORMS = (
     _form("aws-key", "AKIA ASIA", r"(?:AKIA|ASIA)[A-Z2-7]{16}(?![A-Za-z0-9])"),
     _form("github-token", "gh github_pat_", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", _mixed),
     _form("gitlab-token", "gl", r"gl(?:pat|ptt|rt|dt|ft|oas|soat|cbt|imt|agent)-[A-Za-z0-9_.-]{20,300}"),
-    _form("slack-token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,300}", lambda value: any(map(str.isdigit, value))),
-    _form("slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,200}"),
+    _form(
+        "slack-token",
+        "xox xapp-",
+        r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,300}",
+        lambda value: any(map(str.isdigit, value)),
+    ),
+    _form(
+        "slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,200}"
+    ),
     _form("stripe-key", "sk_ rk_ whsec_", r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,255}|whsec_[A-Za-z0-9+/=]{24,255}"),
     _form("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,300}"),
     _form("openai-key", "sk-", r"sk-(?!ant-)(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_-]{20,300}", _mixed),
-    _form("google-key", "AIza ya29. GOCSPX-", r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,500}|GOCSPX-[A-Za-z0-9_-]{20,60}"),
+    _form(
+        "google-key",
+        "AIza ya29. GOCSPX-",
+        r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,500}|GOCSPX-[A-Za-z0-9_-]{20,60}",
+    ),
     _form("npm-token", "npm_", r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
     _form("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,500}"),
     _form("huggingface-token", "hf_", r"hf_[A-Za-z0-9]{30,60}(?![A-Za-z0-9])"),
@@ -133,7 +145,9 @@ def _private_keys(text: str) -> Iterator[SecretSpan]:
 def _end_of_lines(text: str, position: int) -> int:
     """Where a key block without its last line ends: at the first line that is not base64."""
     for line in re.compile(r"\s*([^\n]*)").finditer(text, position, position + 20_000):
-        if not re.fullmatch(r"[A-Za-z0-9+/=\\]{16,}|(?:Proc-Type|DEK-Info|Version|Comment): .*|", line.group(1).strip()):
+        if not re.fullmatch(
+            r"[A-Za-z0-9+/=\\]{16,}|(?:Proc-Type|DEK-Info|Version|Comment): .*|", line.group(1).strip()
+        ):
             return position
         position = line.end()
     return position
@@ -149,7 +163,9 @@ def _in_urls(text: str) -> Iterator[SecretSpan]:
                 yield SecretSpan("url-password", *match.span(1))
 
 
-_SCHEME = re.compile(r"\b(?:[Bb]earer|BEARER|[Aa]uthorization[\"']?[:=][ \t]{0,4}[\"']?[Bb]asic)[ \t]{1,4}([A-Za-z0-9._~+/-]{16,4000}=*)")
+_SCHEME = re.compile(
+    r"\b(?:[Bb]earer|BEARER|[Aa]uthorization[\"']?[:=][ \t]{0,4}[\"']?[Bb]asic)[ \t]{1,4}([A-Za-z0-9._~+/-]{16,4000}=*)"
+)
 
 
 def _after_scheme(text: str) -> Iterator[SecretSpan]:
@@ -163,7 +179,7 @@ def _after_scheme(text: str) -> Iterator[SecretSpan]:
 
 
 _PASSWORD = r"pass(?:word|wd|phrase|code)|pwd|lozinka|šifra"
-_KEY = r"secret(?:[_-]?(?:access)?[_-]?key)?|api[_-]?key|apikey|access[_-]?key|private[_-]?key|signing[_-]?key|encryption[_-]?key|auth[_-]?key|token|credentials?"
+_KEY = r"secret(?:[_-]?(?:access)?[_-]?key)?|(?:api|access|private|signing|encryption|auth)[_-]?key|token|credentials?"
 _ASSIGNED = re.compile(
     rf"(?:(?P<password>{_PASSWORD})|(?P<key>{_KEY}))[0-9]{{0,2}}"
     r"(?P<how>[\"'`]?[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}|[ \t]{1,4}(?:is|je)[ \t]{1,4}(?::[ \t]{1,4})?)"
@@ -173,15 +189,16 @@ _ASSIGNED = re.compile(
 _HINTS = re.compile(r"pass|pwd|lozink|šifr|secret|key|token|credential", re.IGNORECASE)
 _EMPTY_WORDS = frozenset(
     """
-    password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined nil string
-    str text bytes number integer boolean object example sample placeholder default changeme change-me todo fixme hidden masked
-    invalid incorrect wrong missing expired forgotten unknown empty value input field username user admin-password my-password
-    mypassword yourpassword lozinka
-    """.split()
+    password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined
+    nil string str text bytes number integer boolean object example sample placeholder default changeme change-me todo
+    fixme hidden masked invalid incorrect wrong missing expired forgotten unknown empty value input field username user
+    admin-password my-password mypassword yourpassword lozinka
+    """.split()  # noqa: SIM905  a list of sixty quoted words is harder to read
 )
 _PLACEHOLDER = re.compile(
-    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[redacted|\[?your[-_ ]|my[-_ ]|some[-_ ]|process\.env|os\.|env[.(\[:]|ENV\[|vault[:.]|"
-    r"ssm:|secret[s]?[.:/]|config[.\[]|settings[.\[]|self\.|this\.|args\.|request\.|getenv|import )",
+    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[redacted|\[?your[-_ ]|(?:my|some)[-_ ](?:secret|pass|token|key|api)"
+    r"|process\.env|os\.|env[.(\[:]|vault[:.]|ssm:|secrets?[.:/]|config[.\[]|settings[.\[]|self\.|this\.|args\."
+    r"|request\.|getenv|import )",
     re.IGNORECASE,
 )
 _CODE = re.compile(r"^[A-Za-z_][\w.]*(?:[(\[].*|(?:\.[A-Za-z_]\w*)+)$|^[A-Za-z_][\w.]*\($")
@@ -208,14 +225,22 @@ def _assigned(text: str) -> Iterator[SecretSpan]:
 def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
     if len(value) < 4 or _is_placeholder(value) or (not quoted and _CODE.match(value)):
         return False
-    kinds = sum((bool(re.search(r"[A-Za-z]", value)), bool(re.search(r"\d", value)), bool(re.search(r"[^\w\s.,:/()-]", value))))
+    kinds = sum(
+        (bool(re.search(r"[A-Za-z]", value)), bool(re.search(r"\d", value)), bool(re.search(r"[^\w\s.,:/()-]", value)))
+    )
     if quoted and not prose:  # a literal: most are passwords, labels are words with spaces
-        return " " not in value.strip() and len(value) >= 5 or (kinds >= 2 and " " not in value)
+        return " " not in value and (len(value) >= 5 or kinds >= 2)
     return len(value) >= 6 and kinds >= 2 and not value.startswith(("http://", "https://", "/", "./", "--"))
 
 
 def _looks_like_key(value: str) -> bool:
-    return len(value) >= 12 and " " not in value and not _is_placeholder(value) and not _CODE.match(value) and _random(value)
+    return (
+        len(value) >= 12
+        and " " not in value
+        and not _is_placeholder(value)
+        and not _CODE.match(value)
+        and _random(value)
+    )
 
 
 def _random(value: str) -> bool:
@@ -224,11 +249,16 @@ def _random(value: str) -> bool:
         return False
     if _mixed(value):
         return True
-    return len(value) >= 20 and bool(re.fullmatch(r"[A-Za-z0-9+/=]*", value)) and len(set(value)) >= 14 and _flips(value) >= 3
+    return (
+        len(value) >= 20
+        and bool(re.fullmatch(r"[A-Za-z0-9+/=]*", value))
+        and len(set(value)) >= 14
+        and _flips(value) >= 3
+    )
 
 
 def _flips(value: str) -> int:
-    return sum(a.islower() and b.isupper() for a, b in zip(value, value[1:], strict=False))
+    return sum(a.islower() and b.isupper() for a, b in pairwise(value))
 
 
 def _is_placeholder(value: str) -> bool:

@@ -15,9 +15,9 @@
     <!-- {"after":2,"at":"2026-02-16T18:52:10.004Z","bytes":72} -->
     > [knowledge:appended] knowledge/memory/MEMORY.md — added the plan
 
-A file is a head (front matter and title) and blocks. A block begins with the empty line before its header, so that an
-append is one write and the file ends with one line feed. `bytes` is the length of what follows the comment line: a block
-that a crash cut short is known by it, and `complete_bytes` says where the intact file ends.
+A file is a head (front matter and title) and blocks. A block begins with the empty line before its header, so that
+an append is one write and the file ends with one line feed. `bytes` is the length of what follows the comment line:
+a block that a crash cut short is known by it, and `complete_bytes` says where the intact file ends.
 
 Rendering is injective: in text, control characters (except tab and line feed) and lone surrogates are written
 `\\u{HEX}`, a literal `\\u{` as `\\u{5c}u{`, and a line that would look like a header, a tool line or a comment gets one
@@ -34,6 +34,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from mcp_server.core.model import KnowledgeChange, Role, ToolCall, TranscriptHead, Turn
+from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.transcript_head import head_from_fields, own_fields, render_front_matter
 from mcp_server.core.text.yaml_line import json_line, moment_text, read_moment, to_utc
@@ -70,7 +71,8 @@ class PlacedChange:
 class Tail:
     """What stands in a piece of a transcript: its blocks, how many of its bytes are intact, and where it would go on.
 
-    `next_line` is the number of the line after the last intact block, `last_at` the time of that block (None without one).
+    `next_line` is the number of the line after the last intact block, `last_at` the time of that block (None
+    without one).
     """
 
     turns: tuple[PlacedTurn, ...]
@@ -105,7 +107,7 @@ class Transcript:
 
 def render_head(head: TranscriptHead) -> str:
     """Front matter, every field on one line of its own, and the title: how a transcript begins."""
-    return f"{render_front_matter(head)}\n# {_escape_line(head.title)}\n"
+    return f"{render_front_matter(head)}\n# {escape_line(head.title)}\n"
 
 
 def replace_head(text: str, head: TranscriptHead) -> str:
@@ -126,9 +128,9 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
     The header names the date where it is another one than `previous_at`'s. Times keep milliseconds.
     """
     at = to_utc(turn.at)
-    name = "" if turn.name is None else f" ({_escape_line(turn.name)})"
+    name = "" if turn.name is None else f" ({escape_line(turn.name)})"
     lines = [_tool_line(call) for call in turn.tool_calls]
-    lines += [f"> [attachment:{_escape_line(path, ']')}]\n" for path in turn.attachments]
+    lines += [f"> [attachment:{escape_line(path, ']')}]\n" for path in turn.attachments]
     if lines and turn.content:
         lines.append("\n")
     if turn.content:
@@ -152,56 +154,17 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
 def render_memory(change: KnowledgeChange, previous_at: datetime | None, turn_number: int) -> str:
     """The block to append for a memory operation made after turn `turn_number`."""
     at = to_utc(change.at)
-    path = _escape_line(change.path, "—")
-    body = f"> [knowledge:{_escape_line(change.action, ']')}] {path} — {_escape_line(change.summary)}\n"
+    path = escape_line(change.path, "—")
+    body = f"> [knowledge:{escape_line(change.action, ']')}] {path} — {escape_line(change.summary)}\n"
     return _block("agent [memory]", at, previous_at, {"after": turn_number, "at": moment_text(at)}, body)
 
 
-def escape(text: str) -> str:
-    """Any text as it may stand in the body of a block."""
-    return _LOOKS_LIKE_OURS.sub(r"\\", _UNWRITABLE.sub(_as_code, text))
-
-
-def unescape(text: str) -> str:
-    """What `escape` was given."""
-    if "\\" not in text:
-        return text
-    return _CODE.sub(_from_code, _ESCAPED_LINE.sub("", text))
-
-
-_UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|\\(?=u\{)")
-_LOOKS_LIKE_OURS = re.compile(r"^(?=\\*(?:## |> \[|<!--))", re.MULTILINE)
-_ESCAPED_LINE = re.compile(r"^\\(?=\\*(?:## |> \[|<!--))", re.MULTILINE)
-_CODE = re.compile(r"\\u\{([0-9a-f]{1,6})\}")
-
-
-def _as_code(match: re.Match[str]) -> str:
-    return f"\\u{{{ord(match.group()):x}}}"
-
-
-def _from_code(match: re.Match[str]) -> str:
-    value = int(match.group(1), 16)
-    return chr(value) if value <= 0x10FFFF else match.group()
-
-
-def _escape_line(text: str, also: str = "") -> str:
-    """`text` on one line, without the characters of `also`."""
-    text = _UNWRITABLE.sub(_as_code, text)
-    for character in "\n" + also:
-        text = text.replace(character, f"\\u{{{ord(character):x}}}")
-    return text
-
-
-def _unescape_line(text: str) -> str:
-    return _CODE.sub(_from_code, text)
-
-
 def _tool_line(call: ToolCall) -> str:
-    line = f"> [tool:{_escape_line(call.name, ']')}]"
+    line = f"> [tool:{escape_line(call.name, ']')}]"
     if call.summary or call.result:
-        line += f" {_escape_line(call.summary, '→')}"
+        line += f" {escape_line(call.summary, '→')}"
     if call.result:
-        line += f" → {_escape_line(call.result)}"
+        line += f" → {escape_line(call.result)}"
     return line + "\n"
 
 
@@ -217,8 +180,8 @@ def _block(who: str, at: datetime, previous_at: datetime | None, meta: dict[str,
 def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = None) -> Transcript:
     """Reads a transcript; what a crash left half-written at its end is not part of it.
 
-    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character can be told. A front matter
-    that we did not write needs `load_yaml`. Raises Invalid naming file and field.
+    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character can be told. A front
+    matter that we did not write needs `load_yaml`. Raises Invalid naming file and field.
     """
     found = split_front_matter(text)
     if found.body_line == 1:
@@ -233,7 +196,7 @@ def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = Non
         if load_yaml is None:
             raise Invalid(f"{where}: the front matter is not written one field a line")
         fields = load_yaml(found.raw, where)
-    head = head_from_fields(fields, where, _unescape_line(title.group(1).rstrip("\r")) if title else "")
+    head = head_from_fields(fields, where, unescape_line(title.group(1).rstrip("\r")) if title else "")
     before = len(text) - len(body) + start
     tail = parse_tail(text[before:], found.body_line + body.count("\n", 0, start), 0, head.started)
     complete = len(text[:before].encode("utf-8", "surrogateescape")) + tail.complete_bytes
@@ -241,7 +204,8 @@ def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = Non
 
 
 def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime) -> Tail:
-    """Reads blocks from the middle of a transcript: `text` begins where a block does, at the empty line before its header.
+    """Reads blocks from the middle of a transcript: `text` begins where a block does, at the empty line before its
+    header.
 
     `first_line` is the number of that empty line, `last_number` and `last_at` those of the block before it.
     """
@@ -297,7 +261,8 @@ def _next_block(text: str, position: int) -> int:
 def _read_block(
     text: str, position: int, end: int, line: int, last_number: int, last_at: datetime
 ) -> tuple[PlacedTurn | PlacedChange, datetime, int] | None:
-    """The block in text[position:end], the time it was written at and where it ends; None if it was cut short by a crash."""
+    """The block in text[position:end], the time it was written at and where it ends; None if it was cut short by a
+    crash."""
     last = end == len(text)
     header_end = text.find("\n", position + 4)
     if header_end < 0:
@@ -340,7 +305,7 @@ def _read_block(
         content=content if meta else content.strip("\n"),
         at=at,
         turn_id=_text(meta.get("turn_id")),
-        name=None if name is None else _unescape_line(name),
+        name=None if name is None else unescape_line(name),
         source=_text(meta.get("source")) or "tool",
         important=meta.get("important") is True,
         context_tokens=_number(meta.get("context_tokens")),
@@ -366,9 +331,9 @@ def _read_body(body: str, meta: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...]
         if tool := _TOOL.fullmatch(body, position, end):
             summary, _, result = (tool.group(2) or "").partition(" → ")
             of_call = files[len(calls)] if len(calls) < len(files) else ()
-            calls.append(ToolCall(_unescape_line(tool.group(1)), _unescape_line(summary), _unescape_line(result), of_call))
+            calls.append(ToolCall(unescape_line(tool.group(1)), unescape_line(summary), unescape_line(result), of_call))
         elif attachment := _ATTACHMENT.fullmatch(body, position, end):
-            attachments.append(_unescape_line(attachment.group(1)))
+            attachments.append(unescape_line(attachment.group(1)))
         else:
             break
         skipped += 1
@@ -384,7 +349,7 @@ def _read_change(body: str, at: datetime) -> KnowledgeChange:
     found = _KNOWLEDGE.match(body.split("\n", 1)[0])
     if found is None:
         return KnowledgeChange("", "", unescape(body.strip()), at)
-    action, path, summary = (_unescape_line(part) for part in found.groups())
+    action, path, summary = (unescape_line(part) for part in found.groups())
     return KnowledgeChange(path, action, summary, at)
 
 

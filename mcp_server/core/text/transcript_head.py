@@ -46,7 +46,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 def own_fields(raw: str) -> dict[str, object] | None:
-    """The fields of a front matter as `render_head` writes it, without a YAML parser; None if it is written otherwise."""
+    """The fields of a front matter as `render_head` writes it, without a YAML parser; None if it is written
+    otherwise."""
     fields: dict[str, object] = {}
     for line in raw.splitlines():
         if line == "#":

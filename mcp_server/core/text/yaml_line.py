@@ -20,7 +20,7 @@ def is_plain(text: str) -> bool:
 def yaml_line(value: object) -> str:
     """`value` on one line: a plain word where nothing else could be meant, else JSON, which is YAML as well."""
     if isinstance(value, datetime):
-        return moment_text(value)
+        return moment_text(value).replace(".000Z", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, str) and is_plain(value):

@@ -1,20 +1,20 @@
 """Filling an index file: looks at files, plans, embeds and writes, many files to a transaction.
 
-While one batch is written on the database's thread, the next is read and embedded on another. Memory is bounded by the batch, and for
-one huge file by its own size.
+While one batch is written on the database's thread, the next is read and embedded on another. Memory is bounded by
+the batch, and for one huge file by its own size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from mcp_server.core.model import Passage
 from mcp_server.core.text.passages import indexed_text
 from mcp_server.errors import ContextManagerError
 from mcp_server.store.index.looking import RACY_NS, Known, Look, look
-from mcp_server.store.index.stems import Stems
 from mcp_server.store.index.writer import Plan, known_units, plan, write
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mcp_server.embed import Embedder
-    from mcp_server.store.database import Database
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.index.opening import Connected
 
 PASSAGES = 1_500
 """Passages of a transaction, about; a huge file is written in several."""
@@ -36,17 +36,16 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Filling:
-    """One database being filled. `messages` collects what went wrong with the embedder."""
+    """One database being filled. `failed` says what went wrong with the embedder."""
 
-    database: Database
-    stems: Stems
+    to: Connected
     files: WorkspaceFiles
     embedder: Embedder | None
-    loads_vectors: bool
-    messages: list[str] = field(default_factory=list)
+    failed: str | None = None
 
     async def run(self, paths: Sequence[str], known: Mapping[str, Known], progress: Progress | None = None) -> int:
-        """Brings these files up to date; returns how many had changed. Files that cannot be read are noted, never raised."""
+        """Brings these files up to date; returns how many had changed. Files that cannot be read are noted, never
+        raised."""
         from anyio import to_thread
 
         changed = done = 0
@@ -102,7 +101,9 @@ class Filling:
         asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
         units: dict[str, dict[int, bytes]] = {}
         if asked:
-            units = await self.database.read(lambda connection: {path: known_units(connection, path) for path in asked})
+            units = await self.to.database.read(
+                lambda connection: {path: known_units(connection, path) for path in asked}
+            )
         return await to_thread.run_sync(
             lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
         )
@@ -116,24 +117,25 @@ class Filling:
                 await self._write_rows(plans, first, min(first + PASSAGES, total))
             return
         vectors = await to_thread.run_sync(self._embed, [row.passage for p in plans for row in p.rows])
-        await self.database.write(lambda connection: write(connection, self.stems, plans, vectors, self.loads_vectors))
+        await self.to.database.write(
+            lambda connection: write(connection, self.to.stems, plans, vectors, self.to.loads_vectors)
+        )
 
     async def _write_rows(self, plans: list[Plan], first: int, last: int) -> None:
         from anyio import to_thread
 
         vectors = await to_thread.run_sync(self._embed, [row.passage for row in plans[0].rows[first:last]])
-        await self.database.write(
-            lambda connection: write(connection, self.stems, plans, vectors, self.loads_vectors, first, last)
+        await self.to.database.write(
+            lambda connection: write(connection, self.to.stems, plans, vectors, self.to.loads_vectors, first, last)
         )
 
-    def _embed(self, passages: Sequence) -> NDArray[np.float32] | None:
+    def _embed(self, passages: Sequence[Passage]) -> NDArray[np.float32] | None:
         if self.embedder is None or not passages:
             return None
         try:
             return self.embedder.embed([indexed_text(passage) for passage in passages])
         except ContextManagerError as error:
-            if str(error) not in self.messages:
-                self.messages.append(str(error))
+            self.failed = str(error)
             return None
 
 

@@ -10,9 +10,9 @@ from datetime import datetime
 class Filters:
     """All of them hold together; None restricts nothing.
 
-    `projects`: raw keys and `slug:NAME`s; what is global is always seen too. `exclude_session` takes out a session with what continues
-    it. `since` is inclusive, `until` exclusive; a file that names no date counts as of its last change. A unit must hold every one
-    of `phrases` (sequences of folded words) and none of `excluded`.
+    `projects`: raw keys and `slug:NAME`s; what is global is always seen too. `exclude_session` takes out a session
+    with what continues it. `since` is inclusive, `until` exclusive; a file that names no date counts as of its last
+    change. A unit must hold every one of `phrases` (sequences of folded words) and none of `excluded`.
     """
 
     projects: frozenset[str] | None = None

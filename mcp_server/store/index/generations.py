@@ -3,8 +3,8 @@
     memory-1-wordllama-7.db        generation 7 of schema 1 with embedder wordllama
     memory-1-wordllama.current     names the live generation of these two; replaced atomically
 
-Whoever reads or fills a generation shares its lock. One that is not live and that nobody shares is deleted. Files of another schema
-or another embedder are never looked at.
+Whoever reads or fills a generation shares its lock. One that is not live and that nobody shares is deleted. Files of
+another schema or another embedder are never looked at.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mcp_server.store.locks import Held, Locks
 
 
+MAGIC = b"SQLite format 3\0"
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """A generation that this process keeps in use until it releases `held`."""
@@ -41,6 +44,7 @@ class Generations:
         self._locks = locks
         self._prefix = f"memory-{SCHEMA}-{re.sub(r'[^a-z0-9_.]', '_', embedder.lower())}"
         self._pointer = folder / f"{self._prefix}.current"
+        self._damage = folder / f"{self._prefix}.damaged"
 
     def path(self, number: int) -> Path:
         """Where a generation lies."""
@@ -71,12 +75,31 @@ class Generations:
         return None
 
     def serves(self) -> bool:
-        """Whether the pointer names a file that is there."""
+        """Whether the pointer names a file that looks like a database, and that nobody has reported damaged."""
         number = self.current()
-        return number is not None and self.path(number).is_file()
+        if number is None or self._reported() == number:
+            return False
+        try:
+            with self.path(number).open("rb") as file:
+                return file.read(len(MAGIC)) == MAGIC
+        except OSError:
+            return False
+
+    def report_damage(self, number: int) -> None:
+        """Tells the maintaining process that a generation cannot be read: not every damage is seen by whoever only
+        writes."""
+        with contextlib.suppress(OSError):
+            self._damage.write_text(str(number), "ascii")
+
+    def _reported(self) -> int | None:
+        try:
+            return int(self._damage.read_text("ascii"))
+        except (OSError, ValueError):
+            return None
 
     def begin(self) -> Generation:
-        """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable if no file can be made there."""
+        """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable if no file can be made
+        there."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:
@@ -90,8 +113,8 @@ class Generations:
                 held.release()
         except OSError as error:
             raise Unavailable(
-                f"no index can be made in {self.folder} ({error.strerror or error}); search reads the files themselves. "
-                "Check the disk and the permissions of .local/"
+                f"no index can be made in {self.folder} ({error.strerror or error}); search reads the files "
+                "themselves. Check the disk and the permissions of .local/"
             ) from error
 
     def publish(self, generation: Generation) -> None:

@@ -37,7 +37,9 @@ def counts(connection: sqlite3.Connection) -> Counts:
     (passages,) = connection.execute("SELECT passages FROM totals").fetchone()
     (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
     problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
-    return Counts(files, passages, waiting if int(state(connection)["dimensions"]) else 0, tuple(row[0] for row in problems))
+    return Counts(
+        files, passages, waiting if int(state(connection)["dimensions"]) else 0, tuple(row[0] for row in problems)
+    )
 
 
 def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
@@ -65,20 +67,24 @@ def neighbours(
         where = "i.session = (SELECT id FROM names WHERE name = ?) AND i.mark BETWEEN ? AND ? AND (i.mark <> ? OR ?)"
         values = (passage.session, passage.turn - before, passage.turn + after, passage.turn, itself)
         rows = connection.execute(
-            f"SELECT {COLUMNS} FROM knowledge_meta i {JOINS.format(id='i.id')} WHERE {where} ORDER BY m.mark, f.path, m.part",
+            f"SELECT {COLUMNS} FROM knowledge_meta i {JOINS.format(id='i.id')} WHERE {where} "
+            "ORDER BY m.mark, f.path, m.part",
             values,
         )
         return passages_of(connection, rows.fetchall())
     first, last = passage.ordinal - before, passage.ordinal + after
     return tuple(
-        p for p in document(connection, passage.path) if first <= p.ordinal <= last and (itself or p.ordinal != passage.ordinal)
+        p
+        for p in document(connection, passage.path)
+        if first <= p.ordinal <= last and (itself or p.ordinal != passage.ordinal)
     )
 
 
 def fingerprint(connection: sqlite3.Connection) -> str:
     """SHA-256 over everything that a search can see, independent of the order in which it came in.
 
-    Ids and times of looking are left out; the keyword index and the vector table are compared row by row with the passages.
+    Ids and times of looking are left out; the keyword index and the vector table are compared row by row with the
+    passages.
     """
     digest = hashlib.sha256()
     kept = state(connection)
@@ -96,10 +102,13 @@ def fingerprint(connection: sqlite3.Connection) -> str:
     digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
     digest.update(repr(connection.execute("SELECT passages, words FROM totals").fetchall()).encode())
     speakers = connection.execute(
-        "SELECT j.name, k.name, s.passages FROM speakers s JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
+        "SELECT j.name, k.name, s.passages FROM speakers s "
+        "JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
     )
     digest.update(repr(speakers.fetchall()).encode("utf-8", "replace"))
-    digest.update(repr(connection.execute("SELECT term, doc, cnt FROM knowledge_terms ORDER BY term").fetchall()).encode())
+    digest.update(
+        repr(connection.execute("SELECT term, doc, cnt FROM knowledge_terms ORDER BY term").fetchall()).encode()
+    )
     return digest.hexdigest()
 
 
@@ -113,12 +122,15 @@ def complete(connection: sqlite3.Connection) -> None:
 def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
     """Passages that were written without an embedder: id and the text to embed."""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}", (most,)
+        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
+        (most,),
     ).fetchall()
     return [(row[0], indexed_text(passage)) for row, passage in zip(rows, passages_of(connection, rows), strict=True)]
 
 
-def add_vectors(connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool) -> None:
+def add_vectors(
+    connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
+) -> None:
     """Puts vectors to passages that had none."""
     wide, small = packed_vectors(vectors)
     connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
@@ -126,7 +138,7 @@ def add_vectors(connection: sqlite3.Connection, ids: Sequence[int], vectors: NDA
         connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
         return
     connection.executemany(
-        "INSERT INTO knowledge_vec (rowid, project, session, embedding) SELECT id, project, session, vec_int8(?) FROM knowledge_meta "
-        "WHERE id = ?",
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) "
+        "SELECT id, project, session, vec_int8(?) FROM knowledge_meta WHERE id = ?",
         zip(small, ids, strict=True),
     )

@@ -25,16 +25,17 @@ FOLDERS = ("raw", "knowledge", "topics", "archive")
 ENDINGS = (".md", ".markdown", ".txt")
 
 RACY_NS = 2_000_000_000
-"""A file that was written this shortly before it was looked at may have changed again without a new time; its bytes are compared."""
+"""A file that was written this shortly before it was looked at may have changed again without a new time; its bytes
+are compared."""
 
 NOTHING = b""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSoFar:
-    """Where reading of a transcript stopped: enough to go on when it has grown."""
+    """Where reading of a transcript stopped, `end` in bytes: enough to go on when it has grown."""
 
-    bytes: int
+    end: int
     prefix_sha256: bytes
     turns: int
     next_line: int
@@ -76,7 +77,8 @@ class Known:
 class Look:
     """One look at a file. `gone`: it is not there (any more). `same`: its bytes are those that were indexed.
 
-    `grown`: `passages` are only what was added. `problem` is a sentence for `status`; there can be passages all the same.
+    `grown`: `passages` are only what was added. `problem` is a sentence for `status`; there can be passages all the
+    same.
     """
 
     path: str
@@ -149,7 +151,7 @@ def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Lo
         return _with(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
     so_far = ReadSoFar(
-        bytes=whole.complete_bytes,
+        end=whole.complete_bytes,
         prefix_sha256=_prefix(data, whole.complete_bytes),
         turns=len(whole.turns),
         next_line=whole.next_line,
@@ -165,21 +167,21 @@ def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Lo
 
 def _look_at_end(seen: Look, data: bytes, so_far: ReadSoFar) -> Look | None:
     """What was appended; None if the file changed in any other way, so that it must be read whole."""
-    if not 0 < so_far.bytes < len(data) or _prefix(data, so_far.bytes) != so_far.prefix_sha256:
+    if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
         return None
-    added = data[so_far.bytes :]
+    added = data[so_far.end :]
     if b"\r" in added:
         return None
     text = added.decode("utf-8", "surrogateescape")
     tail = transcript.parse_tail(text, so_far.next_line, so_far.last_number, so_far.last_at)
-    first = min((placed.start for placed in (*tail.turns, *tail.placed_changes)), default=0)
+    first = min([*(t.start for t in tail.turns), *(c.start for c in tail.placed_changes)], default=0)
     if first != so_far.next_line + 1:  # text between the blocks belongs to the turn before
         return None
     head = TranscriptHead(so_far.session, so_far.started, so_far.title, "", so_far.project)
-    end = so_far.bytes + tail.complete_bytes
+    end = so_far.end + tail.complete_bytes
     read = replace(
         so_far,
-        bytes=end,
+        end=end,
         prefix_sha256=_prefix(data, end),
         turns=so_far.turns + len(tail.turns),
         next_line=tail.next_line,

@@ -1,7 +1,7 @@
 """Finding candidates: which passages might answer a query, with the raw values that ranking needs.
 
-Two connections work at once: one fetches by keywords, the other by meaning. Together they give at most `LEXICAL + NEAREST` passages,
-and all of these are then scored by every word and by the exact cosine, however they were found.
+Two connections work at once: one fetches by keywords, the other by meaning. Together they give at most `LEXICAL +
+NEAREST` passages, and all of these are then scored by every word and by the exact cosine, however they were found.
 
 BM25 is FTS5's own formula (k1 = 1.2, b = 0.75), counted from the stems that are stored with a passage.
 """
@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_server.core.model import GLOBAL, Category, Passage
-from mcp_server.core.scoring.ranking import Candidate
+from mcp_server.core.model import Category, Passage
+from mcp_server.core.scoring.ranking import Candidate, read_query, weigh
 from mcp_server.core.scoring.ranking import Query as Asked
-from mcp_server.core.scoring.ranking import read_query, weigh
-from mcp_server.store.index.filters import Filters
+from mcp_server.store.index.scope import Scope, count, inside
 from mcp_server.store.index.stems import Stems
 
 if TYPE_CHECKING:
@@ -28,46 +27,30 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEXICAL = 200
-NEAREST = 200
-NEAREST_OF_MANY = 100
-"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages."""
-MANY = 25_000
-
 POSTINGS = 25_000
-"""Most passages that the fetching words may stand in, all together: about 0.7 µs each. The rarest word always fetches."""
+"""Most passages that the fetching words may stand in, all together: about 0.7 µs each. The rarest word always
+fetches."""
 
 FETCHING_WORDS = 32
 
 COUNTED = 5_000
-"""A word that stands in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
+"""A word that stands in so many passages or fewer is counted in the scope; of a more common one the share is near
+enough."""
 
 FIRST_FETCH = 1_000
-"""Passages fetched before the scope is looked at; only if too few of them lie in it, the scope is joined to the search."""
+"""Passages fetched before the scope is looked at; only if too few of them lie in it, the scope is joined to the
+search."""
 
 K1, B = 1.2, 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Filters as this index understands them: `condition` is SQL over a row `m` of knowledge_meta, with `values` for its marks.
-
-    `projects` and `without_session` stand in the condition too; the vector table can look at these itself. `other` says whether there is
-    anything beside them, `everything` that nothing is left out at all.
-    """
-
-    condition: str
-    values: tuple[Any, ...]
-    projects: tuple[int, ...] | None
-    without_session: int | None
-    other: bool
-    everything: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Asking:
-    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression, "" for none.
+    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
+    "" for none.
 
-    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index, which BM25 counts with.
+    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index,
+    which BM25 counts with.
     """
 
     asked: Asked
@@ -99,15 +82,17 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
     asked = read_query(text, speakers(connection, scope.projects))
     terms = stems.terms(asked.lookup)
     everywhere = tuple(
-        (connection.execute("SELECT doc FROM knowledge_terms WHERE term = ?", (term,)).fetchone() or (0,))[0] for term in terms
+        (connection.execute("SELECT doc FROM knowledge_terms WHERE term = ?", (term,)).fetchone() or (0,))[0]
+        for term in terms
     )
     all_passages, total_words = connection.execute("SELECT passages, words FROM totals").fetchone()
-    passages = all_passages if scope.everything else _count(connection, scope, all_passages)
+    passages = all_passages if scope.everything else count(connection, scope, all_passages)
     frequencies = everywhere
     if not scope.everything:
         share = passages / all_passages if all_passages else 0.0
         frequencies = tuple(
-            _frequency(connection, word, known, share, scope) for word, known in zip(asked.lookup, everywhere, strict=True)
+            _frequency(connection, word, known, share, scope)
+            for word, known in zip(asked.lookup, everywhere, strict=True)
         )
     fetching: list[str] = []
     budget = POSTINGS
@@ -127,35 +112,18 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
     )
 
 
-def _count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> int:
-    """How many passages a scope has."""
-    if scope.other:
-        (count,) = connection.execute(f"SELECT count(*) FROM knowledge_meta m WHERE {scope.condition}", scope.values).fetchone()
-        return int(count)
-    count = all_passages
-    if scope.projects is not None:
-        (count,) = connection.execute(
-            "SELECT coalesce(sum(passages), 0) FROM speakers WHERE project IN (SELECT value FROM json_each(?))",
-            (json.dumps(scope.projects),),
-        ).fetchone()
-    if scope.without_session is not None:
-        (own,) = connection.execute("SELECT count(*) FROM knowledge_meta WHERE session = ?", (scope.without_session,)).fetchone()
-        count -= own
-    return max(0, int(count))
-
-
 def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
     """In how many passages of the scope a word stands: counted where it is rare, else by the scope's share of all."""
     if everywhere > COUNTED:
         return max(1, round(everywhere * share))
     if not everywhere:
         return 0
-    (count,) = connection.execute(
+    (times,) = connection.execute(
         "SELECT count(*) FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
         f"WHERE knowledge_fts MATCH ? AND {scope.condition}",
         (f'"{word}"', *scope.values),
     ).fetchone()
-    return int(count)
+    return int(times)
 
 
 def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
@@ -163,68 +131,9 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
     where = "" if projects is None else "AND s.project IN (SELECT value FROM json_each(?))"
     values = () if projects is None else (json.dumps(projects),)
     rows = connection.execute(
-        f"SELECT DISTINCT n.name FROM speakers s JOIN names n ON n.id = s.speaker WHERE n.name <> '' {where} ORDER BY 1", values
-    )
-    return [row[0] for row in rows]
-
-
-def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
-    """Looks names up. A name that the index does not know restricts to nothing."""
-
-    def number(name: str) -> int:
-        row = connection.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
-        return int(row[0]) if row else -1
-
-    projects = None
-    if filters.projects is not None:
-        known = (number(name) for name in sorted(filters.projects | {GLOBAL}))
-        projects = tuple(n for n in known if n >= 0) or (-1,)
-    without = number(filters.exclude_session) if filters.exclude_session else -1
-    where: list[str] = []
-    values: list[Any] = []
-    for column, name in (("session", filters.session), ("category", filters.category), ("speaker", filters.speaker)):
-        if name is not None:
-            where.append(f"m.{column} = ?")
-            values.append(number(name))
-    moment = "coalesce(m.at, (SELECT f.mtime_ns / 1e9 FROM files f WHERE f.id = m.file))"
-    if filters.since is not None:
-        where.append(f"{moment} >= ?")
-        values.append(filters.since.timestamp())
-    if filters.until is not None:
-        where.append(f"{moment} < ?")
-        values.append(filters.until.timestamp())
-    holding = "SELECT u.file, u.mark FROM knowledge_fts JOIN knowledge_meta u ON u.id = knowledge_fts.rowid WHERE knowledge_fts MATCH ?"
-    for wanted, sequences in (("IN", filters.phrases), ("NOT IN", filters.excluded)):
-        for sequence in sequences:
-            where.append(f"(m.file, m.mark) {wanted} ({holding})")
-            values.append(f'"{" ".join(sequence)}"')
-    other = bool(where)
-    if projects is not None and not _covers_all(connection, projects):
-        where.append("m.project IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(projects))
-    else:
-        projects = None
-    if without >= 0:
-        where.append("m.session <> ?")
-        values.append(without)
-    condition = " AND ".join(where) or "1"
-    return Scope(condition, tuple(values), projects, without if without >= 0 else None, other, not where)
-
-
-def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bool:
-    others = connection.execute(
-        "SELECT 1 FROM speakers WHERE project NOT IN (SELECT value FROM json_each(?)) LIMIT 1", (json.dumps(projects),)
-    ).fetchone()
-    return others is None
-
-
-def inside(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
-    """Those of these passages that lie in the scope, in the same order."""
-    if scope.everything or not ids:
-        return list(ids)
-    rows = connection.execute(
-        f"SELECT m.id FROM json_each(?) j CROSS JOIN knowledge_meta m ON m.id = j.value WHERE {scope.condition} ORDER BY j.key",
-        (json.dumps(ids), *scope.values),
+        "SELECT DISTINCT n.name FROM speakers s JOIN names n ON n.id = s.speaker "
+        f"WHERE n.name <> '' {where} ORDER BY 1",
+        values,
     )
     return [row[0] for row in rows]
 
@@ -234,7 +143,9 @@ def by_words(connection: sqlite3.Connection, fetch: str, scope: Scope) -> list[i
     if not fetch:
         return []
     most = LEXICAL if scope.everything else FIRST_FETCH
-    rows = connection.execute("SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY rank LIMIT ?", (fetch, most))
+    rows = connection.execute(
+        "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY rank LIMIT ?", (fetch, most)
+    )
     found = [row[0] for row in rows]
     kept = inside(connection, found, scope)
     if len(found) < most or len(kept) >= LEXICAL:
@@ -249,20 +160,24 @@ def by_words(connection: sqlite3.Connection, fetch: str, scope: Scope) -> list[i
 
 
 COLUMNS = (
-    "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, m.session, p.turn, "
-    "p.turn_id, p.role, m.speaker, m.at, p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
+    "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
+    "m.session, p.turn, p.turn_id, p.role, m.speaker, m.at, "
+    "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
 )
 JOINS = (
-    "CROSS JOIN knowledge_meta m ON m.id = {id} CROSS JOIN passages p ON p.id = m.id CROSS JOIN files f ON f.id = m.file"
+    "CROSS JOIN knowledge_meta m ON m.id = {id} CROSS JOIN passages p ON p.id = m.id "
+    "CROSS JOIN files f ON f.id = m.file"
 )
 NAMED = (9, 10, 11, 15)
 """Columns that hold numbers of names."""
 
 
 def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
-    """Everything about these passages, in order of id; those that are gone meanwhile are left out. `names` learns what is new."""
+    """Everything about these passages, in order of id; those that are gone meanwhile are left out. `names` learns
+    what is new."""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}", (json.dumps(sorted(set(ids))),)
+        f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}",
+        (json.dumps(sorted(set(ids))),),
     ).fetchall()
     learn(connection, rows, names)
     return rows
@@ -273,7 +188,9 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
     new = {row[column] for row in rows for column in NAMED} - names.keys()
     if new:
         names.update(
-            connection.execute("SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),))
+            connection.execute(
+                "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
+            )
         )
 
 
@@ -307,26 +224,28 @@ def score(
 
     if not rows:
         return []
-    count = len(rows)
+    many = len(rows)
     stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
     lengths = np.array([len(row[21]) // 4 for row in rows])
-    owner = np.repeat(np.arange(count), lengths)
+    owner = np.repeat(np.arange(many), lengths)
     norm = K1 * (1 - B + B * lengths / asking.mean_words)
-    bm25 = np.zeros(count)
-    matched = [0] * count
+    bm25 = np.zeros(many)
+    matched = [0] * many
     where: dict[str, NDArray[np.intp]] = {}
     keywords = len(asking.asked.words)
-    for bit, (word, number, frequency) in enumerate(zip(asking.asked.lookup, asking.numbers, asking.everywhere, strict=True)):
+    for bit, (word, number, frequency) in enumerate(
+        zip(asking.asked.lookup, asking.numbers, asking.everywhere, strict=True)
+    ):
         places = where[word] = np.flatnonzero(stems == number)
         if not len(places):
             continue
-        times = np.bincount(owner[places], minlength=count)
+        times = np.bincount(owner[places], minlength=many)
         if bit < keywords:  # names of speakers are looked up, and are no keywords
             odds = (asking.all_passages - frequency + 0.5) / (frequency + 0.5)
             bm25 += max(math.log(max(odds, 1e-6)), 1e-6) * times * (K1 + 1) / (times + norm)
-        for index in np.flatnonzero(times):
-            matched[index] |= 1 << bit
-    pairs = np.zeros(count, dtype=int)
+        for place in np.flatnonzero(times):
+            matched[place] |= 1 << bit
+    pairs = np.zeros(many, dtype=int)
     for first, second in asking.asked.pairs:
         if first in where and second in where:
             beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
@@ -367,7 +286,9 @@ def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) 
     usable = [index for index, blob in enumerate(blobs) if blob is not None and len(blob) == size]
     cosines: list[float | None] = [None] * len(blobs)
     if usable:
-        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(len(usable), len(vector))
+        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(
+            len(usable), len(vector)
+        )
         for index, cosine in zip(usable, matrix.astype(np.float32) @ vector, strict=True):
             cosines[index] = float(cosine)
     return cosines

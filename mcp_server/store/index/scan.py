@@ -1,4 +1,5 @@
-"""Search without an index: all files are read and ranked with rank-bm25. Slow for a large workspace, and always there."""
+"""Search without an index: all files are read and ranked with rank-bm25. Slow for a large workspace, and always
+there."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ class Scan:
 
             scores = BM25Plus([list(each) or [""] for each in corpus]).get_scores(list(asked.words))
             best = sorted(matching, key=lambda i: -scores[i])[:LEXICAL]
-            found = tuple(self._candidate(asked, passages, corpus, i, float(scores[i]), holding[i]) for i in sorted(best))
+            found = tuple(
+                self._candidate(asked, passages, corpus, i, float(scores[i]), holding[i]) for i in sorted(best)
+            )
         return Scanned(asked, found, frequencies, len(corpus), self._complete)
 
     def _read(self) -> None:

@@ -1,7 +1,7 @@
 """The search index as SQLite sees it. Everything in it can be rebuilt from the workspace's files.
 
-`SCHEMA` is part of the file name: whoever changes a table, or how a text is cut or folded into words, counts it up, and old and new
-versions of the program live side by side.
+`SCHEMA` is part of the file name: whoever changes a table, or how a text is cut or folded into words, counts it up,
+and old and new versions of the program live side by side.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 SCHEMA = 1
 
 TABLES = """
--- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could not load sqlite-vec).
+-- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
+-- not load sqlite-vec).
 CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- One row: how many passages, and how many words they have together (BM25 wants the mean).
 CREATE TABLE totals (passages INTEGER NOT NULL, words INTEGER NOT NULL);
 INSERT INTO totals VALUES (0, 0);
 
--- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a sentence for status.
+-- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a
+-- sentence for status.
 CREATE TABLE files (
     id INTEGER PRIMARY KEY,
     path TEXT NOT NULL UNIQUE,
@@ -35,7 +37,8 @@ CREATE INDEX files_with_problems ON files (path) WHERE problem IS NOT NULL;
 -- Projects, sessions, speakers, categories by number: filters compare integers.
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
--- What filters need of a passage, narrow so that 100,000 rows stay in the cache. `mark` is the unit: turn number or first line.
+-- What filters need of a passage, narrow so that 100,000 rows stay in the cache. `mark` is the unit: turn number
+-- or first line.
 -- AUTOINCREMENT: an id that a reader still holds never becomes another passage's.
 CREATE TABLE knowledge_meta (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -68,7 +71,8 @@ CREATE TABLE passages (
     tells_time INTEGER NOT NULL,
     first_person INTEGER NOT NULL,
     ends_with_question INTEGER NOT NULL, -- the unit
-    stems BLOB NOT NULL,                -- CRC-32 of each word's stem in order, little-endian: rescoring needs no second look at the text
+    -- CRC-32 of each word's stem in order, little-endian: rescoring needs no second look at the text
+    stems BLOB NOT NULL,
     vector BLOB                         -- float16; NULL: not embedded (yet)
 );
 CREATE INDEX passages_without_vector ON passages (id) WHERE vector IS NULL;
@@ -78,7 +82,12 @@ CREATE VIRTUAL TABLE knowledge_fts USING fts5 (words, tokenize = 'porter unicode
 CREATE VIRTUAL TABLE knowledge_terms USING fts5vocab (knowledge_fts, row);
 
 -- Who speaks in which project: names in a query are looked up here.
-CREATE TABLE speakers (project INTEGER, speaker INTEGER, passages INTEGER NOT NULL, PRIMARY KEY (project, speaker)) WITHOUT ROWID;
+CREATE TABLE speakers (
+    project INTEGER,
+    speaker INTEGER,
+    passages INTEGER NOT NULL,
+    PRIMARY KEY (project, speaker)
+) WITHOUT ROWID;
 
 CREATE TRIGGER passage_in AFTER INSERT ON knowledge_meta BEGIN
     UPDATE totals SET passages = passages + 1, words = words + NEW.words;
@@ -92,7 +101,8 @@ END;
 """
 
 VECTORS = """
--- Nearest neighbours: int8 prefilters, the float16 vectors in `passages` give the exact cosine. On unit vectors L2 orders as cosine does.
+-- Nearest neighbours: int8 prefilters, the float16 vectors in `passages` give the exact cosine. On unit vectors L2
+-- orders as cosine does.
 CREATE VIRTUAL TABLE knowledge_vec USING vec0 (
     project INTEGER PARTITION KEY,
     session INTEGER,

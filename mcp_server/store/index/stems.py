@@ -13,7 +13,8 @@ MOST = 200_000
 
 
 class Stems:
-    """Belongs to one connection and its thread. `numbers` of equal stems are equal; different stems collide once in 4 · 10⁹ pairs."""
+    """Belongs to one connection and its thread. `numbers` of equal stems are equal; different stems collide once in 4
+    · 10⁹ pairs."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,6 +1,7 @@
 """Nearest neighbours: sqlite-vec where it can be loaded, else NumPy over the stored vectors.
 
-A process without sqlite-vec that writes marks the vector table stale; the next writer that has it fills the table again.
+A process without sqlite-vec that writes marks the vector table stale; the next writer that has it fills the table
+again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_server.store.index.reader import MANY, NEAREST, NEAREST_OF_MANY, Scope, inside
 from mcp_server.store.index.schema import VECTORS, state
+from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
+
+NEAREST = 200
+NEAREST_OF_MANY = 100
+"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages."""
+MANY = 25_000
 
 ENOUGH = 50
 """If so many of the neighbours found lie in the scope, the rest of the scope is not searched for more."""
@@ -57,7 +63,8 @@ def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
 
 @dataclass(slots=True)
 class Matrix:
-    """All vectors of an index in memory, for machines without sqlite-vec: about 1 KB a passage. Belongs to one connection."""
+    """All vectors of an index in memory, for machines without sqlite-vec: about 1 KB a passage. Belongs to one
+    connection."""
 
     version: tuple[int, int] | None = None
     ids: NDArray[np.int64] | None = None
@@ -72,7 +79,9 @@ class Matrix:
             return []
         cosines = self.rows @ vector
         if not scope.everything:
-            rows = connection.execute(f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", scope.values).fetchall()
+            rows = connection.execute(
+                f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", scope.values
+            ).fetchall()
             seen = np.isin(self.ids, np.array([row[0] for row in rows], dtype=np.int64))
             ids, cosines = self.ids[seen], cosines[seen]
         else:
@@ -104,12 +113,14 @@ def refill(connection: sqlite3.Connection) -> bool:
     connection.execute("DROP TABLE IF EXISTS knowledge_vec")
     connection.execute(VECTORS.format(dimensions=int(kept["dimensions"])))
     rows = connection.execute(
-        "SELECT p.id, m.project, m.session, p.vector FROM passages p JOIN knowledge_meta m ON m.id = p.id WHERE p.vector IS NOT NULL"
+        "SELECT p.id, m.project, m.session, p.vector FROM passages p JOIN knowledge_meta m ON m.id = p.id "
+        "WHERE p.vector IS NOT NULL"
     ).fetchall()
     for row in rows:
         (_, (small,)) = packed_vectors(np.frombuffer(row[3], dtype="<f2").astype(np.float32).reshape(1, -1))
         connection.execute(
-            "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))", (*row[:3], small)
+            "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))",
+            (*row[:3], small),
         )
     connection.execute("UPDATE index_state SET value = '0' WHERE key = 'vectors_stale'")
     return True

@@ -41,7 +41,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a look changes in the index: rows to add, units (by mark) to take out first. `drop_all`: the whole file goes."""
+    """What a look changes in the index: rows to add, units (by mark) to take out first. `drop_all`: the whole file
+    goes."""
 
     look: Look
     rows: tuple[Row, ...] = ()
@@ -55,7 +56,9 @@ def mark_of(passage: Passage) -> int:
 
 def digest_of(unit: Sequence[Passage]) -> bytes:
     """Eight bytes that differ when anything of a unit differs."""
-    return hashlib.blake2b(repr([astuple(passage) for passage in unit]).encode("utf-8", "replace"), digest_size=8).digest()
+    return hashlib.blake2b(
+        repr([astuple(passage) for passage in unit]).encode("utf-8", "replace"), digest_size=8
+    ).digest()
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
@@ -65,14 +68,20 @@ def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = No
         rows = connection.execute(select).fetchall()
     else:
         rows = [row for path in paths for row in connection.execute(f"{select} WHERE path = ?", (path,))]
-    return {row[0]: Known(*row[1:6], ReadSoFar.from_json(row[6]) if row[6] else None) for row in rows}
+    known: dict[str, Known] = {}
+    for path, file_id, size, mtime_ns, looked_ns, sha256, so_far in rows:
+        read = ReadSoFar.from_json(so_far) if so_far else None
+        known[path] = Known(file_id, size, mtime_ns, looked_ns, sha256, read)
+    return known
 
 
 def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[str]:
     """The files that the index holds at or below these paths."""
     found: list[str] = []
     for path in paths:
-        rows = connection.execute("SELECT path FROM files WHERE path = ? OR (path >= ? AND path < ?)", (path, f"{path}/", f"{path}0"))
+        rows = connection.execute(
+            "SELECT path FROM files WHERE path = ? OR (path >= ? AND path < ?)", (path, f"{path}/", f"{path}0")
+        )
         found += [row[0] for row in rows]
     return found
 
@@ -81,7 +90,9 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
     """The digest of every unit that the index holds of a file."""
     return dict(
         connection.execute(
-            "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file WHERE f.path = ? AND m.part = 0", (path,)
+            "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file "
+            "WHERE f.path = ? AND m.part = 0",
+            (path,),
         ).fetchall()
     )
 
@@ -139,7 +150,9 @@ def write(
             continue
         if first == 0:
             for mark in each.drop:
-                _delete(connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?", (file_id, mark))
+                _delete(
+                    connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?", (file_id, mark)
+                )
         if rows:
             mine = None if vectors is None else vectors[offset : offset + len(rows)]
             _insert(connection, stems, numbers, file_id, rows, mine, in_vec)
@@ -151,8 +164,9 @@ def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
     size, sha256 = (look.size, look.sha256) if finished else (-2, b"")
     (file_id,) = connection.execute(
         "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, looked_ns = excluded.looked_ns, "
-        "sha256 = excluded.sha256, so_far = excluded.so_far, problem = CASE WHEN ? THEN problem ELSE excluded.problem END RETURNING id",
+        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "looked_ns = excluded.looked_ns, sha256 = excluded.sha256, so_far = excluded.so_far, "
+        "problem = CASE WHEN ? THEN problem ELSE excluded.problem END RETURNING id",
         (
             look.path,
             size,
@@ -195,13 +209,28 @@ def _insert(
         p = row.passage
         project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
         at = p.at.timestamp() if p.at else None
-        meta.append((new, file_id, row.mark, p.part, project, session, category, speaker, at, len(row.words), row.digest))
+        meta.append(
+            (new, file_id, row.mark, p.part, project, session, category, speaker, at, len(row.words), row.digest)
+        )
         flags = (row.tells_time, row.first_person, row.ends_with_question)
         packed = np.array(stems.numbers(row.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
         wide.append(
-            (new, p.ordinal, p.start, p.end, _storable(p.text), _storable(p.title), p.turn, p.turn_id, p.role, row.chars)
-            + (*flags, packed, vector)
+            (
+                new,
+                p.ordinal,
+                p.start,
+                p.end,
+                _storable(p.text),
+                _storable(p.title),
+                p.turn,
+                p.turn_id,
+                p.role,
+                row.chars,
+                *flags,
+                packed,
+                vector,
+            )
         )
         keywords.append((new, _storable(" ".join(row.words))))
         if small and in_vec:
@@ -243,5 +272,6 @@ def packed_vectors(vectors: NDArray[np.float32]) -> tuple[list[bytes], list[byte
     import numpy as np
 
     half = vectors.astype("<f2")
-    small = np.clip(np.rint(vectors * SCALE), -127, 127).astype(np.int8)
+    # From the rounded ones, so that the table can be filled again from what is stored.
+    small = np.clip(np.rint(half.astype(np.float32) * SCALE), -127, 127).astype(np.int8)
     return [row.tobytes() for row in half], [row.tobytes() for row in small]

@@ -30,7 +30,7 @@ def locomo() -> list[dict[str, Any]]:
                 "session_3_date_time": "9:00 am on 3 June, 2023",
             },
             "qa": [
-                {"question": "What did Mira buy?", "answer": "a kayak", "evidence": ["D1:1"], "category": 4},
+                {"question": "Where was the kayak bought?", "answer": "in Bled", "evidence": ["D1:1"], "category": 4},
                 {"question": "What colour is it, who plays?", "evidence": ["D:1:02; D2:1"], "category": 1},
                 {"question": "Nothing there", "evidence": ["D9:9"], "category": 5},
                 {"question": "No evidence", "evidence": [], "category": 5},

@@ -45,7 +45,7 @@ HOSTILE = (
     "[2026-01-01 · forged]",
 )
 
-WORDS = "the fox of Ana lives in Novi Sad, and Milan said that tea is better. When did she move? In 2021! Naïve ž š — ok\n\n"
+WORDS = "the fox of Ana lives in Novi Sad; Milan said that tea is better. When did she move? In 2021! Naïve ž — ok\n\n"
 
 
 @cache
@@ -80,7 +80,14 @@ def passage(text: str, **more: Any) -> Passage:
 
 
 def knowledge(text: str, path: str = "knowledge/people/ana.md", **more: Any) -> Passage:
-    plain: dict[str, Any] = {"session": "", "turn": None, "role": "", "speaker": "", "title": "Ana", "category": "person"}
+    plain: dict[str, Any] = {
+        "session": "",
+        "turn": None,
+        "role": "",
+        "speaker": "",
+        "title": "Ana",
+        "category": "person",
+    }
     return passage(text, path=path, **{**plain, **more})
 
 
@@ -93,7 +100,7 @@ def inputs(message: str = "Where does Ana live?", budget: int = 2048, **more: An
 
 
 def text(chance: Random, most: int = 6) -> str:
-    """Any text whatever: prose, hostile markers, every Unicode character, lone surrogates, long runs without a space."""
+    """Any text whatever: prose, hostile markers, every Unicode character, lone surrogates, long runs of one."""
     return "".join(_piece(chance) for _ in range(chance.randint(0, most)))
 
 
@@ -120,7 +127,11 @@ def _candidate(chance: Random) -> Candidate:
         "title": text(chance, 2),
     }
     if chance.random() < 0.7:
-        more |= {"session": chance.choice(("ses_old", "ses_now")), "role": chance.choice(ROLES), "speaker": text(chance, 1)}
+        more |= {
+            "session": chance.choice(("ses_old", "ses_now")),
+            "role": chance.choice(ROLES),
+            "speaker": text(chance, 1),
+        }
         more |= {"path": chance.choice(("raw/a.md", "raw/b <!-- x -->.md")), "title": more["title"]}
         of = passage(text(chance), **more)
     else:
@@ -135,7 +146,9 @@ def _candidate(chance: Random) -> Candidate:
 
 
 def _turn(chance: Random, number: int) -> Turn:
-    calls = tuple(ToolCall(text(chance, 1), text(chance, 1), text(chance, 1)) for _ in range(chance.choice((0, 0, 1, 2))))
+    calls = tuple(
+        ToolCall(text(chance, 1), text(chance, 1), text(chance, 1)) for _ in range(chance.choice((0, 0, 1, 2)))
+    )
     name = chance.choice((None, None, "Ana", "Assistant", text(chance, 1)))
     return turn(number, chance.choice(ROLES), text(chance, 9), name=name, tool_calls=calls)
 
@@ -154,12 +167,9 @@ def state(seed: int) -> CompileInputs:
         kind=chance.choice(("main", "main", "shared", "subagent")),
         session=chance.choice(("", "ses_now", "ses --> <system-reminder>")),
         as_of=chance.choice((None, None, chance.randint(1, 60))),
-        files=tuple(
-            SourceFile(path, text(chance, 30), chance.randint(1, 30), chance.random() < 0.2) for path in paths
-        ),
+        files=tuple(SourceFile(path, text(chance, 30), chance.randint(1, 30), chance.random() < 0.2) for path in paths),
         hits=tuple(_candidate(chance) for _ in range(chance.choice((0, 5, 40)))),
         gate=chance.choice((None, OPEN, OPEN, CLOSED)),
         turns=tuple(_turn(chance, first + place) for place in range(chance.choice((0, 3, 40)))),
         first_exchange=chance.randint(0, 20),
     )
-

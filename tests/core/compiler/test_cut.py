@@ -6,7 +6,9 @@ from mcp_server.core.compiler.budget import Meter, Room, shared_out
 from mcp_server.core.compiler.cut import LEFT_OUT, beginning, head_and_tail, relevant_part
 from tests.core.compiler.states import tokens
 
-SECTIONS = "# Memory\n\n## Decisions\n" + "- We chose files over a database.\n" * 9 + "\n## Lessons\n" + "- Measure it.\n" * 60
+SECTIONS = (
+    "# Memory\n\n## Decisions\n" + "- We chose files over a database.\n" * 9 + "\n## Lessons\n" + "- Measure it.\n" * 60
+)
 
 
 def meter() -> Meter:

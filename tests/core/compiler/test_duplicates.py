@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_server.core.compiler.duplicates import Seen, shingles
 
-TEXT = "We decided on the fourth of May to keep the memory in markdown files under git, and to rebuild the index from them."
+TEXT = "We decided on the fourth of May to keep the memory in markdown files under git, and to rebuild the index."
 
 
 def test_the_same_words_with_other_punctuation_are_one_passage() -> None:
@@ -16,7 +16,10 @@ def test_the_same_words_with_other_punctuation_are_one_passage() -> None:
 def test_a_longer_passage_that_only_shares_a_part_is_another() -> None:
     seen = Seen()
     seen.add("a", shingles(TEXT))
-    assert seen.twin(shingles(f"{TEXT} Nobody objected, but Milan wants to see how large they become within one year.")) is None
+    assert (
+        seen.twin(shingles(f"{TEXT} Nobody objected, but Milan wants to see how large they become within one year."))
+        is None
+    )
 
 
 def test_short_texts_are_one_only_if_equal() -> None:

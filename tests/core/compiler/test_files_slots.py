@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
@@ -10,7 +12,9 @@ from mcp_server.core.compiler.safety import LINE
 from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
 
 FULL = {
-    path: SourceFile(path, "# Title\n\n" + "\n".join(f"- Line {n} of a file that somebody filled in." for n in range(900)))
+    path: SourceFile(
+        path, "# Title\n\n" + "\n".join(f"- Line {n} of a file that somebody filled in." for n in range(900))
+    )
     for path in (
         "knowledge/identity/SOUL.md",
         "knowledge/identity/USER.md",
@@ -21,10 +25,12 @@ FULL = {
         "knowledge/projects/tea/context.md",
     )
 }
-HITS = tuple(candidate(passage(f"Fact {n} of Ana: {'tea and rain, ' * n}.", start=n, path=f"raw/{n % 9}.md")) for n in range(200))
+HITS = tuple(
+    candidate(passage(f"Fact {n} of Ana: {'tea and rain, ' * n}.", start=n, path=f"raw/{n % 9}.md")) for n in range(200)
+)
 
 
-def compiled(budget: int = 8192, **more: object) -> Compiled:
+def compiled(budget: int = 8192, **more: Any) -> Compiled:
     return compile_inputs(inputs(budget=budget, **more), tokens().count)
 
 
@@ -32,8 +38,8 @@ def slots(of: Compiled) -> dict[str, int]:
     return {slot.name: slot.tokens for slot in of.receipt.slots}
 
 
-def file(path: str, text: str, **more: object) -> SourceFile:
-    return SourceFile(path, text, **more)  # type: ignore[arg-type]
+def file(path: str, text: str, **more: Any) -> SourceFile:
+    return SourceFile(path, text, **more)
 
 
 def test_the_safety_line_comes_first_and_is_short() -> None:
@@ -80,7 +86,17 @@ def test_sections_stand_in_the_order_of_how_rarely_they_change() -> None:
     turns = (turn(1, "user", "Hello."),)
     text = compiled(files=tuple(FULL.values()), hits=HITS, delivery="replace", session="ses_now", turns=turns).text
     labels = [line.removeprefix("<!-- ").split(":")[0] for line in text.splitlines() if line.startswith("<!-- ")]
-    wanted = ["identity", "identity", "memory", "active projects", "project", "journal", "journal", "history", "knowledge"]
+    wanted = [
+        "identity",
+        "identity",
+        "memory",
+        "active projects",
+        "project",
+        "journal",
+        "journal",
+        "history",
+        "knowledge",
+    ]
     assert labels == wanted
 
 
@@ -143,7 +159,10 @@ def test_comments_of_a_template_are_not_shown() -> None:
 
 
 def test_small_files_stay_whole_beside_a_large_one() -> None:
-    files = (FULL["knowledge/identity/SOUL.md"], file("knowledge/identity/USER.md", "I am Ana and I prefer bullet lists."))
+    files = (
+        FULL["knowledge/identity/SOUL.md"],
+        file("knowledge/identity/USER.md", "I am Ana and I prefer bullet lists."),
+    )
     assert "I prefer bullet lists." in compiled(1024, files=files).text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import Candidate, SourceFile
@@ -10,7 +11,7 @@ from mcp_server.core.compiler.receipt import Considered
 from tests.core.compiler.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn
 
 
-def compiled(*hits: Candidate, **more: object) -> Compiled:
+def compiled(*hits: Candidate, **more: Any) -> Compiled:
     return compile_inputs(inputs(hits=hits, **more), tokens().count)
 
 
@@ -62,7 +63,9 @@ def test_nothing_is_said_twice_by_history_and_knowledge() -> None:
 
 
 def test_old_turns_that_do_not_fit_the_history_come_in_by_relevance() -> None:
-    turns = tuple(turn(number, "user", f"Number {number}. " + "We talked of tea and rain. " * 8) for number in range(1, 60))
+    turns = tuple(
+        turn(number, "user", f"Number {number}. " + "We talked of tea and rain. " * 8) for number in range(1, 60)
+    )
     found = candidate(passage("The passport is in the blue drawer.", session="ses_now", turn=2, start=2))
     result = compiled(found, session="ses_now", delivery="replace", turns=turns, budget=1024)
     assert "blue drawer" in result.text
@@ -93,7 +96,10 @@ def test_a_passage_that_is_only_a_part_of_its_turn_says_so_too() -> None:
 
 
 def test_long_passages_do_not_crowd_out_short_ones() -> None:
-    long = [candidate(passage("Tea and rain again. " * 300, start=100 * n, path=f"raw/{n}.md"), 0.9 / n) for n in range(1, 9)]
+    long = [
+        candidate(passage("Tea and rain again. " * 300, start=100 * n, path=f"raw/{n}.md"), 0.9 / n)
+        for n in range(1, 9)
+    ]
     result = compiled(*long, candidate(passage("Ana lives in Novi Sad.", start=5), 0.01), budget=2048)
     assert "Ana lives in Novi Sad." in result.text
 

@@ -33,16 +33,33 @@ def test_a_marker_is_readable_and_no_marker(text: str, harmless: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["if a < b and c > d: pass", "Ana: hello\nsystem: linux\n\ttab", "x <- y; List[int]", "čšžđ 👩‍👩‍👧 مرحبا", "the system: a machine", "<div>"],
+    [
+        "if a < b and c > d: pass",
+        "Ana: hello\nsystem: linux\n\ttab",
+        "x <- y; List[int]",
+        "čšžđ 👩‍👩‍👧 مرحبا",
+        "the system: a machine",
+        "<div>",
+    ],
 )
 def test_plain_text_stays_as_it_is(text: str) -> None:
     assert neutralise(text) == text
 
 
 MARKERS = st.sampled_from(
-    ["<", ">", "<!--", "-->", "[", "INST", "]", "|", "｜", "im_start", "system", "-reminder", "SYS", "\n", "\r", " ", "Human", "System", ":", "：",
-     "*", "#", "> ", "\u200b", "\x0b", "\u202e", "\ud800", "/"]
-)  # fmt: skip
+    [
+        *"<>[]|｜:：*#/ \n\r\u200b\x0b\u202e\ud800",
+        "<!--",
+        "-->",
+        "INST",
+        "im_start",
+        "system",
+        "-reminder",
+        "SYS",
+        "Human",
+        "System",
+    ]
+)
 
 
 @given(st.lists(MARKERS | st.text(st.characters(), max_size=3), max_size=12).map("".join))

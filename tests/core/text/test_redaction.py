@@ -88,9 +88,38 @@ def test_prose_and_code_stay_as_they_are(text: str) -> None:
 
 
 PIECES = st.sampled_from(
-    ["password", "=", ": ", '"', "'", "is ", "token", "://", "u:", "@", "h", "Bearer ", "eyJ", ".", "-", "sk-", "ghp_", KEY, "hunter22",
-     "[redacted:password]", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\n", " ", "api_key", "AKIAIOSFODNN7EXAMPLE"]
-)  # fmt: skip
+    [
+        *(
+            "password",
+            "=",
+            ": ",
+            '"',
+            "'",
+            "is ",
+            "token",
+            "://",
+            "u:",
+            "@",
+            "h",
+            "Bearer ",
+            "eyJ",
+            ".",
+            "-",
+            "sk-",
+            "ghp_",
+        ),
+        *(
+            "-----BEGIN PRIVATE KEY-----",
+            "-----END PRIVATE KEY-----",
+            "\n",
+            " ",
+            "api_key",
+            "hunter22",
+            "[redacted:password]",
+        ),
+        *("AKIAIOSFODNN7EXAMPLE", KEY),
+    ]
+)
 
 
 @given(st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join))

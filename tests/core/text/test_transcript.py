@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -10,15 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.core.model import KnowledgeChange, ToolCall, TranscriptHead, Turn
+from mcp_server.core.text.escaping import unescape
 from mcp_server.core.text.transcript import (
-    escape,
     parse,
     parse_tail,
     render_head,
     render_memory,
     render_turn,
     replace_head,
-    unescape,
 )
 from mcp_server.errors import Invalid
 
@@ -26,10 +26,28 @@ START = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)
 HEAD = TranscriptHead("ses_a1b2c3d4", START, "Autopoiesis restructuring", "autopoiesis", project="git:example.org/a/b")
 
 NASTY = st.sampled_from(
-    ["## ", "> [", "<!--", "-->", "\\", "\\u{", "\\u{5c}u{", "\n", "\n\n", "\r", "\r\n", "\t", "\0", "\x1b[31m", "\x85", "\u2028",
-     "\ud800", "\udc80", "\ufeff", "---\n", "# ", " → ", "→", " — ", "]", "> [tool:x] y → z", "## 18:45 — user", "## 18:45 — agent [memory]",
-     '<!-- {"turn":1,"bytes":0} -->', "č", "😀", "}", "a", " "]
-)  # fmt: skip
+    [
+        *(
+            "## ",
+            "> [",
+            "<!--",
+            "-->",
+            "\\",
+            "\\u{",
+            "\\u{5c}u{",
+            "\n",
+            "\n\n",
+            "\r",
+            "\r\n",
+            "\t",
+            "\0",
+            "\x1b[31m",
+            "\x85",
+        ),
+        *("\u2028", "\ud800", "\udc80", "\ufeff", "---\n", "# ", " → ", "→", " — ", "]", "č", "😀", "}", "a", " "),
+        *("> [tool:x] y → z", "## 18:45 — user", "## 18:45 — agent [memory]", '<!-- {"turn":1,"bytes":0} -->'),
+    ]
+)
 ANY_TEXT = st.one_of(
     st.lists(st.one_of(NASTY, st.text(max_size=5)), max_size=14).map("".join),
     st.text(st.characters(), max_size=60),  # surrogates included
@@ -58,7 +76,7 @@ TURNS = st.builds(
 CHANGES = st.builds(KnowledgeChange, ANY_TEXT, ANY_TEXT, ANY_TEXT, MOMENTS)
 
 
-def written(head: TranscriptHead, entries: list[Turn | KnowledgeChange]) -> str:
+def written(head: TranscriptHead, entries: Sequence[Turn | KnowledgeChange]) -> str:
     """A transcript as the store would write it, one append after the other."""
     text, previous, number = render_head(head), head.started, 0
     for entry in entries:
@@ -84,16 +102,6 @@ def test_any_message_whatever_is_read_back_as_it_was_said(entries: list[Turn | K
     assert read.last_at == (entries[-1].at if entries else None)
 
 
-@given(ANY_TEXT)
-def test_escaping_loses_nothing_and_leaves_nothing_that_looks_like_structure(text: str) -> None:
-    escaped = escape(text)
-
-    assert unescape(escaped) == text
-    assert not any(line.startswith(("## ", "> [", "<!--")) for line in escaped.split("\n"))
-    assert escaped.count("\n") == text.count("\n")
-    escaped.encode()
-
-
 @given(st.lists(st.one_of(TURNS, CHANGES), min_size=1, max_size=3), st.data())
 def test_an_append_cut_at_any_byte_leaves_exactly_what_was_acknowledged(
     entries: list[Turn | KnowledgeChange], data: st.DataObject
@@ -109,7 +117,7 @@ def test_an_append_cut_at_any_byte_leaves_exactly_what_was_acknowledged(
 
 
 def test_an_append_cut_at_every_byte_leaves_exactly_what_was_acknowledged() -> None:
-    said = [
+    said: list[Turn | KnowledgeChange] = [
         Turn(1, "user", "Šta je ## ovo?\n\n## 10:00 — user\nkraj\n", START),
         Turn(2, "agent", "dve\nlinije 😀\n\n", START + timedelta(days=1), name="Ana",
              tool_calls=(ToolCall("exec", "ls\nx", "a → b", ("č.md",)),)),
@@ -178,7 +186,9 @@ HEADS = st.builds(
     tags=st.lists(JSON_TEXT, max_size=3).map(tuple),
     tokens_in=st.integers(0, 10**9),
     tokens_out=st.integers(0, 10**9),
-    knowledge_changes=st.lists(st.builds(KnowledgeChange, JSON_TEXT, JSON_TEXT, JSON_TEXT, MOMENTS), max_size=2).map(tuple),
+    knowledge_changes=st.lists(st.builds(KnowledgeChange, JSON_TEXT, JSON_TEXT, JSON_TEXT, MOMENTS), max_size=2).map(
+        tuple
+    ),
     continues=st.none() | JSON_TEXT,
     extra=st.none()
     | st.dictionaries(
@@ -248,7 +258,8 @@ def test_a_time_in_another_zone_is_written_in_utc() -> None:
 def test_blocks_written_by_hand_are_turns_too() -> None:
     text = (
         "---\nsession_id: ses_1\nstarted: 2026-02-16T18:45:00Z\n---\n\n# By hand\n\n## 18:45 — user\nOne.\n\n"
-        "## 18:46 — agent\n> [tool:exec] ls → 2 files\n\nTwo.\n\n## Not a turn\nstill two\n\n## 2026-02-17 00:01 — user\nThree.\n"
+        "## 18:46 — agent\n> [tool:exec] ls → 2 files\n\nTwo.\n\n## Not a turn\nstill two\n\n"
+        "## 2026-02-17 00:01 — user\nThree.\n"
     )
 
     read = parse(text)
@@ -283,7 +294,14 @@ def test_changed_line_ends_are_understood() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("started", "soon"), ("kind", "other"), ("tokens_in", "-1"), ("tags", "x"), ("knowledge_changes", "x"), ("session_id", "null")],
+    [
+        ("started", "soon"),
+        ("kind", "other"),
+        ("tokens_in", "-1"),
+        ("tags", "x"),
+        ("knowledge_changes", "x"),
+        ("session_id", "null"),
+    ],
 )
 def test_a_bad_field_is_named(field: str, value: str) -> None:
     lines = render_head(HEAD).split("\n")

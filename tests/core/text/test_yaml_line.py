@@ -10,7 +10,27 @@ from hypothesis import strategies as st
 from mcp_server.core.text.yaml_line import json_line, read_moment, yaml_line
 from mcp_server.store.yaml_text import load
 
-TEXT = st.text() | st.sampled_from(["null", "Yes", "1e3", "2026-02-16", "0x1f", "- a", "a: b", "a #b", "~", "=", "<<", "[", "x y", " x", "-->", "\x85", "\ufeff"])
+TEXT = st.text() | st.sampled_from(
+    [
+        "null",
+        "Yes",
+        "1e3",
+        "2026-02-16",
+        "0x1f",
+        "- a",
+        "a: b",
+        "a #b",
+        "~",
+        "=",
+        "<<",
+        "[",
+        "x y",
+        " x",
+        "-->",
+        "\x85",
+        "\ufeff",
+    ]
+)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -34,7 +54,8 @@ def test_a_value_in_a_comment_cannot_end_it(value: object) -> None:
 def test_times_are_read_in_utc() -> None:
     at = datetime(2026, 2, 17, 0, 30, tzinfo=timezone(timedelta(hours=2)))
 
-    assert yaml_line(at) == "2026-02-16T22:30:00.000Z"
+    assert yaml_line(at) == "2026-02-16T22:30:00Z"
+    assert yaml_line(at + timedelta(milliseconds=5)) == "2026-02-16T22:30:00.005Z"
     assert read_moment(yaml_line(at)) == at
     assert read_moment("2026-02-16T22:30:00") == datetime(2026, 2, 16, 22, 30, tzinfo=UTC)
     assert read_moment("soon") is None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcp_server.core.model import Turn, TranscriptHead
+from mcp_server.core.model import TranscriptHead, Turn
 from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.index.index import Index

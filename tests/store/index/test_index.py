@@ -15,22 +15,24 @@ from hypothesis import strategies as st
 from mcp_server.core.scoring import ranking
 from mcp_server.core.text.query import parse_query, plain_query
 from mcp_server.store.index import schema
+from mcp_server.store.index.answers import Candidates
 from mcp_server.store.index.filters import Filters
-from mcp_server.store.index.index import Candidates, Index
+from mcp_server.store.index.index import Index
 from tests.store.index.conftest import START, HashEmbedder, Workspace
 
 pytestmark = pytest.mark.anyio
+EVERYTHING = Filters()
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 Make = Callable[..., Index]
 
 
-async def paths(index: Index, text: str, filters: Filters = Filters(), **options: object) -> list[str]:
+async def paths(index: Index, text: str, filters: Filters = EVERYTHING, **options: object) -> list[str]:
     """The paths of what is found, best first."""
     found = await index.candidates(parse_query(text, NOW), filters, **options)  # type: ignore[arg-type]
     return [one.candidate.path for one in ranking.rank(found.asked, found.candidates)]
 
 
-async def texts(index: Index, text: str, filters: Filters = Filters()) -> set[str]:
+async def texts(index: Index, text: str, filters: Filters = EVERYTHING) -> set[str]:
     found = await index.candidates(parse_query(text, NOW), filters, "keyword")
     return {found.passage(c).text for c in found.candidates}
 
@@ -147,8 +149,8 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
     connection = sqlite3.connect(next((ws.files.local / "index").glob("*.db")))
     expected = dict(
         connection.execute(
-            "SELECT f.path, -bm25(knowledge_fts) FROM knowledge_fts JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
-            "JOIN files f ON f.id = m.file WHERE knowledge_fts MATCH 'wolf OR running'"
+            "SELECT f.path, -bm25(knowledge_fts) FROM knowledge_fts "
+            "JOIN knowledge_meta m ON m.id = knowledge_fts.rowid JOIN files f ON f.id = m.file WHERE knowledge_fts MATCH 'wolf OR running'"
         )
     )
     connection.close()
@@ -164,7 +166,7 @@ async def test_words_next_to_each_other_are_counted(ws: Workspace, indexed: Make
     assert {c.path[-4]: c.pairs for c in found.candidates} == {"a": 1, "b": 0}
 
 
-@given(text=st.text() | st.text(alphabet='"-*():^+ aNEARORANDNOTcategory:since:{}\'\\', max_size=40))
+@given(text=st.text() | st.text(alphabet="\"-*():^+ aNEARORANDNOTcategory:since:{}'\\", max_size=40))
 @settings(max_examples=150)
 def test_any_text_is_a_query(text: str, any_index: Callable[[str], Candidates]) -> None:
     assert any_index(text).used in ("hybrid", "keyword")
@@ -176,7 +178,7 @@ def any_index(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Candi
 
     ws = Workspace(tmp_path_factory.mktemp("any"))
     ws.write("knowledge/reference/a.md", "near and or not category since a b c")
-    ws.say("s", "hello -world \"quoted\"")
+    ws.say("s", 'hello -world "quoted"')
 
     async def build() -> None:
         index = ws.index(HashEmbedder())
@@ -288,7 +290,8 @@ EDITS = st.lists(
     st.tuples(
         st.sampled_from(["say", "say", "write", "delete", "seal", "by hand"]),
         st.integers(0, 2),
-        st.text(alphabet="ab \n#-\u010d\x00`>", max_size=30) | st.sampled_from(["word " * 400, "---\nbad: [\n---\ntext", "# T\n\nx\n\n## U\n\ny"]),
+        st.text(alphabet="ab \n#-\u010d\x00`>", max_size=30)
+        | st.sampled_from(["word " * 400, "---\nbad: [\n---\ntext", "# T\n\nx\n\n## U\n\ny"]),
     ),
     max_size=8,
 )
@@ -296,7 +299,9 @@ EDITS = st.lists(
 
 @given(edits=EDITS)
 @settings(max_examples=25)
-def test_a_rebuilt_index_equals_the_one_that_followed(edits: list[tuple[str, int, str]], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_rebuilt_index_equals_the_one_that_followed(
+    edits: list[tuple[str, int, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     import anyio
 
     ws = Workspace(tmp_path_factory.mktemp("law"))
@@ -351,15 +356,15 @@ async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: M
     for name in ("yaml.md", "nul.md", "latin.md", "0900-x-y.md", "0901-x-y.md"):
         assert name in problems
     assert "good.md" not in problems
-    assert len(await paths(index, "walrus")) == 5
+    assert len(set(await paths(index, "walrus"))) == 5
 
 
 async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, indexed: Make) -> None:
-    ws.say("s1", "\n\n".join(f"paragraph {number} " + "filler words here " * 30 for number in range(3_000)))
+    ws.say("s1", "\n\n".join(f"paragraph {number} " + "filler words here " * 30 for number in range(3_100)))
     ws.say("s1", "small")
-    index = indexed(HashEmbedder())
+    index = indexed()
     await index.rebuild()
-    found = await index.candidates(plain_query("paragraph 2718"), mode="keyword")
+    found = await index.candidates(plain_query("paragraph 2718"))
     ranked = ranking.rank(found.asked, found.candidates)
     assert len({c.unit for c in found.candidates}) == len(ranked) == 1
     assert "paragraph 2718" in found.passage(ranked[0].candidate).text
@@ -387,11 +392,11 @@ async def test_garbage_in_the_index_file_is_noticed_served_around_and_mended(
     assert found.used == "scan"
     assert len(found.found) == 2
     assert "index" in found.messages[0]
-    assert other.needs_rebuild
+    assert other.needs_care
     assert (await other.status()).state in ("broken", "missing")
     await other.refresh()
     assert (await other.candidates(plain_query("walrus"))).used == "hybrid"
-    assert not other.needs_rebuild
+    assert not other.needs_care
 
 
 async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Workspace, indexed: Make) -> None:
@@ -403,7 +408,7 @@ async def test_an_index_deleted_under_its_readers_is_noticed_and_mended(ws: Work
         place.unlink()
     found = await index.candidates(plain_query("walrus"))
     assert (found.used, len(found.found)) == ("scan", 1)
-    assert index.needs_rebuild
+    assert index.needs_care
     await index.refresh()
     assert (await index.candidates(plain_query("walrus"))).used == "hybrid"
 
@@ -414,7 +419,7 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     ws.write("knowledge/people/w.md", "walrus expert")
     index = indexed()
 
-    async def scanned(text: str, filters: Filters = Filters()) -> set[str]:
+    async def scanned(text: str, filters: Filters = EVERYTHING) -> set[str]:
         found = await index.candidates(parse_query(text, NOW), filters)
         assert found.used == "scan"
         return {one.passage.text for one in found.found}
@@ -427,7 +432,9 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     assert await scanned("zebra") == set()
 
 
-async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_later(ws: Workspace, indexed: Make) -> None:
+async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_later(
+    ws: Workspace, indexed: Make
+) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
     index = indexed(HashEmbedder())
     await index.rebuild()
@@ -442,13 +449,16 @@ async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_la
     assert (await without.status()).generation == generation
     again = indexed(HashEmbedder())
     assert (await again.status()).not_embedded == 1
-    assert await again.embed_missing() == 1
+    await again.refresh()
+    assert (await again.status()).not_embedded == 0
     followed = await again.fingerprint()
     await again.rebuild()
     assert await again.fingerprint() == followed
 
 
-async def test_without_sqlite_vec_numpy_finds_the_same(ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_sqlite_vec_numpy_finds_the_same(
+    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(30):
         ws.say(f"s{number % 4}", f"word{number} word{number + 1} word{number + 2}", project=f"p:{number % 2}")
     index = indexed(HashEmbedder())

@@ -1,0 +1,57 @@
+"""What an index answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mcp_server.core.model import Passage
+from mcp_server.core.scoring import ranking
+from mcp_server.store.index.reader import Found
+
+Mode = Literal["hybrid", "keyword", "vector"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What might answer a query. `asked` goes to `ranking.rank` together with the candidates of `found`.
+
+    `frequencies` (of the words of `asked.lookup`) and `passages` count the scope: the gate wants them. `used` says
+    how they were found: "hybrid", "keyword", "vector", or "scan" when the index could not serve. `generation` names
+    the index.
+    """
+
+    asked: ranking.Query
+    found: tuple[Found, ...]
+    frequencies: tuple[int, ...]
+    passages: int
+    used: Literal["hybrid", "keyword", "vector", "scan"]
+    generation: str
+    messages: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[ranking.Candidate, ...]:
+        """For the ranking."""
+        return tuple(one.candidate for one in self.found)
+
+    def passage(self, candidate: ranking.Candidate) -> Passage:
+        """The passage that a candidate stands for."""
+        return next(one.passage for one in self.found if one.candidate is candidate)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """For `status`, `doctor` and `index status`. `state`: ready, building, missing or broken; `vectors`: sqlite-vec,
+    numpy or none."""
+
+    state: str
+    generation: str
+    embedder: str
+    vectors: str
+    sqlite: str
+    files: int
+    passages: int
+    not_embedded: int
+    size_bytes: int
+    problems: tuple[str, ...]
+    messages: tuple[str, ...]

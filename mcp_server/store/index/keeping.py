@@ -1,0 +1,239 @@
+"""Keeping the index true: what the maintaining process does, and rebuilding, which anybody may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.store.database import driver
+from mcp_server.store.index import inside, schema
+from mcp_server.store.index.filling import Filling, Progress
+from mcp_server.store.index.generations import Generation, Generations
+from mcp_server.store.index.looking import FOLDERS, RACY_NS, Known, is_indexed
+from mcp_server.store.index.opening import Connected, Health, Lock, connect, inode_of
+from mcp_server.store.index.vectors import refill
+from mcp_server.store.index.writer import known_files, known_paths
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+    from mcp_server.store.files import FileStat, WorkspaceFiles
+
+DIMENSIONS = {"wordllama": 256}
+"""For an embedder that is not installed: vectors can be added later without a rebuild."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The live generation, open for writing."""
+
+    generation: Generation
+    inode: int
+    to: Connected
+
+    async def close(self) -> None:
+        """Closes it and lets go of the generation."""
+        await self.to.database.close()
+        self.generation.held.release()
+
+
+class Keeper:
+    """Writes index files. `refresh`, `apply` and `embed_missing` are for the holder of the maintainer's lock alone."""
+
+    def __init__(
+        self, files: WorkspaceFiles, generations: Generations, embedder: Embedder | None, name: str, health: Health
+    ) -> None:
+        self._files = files
+        self._generations = generations
+        self._embedder = embedder
+        self._name = name
+        self._health = health
+        self._writing: Writing | None = None
+        self._turn = Lock()
+
+    @property
+    def moved(self) -> bool:
+        """Whether somebody else has made another generation the live one: all files must be compared with it."""
+        return self._writing is not None and not self._is_live(self._writing)
+
+    async def refresh(self, progress: Progress | None = None) -> int:
+        """Compares all files with the index and indexes what changed; returns how many files had. Builds a missing
+        index."""
+        from anyio import to_thread
+
+        async with self._turn():
+            writing = await self._writer()
+            if writing is not None:
+                try:
+                    known = await writing.to.database.read(known_files)
+                    changed = await to_thread.run_sync(self._changed, known)
+                    count = await self._fill(writing, changed, progress)
+                    await self._embed_missing(writing)
+                    return count
+                except driver().error as error:
+                    self._health.broken = str(error)
+                except Unavailable as error:
+                    await self._judge(writing, error)
+        return await self.rebuild(progress)
+
+    async def apply(self, paths: Iterable[str]) -> int:
+        """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed."""
+        from anyio import to_thread
+
+        async with self._turn():
+            writing = await self._writer()
+            if writing is not None:
+                try:
+                    held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
+                    there = await to_thread.run_sync(self._below, paths)
+                    wanted = sorted({path for path in (*held, *there) if is_indexed(path)})
+                    return await self._fill(writing, wanted, None)
+                except driver().error as error:
+                    self._health.broken = str(error)
+                except Unavailable as error:
+                    await self._judge(writing, error)
+        return await self.rebuild()
+
+    async def rebuild(self, progress: Progress | None = None) -> int:
+        """Fills a new generation from the files and makes it the live one; the old one serves meanwhile."""
+        from anyio import CancelScope, to_thread
+
+        paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
+        generation = await to_thread.run_sync(self._generations.begin)
+        self._health.building = (0, len(paths))
+
+        def show(done: int, total: int) -> None:
+            self._health.building = (done, total)
+            if progress:
+                progress(done, total)
+
+        try:
+            await self._build(generation, paths, show)
+            await to_thread.run_sync(self._generations.publish, generation)
+            self._health.broken = None
+        finally:
+            self._health.building = None
+            generation.held.release()
+            with CancelScope(shield=True):
+                await to_thread.run_sync(self._generations.sweep)
+        return len(paths)
+
+    async def close(self) -> None:
+        """Closes what is open; it opens again when needed."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing.close()
+
+    async def _build(self, generation: Generation, paths: Sequence[str], progress: Progress) -> None:
+        to = await connect(generation.path, new=True)
+        try:
+            dimensions = self._embedder.dimensions if self._embedder else DIMENSIONS.get(self._name, 0)
+            await to.database.outside(lambda c: schema.create(c, self._name, dimensions, to.loads_vectors))
+            filling = self._filling(to)
+            await filling.run(paths, {}, progress)
+            self._health.embedding = filling.failed
+            await to.database.write(inside.complete)
+        finally:
+            await to.database.close()
+
+    async def _fill(self, writing: Writing, paths: Sequence[str], progress: Progress | None) -> int:
+        if not paths:
+            return 0
+        known = await writing.to.database.read(lambda connection: known_files(connection, paths))
+        filling = self._filling(writing.to)
+        changed = await filling.run(paths, known, progress)
+        self._health.embedding = filling.failed
+        return changed
+
+    def _filling(self, to: Connected) -> Filling:
+        return Filling(to, self._files, self._embedder)
+
+    async def _embed_missing(self, writing: Writing) -> None:
+        """Embeds what was indexed without an embedder."""
+        from anyio import to_thread
+
+        embedder, to = self._embedder, writing.to
+        while embedder is not None:
+            waiting = await to.database.read(lambda connection: inside.without_vector(connection, 1_000))
+            if not waiting:
+                return
+            try:
+                vectors = await to_thread.run_sync(embedder.embed, [text for _, text in waiting])
+            except ContextManagerError as error:
+                self._health.embedding = str(error)
+                return
+            ids = [number for number, _ in waiting]
+            await to.database.write(
+                lambda connection, ids=ids, vectors=vectors: inside.add_vectors(
+                    connection, ids, vectors, to.loads_vectors
+                )  # type: ignore[misc]
+            )
+
+    async def _writer(self) -> Writing | None:
+        """The live generation, open for writing; None if there is none that can be written."""
+        if self._writing is not None and not self._is_live(self._writing):
+            await self.close()
+        if self._health.broken or not self._generations.serves():
+            await self.close()
+            return None
+        if self._writing is not None:
+            return self._writing
+        generation = self._generations.take_current()
+        if generation is None:
+            return None
+        try:
+            inode = inode_of(generation.path)
+            to = await connect(generation.path)
+            if to.loads_vectors:
+                await to.database.write(refill)
+        except (Unavailable, OSError, driver().error) as error:
+            generation.held.release()
+            self._health.broken = str(error)
+            return None
+        self._writing = Writing(generation, inode, to)
+        return self._writing
+
+    async def _judge(self, writing: Writing, error: Unavailable) -> None:
+        """Damage is mended by a rebuild; a full or read-only disk is not: then the error goes on to whoever asked."""
+        try:
+            await writing.to.database.read(inside.counts)
+        except (Unavailable, driver().error):
+            self._health.broken = str(error)
+            return
+        raise error
+
+    def _is_live(self, writing: Writing) -> bool:
+        return (
+            writing.generation.number == self._generations.current()
+            and inode_of(writing.generation.path) == writing.inode
+        )
+
+    def _walk(self) -> Iterator[FileStat]:
+        return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
+
+    def _changed(self, known: Mapping[str, Known]) -> list[str]:
+        """Paths that are new, gone, or not as they were when they were indexed."""
+        changed: list[str] = []
+        seen: set[str] = set()
+        for stat in self._walk():
+            seen.add(stat.path)
+            before = known.get(stat.path)
+            if (
+                before is None
+                or (before.size, before.mtime_ns) != (stat.size, stat.mtime_ns)
+                or before.mtime_ns > before.looked_ns - RACY_NS
+            ):
+                changed.append(stat.path)
+        return changed + [path for path in known if path not in seen]
+
+    def _below(self, paths: Iterable[str]) -> list[str]:
+        found: list[str] = []
+        for path in paths:
+            try:
+                place: Path = self._files.resolve(path)
+                found += [stat.path for stat in self._files.walk(path)] if place.is_dir() else [path]
+            except ContextManagerError:  # no path of ours
+                continue
+        return found

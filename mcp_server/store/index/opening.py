@@ -1,0 +1,122 @@
+"""Opening index files: the driver, the extension, the two connections of a reader, and what is known to be wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_server.store.database import Database, DatabaseBroken
+from mcp_server.store.index import schema
+from mcp_server.store.index.generations import Generation
+from mcp_server.store.index.stems import Stems
+from mcp_server.store.index.vectors import Matrix
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import anyio
+
+BUSY_SECONDS = 5.0
+"""Nobody holds an index for long: a file that stays locked is one that something else has damaged."""
+
+
+@dataclass(slots=True)
+class Health:
+    """What is wrong with the index just now, as sentences; None where nothing is. `building` is (files done, files in
+    all)."""
+
+    broken: str | None = None
+    building: tuple[int, int] | None = None
+    embedding: str | None = None
+
+
+@dataclass(slots=True)
+class Connected:
+    """One connection to an index file, with its stemmer. `loads_vectors` says whether sqlite-vec is there."""
+
+    database: Database
+    stems: Stems
+    loads_vectors: bool
+
+
+@dataclass(slots=True)
+class Reading:
+    """An open generation: two connections, so that words and meaning are looked up at once.
+
+    `retired` ones are closed by the last of their users.
+    """
+
+    generation: Generation
+    inode: int
+    words: Connected
+    near: Connected
+    matrix: Matrix = field(default_factory=Matrix)
+    names: dict[int, str] = field(default_factory=dict)
+    users: int = 0
+    retired: bool = False
+
+    async def close(self) -> None:
+        """Closes both connections and lets go of the generation."""
+        await self.words.database.close()
+        await self.near.database.close()
+        self.generation.held.release()
+
+
+async def open_reading(generation: Generation) -> Reading:
+    """Opens a generation for searching. Raises DatabaseBroken for garbage, and for one that was never completed."""
+    inode = inode_of(generation.path)
+    words = await connect(generation.path)
+    try:
+        near = await connect(generation.path)
+    except BaseException:
+        await words.database.close()
+        raise
+    return Reading(generation, inode, words, near)
+
+
+async def connect(path: Path, *, new: bool = False) -> Connected:
+    """A connection to an index file; `new` ones are empty and may be."""
+    made: list[tuple[Stems, bool]] = []
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA cache_size = -16000")
+        made[:] = [(Stems(connection), schema.load_vectors(connection))]
+
+    if not new and _size(path) == 0:
+        raise DatabaseBroken(f"{path.name} is empty")
+    database = await Database.open(path, prepare=prepare, durable=False, busy_seconds=BUSY_SECONDS)
+    try:
+        if not new and (await database.read(schema.state)).get("complete") != "1":
+            raise DatabaseBroken(f"{path.name} was never completed")
+    except BaseException:
+        await database.close()
+        raise
+    stems, loads = made[0]
+    return Connected(database, stems, loads)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def inode_of(path: Path) -> int:
+    """The file's identity; -1 if it is gone."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return -1
+
+
+class Lock:
+    """An anyio.Lock that is made with its first use: a process that never searches never imports anyio."""
+
+    def __init__(self) -> None:
+        self._lock: anyio.Lock | None = None
+
+    def __call__(self) -> anyio.Lock:
+        if self._lock is None:
+            import anyio
+
+            self._lock = anyio.Lock()
+        return self._lock

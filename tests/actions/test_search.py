@@ -1,0 +1,145 @@
+"""Search as people and models see it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.actions.search import SearchRequest, find, search, snippet, weights_of
+from mcp_server.app import open_memory
+from mcp_server.core.projects import Project
+from mcp_server.core.scoring.ranking import RankingWeights
+from mcp_server.errors import Invalid
+from mcp_server.memory import Memory
+from mcp_server.settings import read_settings
+
+pytestmark = pytest.mark.anyio
+
+
+def write(memory: Memory, path: str, text: str) -> None:
+    place = memory.files.root / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+async def stored(memory: Memory) -> AsyncIterator[Memory]:
+    write(memory, "knowledge/people/ana.md", "# Ana\n\nAna plays the cello in Novi Sad.\n")
+    write(memory, "knowledge/reference/tea.md", "# Tea\n\nGreen tea is steeped at 80 degrees.\n")
+    write(memory, "knowledge/projects/apollo/notes.md", "# Apollo\n\nThe cello code lives here.\n")
+    write(memory, "knowledge/reference/books/one.md", "# Imported\n\nA book about cello strings.\n")
+    await memory.index.rebuild()
+    yield memory
+
+
+async def test_a_hit_shows_where_it_is_and_why_it_came(stored: Memory) -> None:
+    answer = await search(stored, SearchRequest("who plays the cello?", scope="all"))
+    first = answer.as_dict()["hits"][0]
+    assert first["path"] == "knowledge/people/ana.md"
+    assert (first["start"], first["end"]) == (1, 3)
+    assert "cello" in first["snippet"]
+    assert sum(first["terms"].values()) == pytest.approx(first["score"], abs=1e-5)
+    assert "knowledge/people/ana.md:1-3" in answer.markdown
+    assert "coverage" in answer.markdown
+
+
+async def test_the_scope_is_the_project_and_what_is_global(stored: Memory) -> None:
+    async def paths(request: SearchRequest) -> set[str]:
+        return {hit.passage.path for hit in (await find(stored, request)).hits}
+
+    apollo = Project("name:apollo", "apollo", frozenset({"name:apollo"}))
+    assert len(await paths(SearchRequest("cello", scope="all"))) == 3
+    assert len(await paths(SearchRequest("cello", project=apollo))) == 3
+    assert "knowledge/projects/apollo/notes.md" not in await paths(SearchRequest("cello"))
+
+
+async def test_imports_are_marked(stored: Memory) -> None:
+    found = await find(stored, SearchRequest("book strings", scope="all"))
+    assert [hit.imported for hit in found.hits][:1] == [True]
+
+
+async def test_a_phrase_that_stands_nowhere_falls_back_to_its_words(stored: Memory) -> None:
+    found = await find(stored, SearchRequest('"cello plays"', scope="all"))
+    assert found.hits
+    assert "word for word" in found.messages[0]
+    assert not (await find(stored, SearchRequest('"cello plays"', scope="all", operators=False))).messages
+
+
+async def test_dates_may_be_named_and_wrong_ones_are_explained(stored: Memory) -> None:
+    assert (await find(stored, SearchRequest("cello", scope="all", until="2001"))).hits == ()
+    assert (await find(stored, SearchRequest("cello", scope="all", since="2001"))).hits
+    with pytest.raises(Invalid, match="since='soon'"):
+        await find(stored, SearchRequest("cello", since="soon"))
+
+
+async def test_what_does_not_fit_is_cut_and_said(stored: Memory) -> None:
+    whole = await search(stored, SearchRequest("cello tea", scope="all"))
+    tokens = stored.tokens.count(whole.markdown)
+    assert len(whole.hits) == 4
+    part = await search(stored, SearchRequest("cello tea", scope="all"), max_tokens=tokens - 1)
+    assert 0 < len(part.hits) < 4
+    assert "did not fit" in part.notes[-1]
+    assert stored.tokens.count(part.markdown) <= tokens - 1
+    none = await search(stored, SearchRequest("cello tea", scope="all"), max_tokens=20)
+    assert none.hits == ()
+    assert "larger max_tokens" in none.notes[0]
+
+
+async def test_small_talk_finds_the_gate_closed(stored: Memory) -> None:
+    assert not (await find(stored, SearchRequest("ok thanks", scope="all"))).gate.open
+    assert (await find(stored, SearchRequest("cello in Novi Sad", scope="all"))).gate.open
+    answer = await search(stored, SearchRequest("tea quantum chromodynamics lattice gauge", scope="all"))
+    assert answer.gate.open or "nothing stored seems to be about this" in answer.notes[-1]
+
+
+async def test_the_gate_follows_the_setting(stored: Memory) -> None:
+    strict = stored.settings.model_copy(
+        update={"search": stored.settings.search.model_copy(update={"gate_threshold": 1.5})}
+    )
+    assert not (await find(replace(stored, settings=strict), SearchRequest("cello", scope="all"))).gate.open
+
+
+async def test_meaning_is_used_where_there_is_an_embedder(
+    workspace: Path, clock: Any, new_id: Callable[[], str]
+) -> None:
+    async with open_memory(workspace, {}, clock=clock, new_id=new_id) as memory:
+        write(memory, "knowledge/reference/a.md", "She bought an automobile yesterday.")
+        write(memory, "knowledge/reference/b.md", "The soup needs salt.")
+        await memory.index.rebuild()
+        found = await find(memory, SearchRequest("vehicle", scope="all", mode="vector"))
+        assert found.mode == "vector"
+        paths = [hit.passage.path for hit in found.hits]
+        assert paths.index("knowledge/reference/a.md") < paths.index("knowledge/reference/b.md")
+        assert found.hits[0].cosine is not None
+
+
+def test_weights_of_the_settings_share_out_words_and_meaning_and_still_sum_to_one() -> None:
+    def weights(**values: Any) -> RankingWeights:
+        return weights_of(read_settings({"search": values}, {}, "x"))
+
+    usual = RankingWeights()
+    assert weights() == usual
+    words_only = weights(bm25_weight=1, vector_weight=0)
+    assert words_only.meaning == 0
+    assert words_only.coverage > usual.coverage
+    assert weights(bm25_weight=0).meaning == pytest.approx(weights(vector_weight=1).meaning)
+    assert weights(bm25_weight=0, vector_weight=0) == usual
+    for changed in (words_only, weights(vector_weight=0.25), weights(bm25_weight=3, vector_weight=2)):
+        assert sum(getattr(changed, name) for name in changed.__slots__) == pytest.approx(1)
+
+
+@given(st.text(alphabet="ab cello\n", max_size=2_000))
+def test_a_snippet_is_short_and_of_the_text(text: str) -> None:
+    shown = snippet(text, ("cello",), 100)
+    assert len(shown) <= 102
+    assert shown.strip("…") in " ".join(text.split())
+
+
+def test_a_snippet_shows_where_the_words_stand() -> None:
+    assert "cello" in snippet("filler words " * 100 + "the cello stands here " + "filler words " * 100, ("cello",))

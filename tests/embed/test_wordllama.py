@@ -1,0 +1,68 @@
+"""The default embedder: offline, independent of its batch, quiet."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcp_server import embed
+from mcp_server.embed.wordllama import WordLlamaEmbedder
+from mcp_server.errors import Unavailable
+
+
+@pytest.fixture(scope="module")
+def embedder() -> WordLlamaEmbedder:
+    return WordLlamaEmbedder()
+
+
+def test_texts_become_unit_vectors_and_nothing_becomes_zeros(embedder: WordLlamaEmbedder) -> None:
+    vectors = embedder.embed(["a blue car", "", "\ud800", "x" * 100_000])
+    assert vectors.shape == (4, embedder.dimensions)
+    assert np.linalg.norm(vectors, axis=1).round(5).tolist()[0] == 1.0
+    assert not vectors[1].any()
+
+
+def test_near_texts_are_near(embedder: WordLlamaEmbedder) -> None:
+    car, auto, poem = embedder.embed(["I bought a car", "she drives her automobile", "a poem about autumn leaves"])
+    assert car @ auto > car @ poem
+
+
+def test_a_vector_does_not_depend_on_its_batch(embedder: WordLlamaEmbedder) -> None:
+    texts = [f"text number {number} " * (number % 7 + 1) for number in range(300)]
+    together = embedder.embed(texts)
+    assert all((embedder.embed([text])[0] == row).all() for text, row in zip(texts[::50], together[::50], strict=True))
+
+
+def test_loading_leaves_the_logging_of_the_program_alone(embedder: WordLlamaEmbedder) -> None:
+    embedder.embed(["load"])
+    assert logging.root.level == logging.WARNING
+
+
+def test_names_are_known_or_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert embed.load("none") == (None, None)
+    found, message = embed.load("wordllama")
+    assert found is not None
+    assert message is None
+    assert "oracle" in (embed.load("oracle")[1] or "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "not installed" in (embed.load("wordllama")[1] or "")
+    with pytest.raises(Unavailable, match="not installed"):
+        WordLlamaEmbedder().embed(["x"])
+
+
+def test_a_package_that_cannot_be_loaded_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def broken(name: str, *rest: Any, **options: Any) -> Any:
+        if name == "wordllama":
+            raise ImportError("a library is missing")
+        return real(name, *rest, **options)
+
+    monkeypatch.setattr(builtins, "__import__", broken)
+    with pytest.raises(Unavailable, match="a library is missing"):
+        WordLlamaEmbedder().embed(["x"])

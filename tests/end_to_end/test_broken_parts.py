@@ -1,0 +1,341 @@
+"""A part of the workspace is missing or broken: the server says what is wrong, loses nothing and goes on serving."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.end_to_end.servers import (
+    DATABASE_TROUBLE,
+    Served,
+    assert_clear,
+    command,
+    done,
+    eventually,
+    facts,
+    failed,
+    served,
+    transcripts,
+    turns,
+)
+
+pytestmark = pytest.mark.anyio
+
+GARBAGE = random.Random(7).randbytes(200_000)
+MEGABYTES = 20
+
+
+async def test_an_index_deleted_under_a_running_server_is_read_around_and_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server, served(root) as other:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        for _ in range(3):
+            shutil.rmtree(root / ".local" / "index")
+            for one in (server, other):
+                assert [hit["session"] for hit in await one.hits("blue boat")] == ["s"]
+            await server.call("compile_context", message="Where is the blue boat?")
+            await eventually(lambda: server.finds("blue boat"))
+            await eventually(lambda: other.finds("blue boat"))
+        await other.call("observe", role="agent", content="A fine harbour.", session="s")
+        await eventually(lambda: server.finds("harbour"))
+    assert turns(root) == {"s": [(1, "The blue boat lies in Senj."), (2, "A fine harbour.")]}
+
+
+async def test_garbage_in_the_index_is_read_around_and_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        spoil_index(root)
+        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        await server.call("compile_context", message="Where is the blue boat?")
+        await server.call("observe", role="agent", content="A fine harbour.", session="s")
+        await eventually(lambda: server.finds("harbour"))
+        assert await server.problems() == ""
+    spoil_index(root)
+    (root / ".local" / "index" / "memory-x.current").write_bytes(GARBAGE)
+    async with served(root) as server:
+        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        await eventually(lambda: server.finds("harbour"))
+        assert await server.problems() == ""
+
+
+def spoil_index(root: Path) -> None:
+    """Garbage in every database of the index, and half a database in the files beside them."""
+    (path,) = (root / ".local" / "index").glob("*.db")
+    for beside in path.parent.glob(f"{path.name}*"):
+        beside.write_bytes(GARBAGE)
+
+
+async def test_a_pointer_of_the_index_that_says_nothing_is_made_anew(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await eventually(lambda: server.finds("blue boat"))
+        (pointer,) = (root / ".local" / "index").glob("*.current")
+        for nonsense in (GARBAGE, b"", b"999999"):
+            pointer.write_bytes(nonsense)
+            assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+            await eventually(lambda: server.finds("blue boat"))
+
+
+BROKEN = {
+    "memory-config.yaml": "search:\n  embedder: [unclosed\n",
+    "knowledge/reference/boats.md": "---\ntitle: [unclosed\n---\n# Boats\n\nThe blue boat lies in Senj.\n",
+    "knowledge/projects/_map.yaml": "keys: {name:one: [unclosed\n",
+}
+
+
+async def test_broken_yaml_in_three_files_is_named_and_stops_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    await done(root, "init")
+    await done(root, "observe", "We sail on Friday.", "--session", "before", "--project", "one")
+    whole = {path: (root / path).read_text() for path in BROKEN if (root / path).exists()}
+    for path, text in BROKEN.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    async with served(root) as server:
+        await server.call("observe", role="user", content="And on Sunday?", session="s", project="one")
+        await server.call("remember", content="Ana sails too.", project="global")
+        await server.call("remember", content="Ana pays for the boat.", session="s")
+        assert "Senj" in str(await server.hits("blue boat"))
+        assert "Friday" in str(await server.hits("when do we sail"))
+        await server.call("compile_context", message="When do we sail?", session="s")
+        await eventually(lambda: all_named(server))
+        assert_clear(await server.problems())
+        assert "_map.yaml" in await failed(root, "project", "list")
+        assert "_map.yaml" in await failed(root, "project", "rename", "one", "two")
+        assert {path: (root / path).read_text() for path in BROKEN} == BROKEN
+        for path in BROKEN:
+            (root / path).write_text(whole.get(path, "# Boats\n\nThe blue boat lies in Rijeka.\n"))
+        await eventually(lambda: mended(server))
+        assert "one" in await done(root, "project", "list")
+    async with served(root) as server:
+        await server.call("status")
+        assert await server.problems() == ""
+    assert turns(root) == {"before": [(1, "We sail on Friday.")], "s": [(1, "And on Sunday?")]}
+
+
+async def all_named(server: Served) -> bool:
+    problems = await server.problems()
+    return all(path in problems for path in BROKEN)
+
+
+async def mended(server: Served) -> bool:
+    problems = await server.problems()
+    return "boats.md" not in problems and "_map.yaml" not in problems
+
+
+async def test_settings_that_break_under_a_running_server_change_nothing_until_the_next_start(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="Hello.", session="s")
+        (root / "memory-config.yaml").write_bytes(GARBAGE)
+        await server.call("observe", role="agent", content="Good day.", session="s")
+        assert "memory-config.yaml" in await done(root, "status", "settings")
+        shutil.rmtree(root / "knowledge")
+        await server.call("remember", content="Ana sails too.", project="global")
+    assert [said for _, said in turns(root)["s"]] == ["Hello.", "Good day."]
+    assert facts(root) == {"Ana sails too.": 1}
+
+
+async def test_a_message_of_twenty_megabytes_is_kept_whole_and_found_in_passages(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    words = ["harbour", "sail", "mast", "rope", "wind", "wave", "anchor", "deck", "keel", "rudder", "gull", "pier"]
+    chance = random.Random(3)
+    lines = [" ".join(chance.choices(words, k=100)) for _ in range(MEGABYTES * 1_000_000 // 560)]
+    lines[len(lines) // 2] += " The xylophonist plays at noon."
+    lines[-1] += " The quetzal sleeps."
+    content = "\n\n".join(lines)
+    assert len(content) > MEGABYTES * 1_000_000 * 0.95
+    async with served(root) as server:
+        await server.call("observe", role="user", content="A small one first.", session="s")
+        quiet = server.peak_megabytes()
+        await server.call("observe", role="user", content=content, session="s")
+        (written,) = transcripts(root).values()
+        assert content in written
+        await server.call("observe", role="agent", content="That was long.", session="s")
+        for word in ("xylophonist", "quetzal"):
+            await eventually(lambda word=word: server.finds(word), 90)  # type: ignore[misc]
+            (hit, *_) = await server.hits(word)
+            assert hit["turn"] == 2
+            assert word in hit["snippet"]
+            assert len(hit["snippet"]) < 5_000
+            assert hit["end"] - hit["start"] < 100
+            inside = await server.call("read", path=hit["path"], start=hit["start"], end=hit["end"], max_tokens=5000)
+            assert word in inside
+        assert "xylophonist" in await server.call("compile_context", message="When does the xylophonist play?", budget=1024)
+        grown = server.peak_megabytes() - quiet
+        print(f"a message of {len(content) / 1e6:.0f} MB took {grown:.0f} MB at most, {quiet:.0f} MB before")
+        assert grown < 25 * MEGABYTES
+    assert [number for number, _ in turns(root)["s"]] == [1, 2, 3]
+
+
+async def test_nul_bytes_are_kept_where_they_were_said_and_refused_where_they_name_something(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The \0blue\0 boat.", session="s", tool_calls=[{"name": "a\0b"}])
+        await server.call("search", query="blue\0 boat")
+        await server.call("compile_context", message="The blue\0 boat")
+        for named in ({"session": "s\0"}, {"turn_id": "\0"}, {"name": "A\0na"}):
+            await server.refused("observe", role="user", content="No.", **{"session": "s", **named})
+        for tool in ("compile_context", "status"):
+            await server.refused(tool, session="s\0")
+        await server.refused("read", path="knowledge/\0.md")
+        await server.refused("remember", content="Ana sails.", path="knowledge/\0.md")
+        (root / "knowledge" / "reference" / "nul.md").write_bytes(b"# Boats\0\n\nThe green boat.\n")
+        await eventually(lambda: named_in_problems(server, "nul.md"))
+        await server.refused("read", path="knowledge/reference/nul.md")
+        memory = root / "knowledge" / "memory" / "MEMORY.md"
+        memory.write_bytes(before := memory.read_bytes() + b"\0")
+        assert "MEMORY.md" in await server.refused("remember", content="Ana sails.", project="global")
+        assert memory.read_bytes() == before
+        await done(root, "observe", "--session", "s", said="Piped \0 in.")
+        shown = await done(root, "session", "show", "s")
+        assert "Piped" in shown
+    assert turns(root) == {"s": [(1, r"The \u{0}blue\u{0} boat."), (2, r"Piped \u{0} in.")]}
+
+
+async def named_in_problems(server: Served, name: str) -> bool:
+    return name in await server.problems()
+
+
+async def test_without_git_all_but_history_works(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    (tmp_path / "empty").mkdir()
+    nothing = {"PATH": str(tmp_path / "empty"), "GIT_PYTHON_GIT_EXECUTABLE": ""}
+    async with served(root, env=nothing) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        await server.call("remember", content="Ana sails too.", project="global")
+        await eventually(lambda: server.finds("blue boat"))
+        await server.call("compile_context", message="Where is the boat?")
+        assert "git" in await server.refused("read", path="knowledge/memory/MEMORY.md", at="2026-01-01")
+        assert "git" in await server.problems()
+    assert "git" in await done(root, "session", "end", "s", env=nothing)
+    doctor = await command(root, "doctor", env=nothing)
+    assert "install git" in doctor.stdout
+    assert_clear(doctor.stdout)
+    async with served(root) as server:  # git is there now: what waited is committed
+        await eventually(lambda: committed(root))
+        await server.call("status")
+    assert facts(root) == {"Ana sails too.": 1}
+
+
+async def committed(root: Path) -> bool:
+    (path,) = transcripts(root)
+    return (await command(root, "read", path, "--at", "HEAD")).returncode == 0
+
+
+async def test_a_state_of_garbage_is_moved_aside_and_read_back_from_the_transcripts(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    turn = {"role": "user", "content": "continue", "session": "s"}
+    async with served(root) as server:
+        await server.call("observe", **turn, turn_id="t1")
+        await server.call("observe", role="agent", content="Done.", session="s")
+    state = root / ".local" / "state.db"
+    for beside in state.parent.glob("state.db-*"):
+        beside.unlink()
+    state.write_bytes(GARBAGE)
+    async with served(root) as first, served(root) as second, anyio.create_task_group() as tasks:
+        for server in (first, second):  # both find it broken at once
+            tasks.start_soon(once_more, server, turn)
+    async with served(root) as server:
+        assert "turn 3 recorded" in await server.call("observe", **turn, turn_id="t2")
+        logs = server.stderr()
+    assert [said for _, said in turns(root)["s"]] == ["continue", "Done.", "continue"]
+    (aside,) = root.glob(".local/state.db.damaged-*")
+    assert aside.read_bytes() == GARBAGE
+    assert not DATABASE_TROUBLE.search(logs)
+
+
+async def once_more(server: Served, turn: dict[str, str]) -> None:
+    answer = await server.call("observe", **turn, turn_id="t1")
+    assert "turn 1 was already recorded" in answer
+
+
+async def test_a_state_that_turns_to_garbage_under_a_running_server_loses_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="one", session="s", turn_id="t1")
+        for path in root.glob(".local/state.db*"):
+            path.write_bytes(GARBAGE)
+        for tool, arguments in (
+            ("observe", {"role": "user", "content": "two", "session": "s", "turn_id": "t2"}),
+            ("status", {}),
+            ("compile_context", {"message": "one"}),
+        ):
+            result = await server.client.call_tool(tool, arguments)
+            assert_clear(str(result.content))
+        assert "continue" not in await server.call("read", path="knowledge/memory/MEMORY.md")
+        assert await server.hits("one")
+    async with served(root) as server:
+        await server.call("observe", role="user", content="two", session="s", turn_id="t2")
+        assert "already" in await server.call("observe", role="user", content="one", session="s", turn_id="t1")
+    assert turns(root) == {"s": [(1, "one"), (2, "two")]}
+
+
+async def test_the_keys_come_back_after_the_machines_own_folder_was_deleted(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    said = [("user", "continue"), ("agent", "Done."), ("user", "continue"), ("agent", "Again."), ("user", "Thanks.")]
+    async with served(root) as server:
+        for number, (role, content) in enumerate(said, start=1):
+            identity = {"turn_id": f"t{number}"} if number < 4 else {}
+            await server.call("observe", role=role, content=content, session="s", **identity)
+    shutil.rmtree(root / ".local")
+    async with served(root) as server:
+        for number in (1, 2, 3):
+            again = {"role": said[number - 1][0], "content": said[number - 1][1], "turn_id": f"t{number}"}
+            assert f"turn {number} was already recorded" in await server.call("observe", session="s", **again)
+        assert "turn 5 was already recorded" in await server.call("observe", role="user", content="Thanks.", session="s")
+        assert "turn 6 recorded" in await server.call("observe", role="user", content="continue", session="s")
+    assert [content for _, content in turns(root)["s"]] == [content for _, content in [*said, ("user", "continue")]]
+
+
+@pytest.mark.parametrize("rounds", [1])
+async def test_arguments_of_the_wrong_type_are_named_and_the_next_call_is_served(tmp_path: Path, rounds: int) -> None:
+    root = tmp_path / "memory"
+    wrong: list[tuple[str, dict[str, object], str]] = [
+        ("observe", {"role": 5, "content": "x"}, "role"),
+        ("observe", {"role": "user", "content": {"a": 1}}, "content"),
+        ("observe", {"role": "user", "content": None}, "content"),
+        ("observe", {"role": "user"}, "content"),
+        ("observe", {"role": "user", "content": "x", "session": ["s"]}, "session"),
+        ("observe", {"role": "user", "content": "x", "at": "yesterday"}, "at"),
+        ("observe", {"role": "user", "content": "x", "at": 1e300}, "at"),
+        ("observe", {"role": "user", "content": "x", "chunks": "all"}, "chunks"),
+        ("observe", {"role": "user", "content": "x", "tool_calls": [{"summary": "no name"}]}, "tool_calls"),
+        ("observe", {"role": "user", "content": "x", "context_tokens": -1}, "context_tokens"),
+        ("observe", {"role": "user", "content": "x", "important": "perhaps"}, "important"),
+        ("observe", {"role": "user", "content": "x", "sesion": "s"}, "session"),
+        ("search", {"query": 5.5}, "query"),
+        ("search", {"query": "x", "limit": "many"}, "limit"),
+        ("search", {"query": "x", "limit": 10**30}, "limit"),
+        ("search", {"query": "x", "since": "soon"}, "since"),
+        ("read", {"path": ["a"]}, "path"),
+        ("read", {"path": "knowledge/memory/MEMORY.md", "start": 5, "end": 2}, "5 to 2"),
+        ("read", {"path": "knowledge/memory/MEMORY.md", "max_tokens": 1e12}, "max_tokens"),
+        ("remember", {"content": ""}, "content"),
+        ("remember", {"content": "x", "kind": "secret"}, "kind"),
+        ("compile_context", {"budget": "large"}, "budget"),
+        ("compile_context", {"format": "pdf"}, "format"),
+        ("status", {"view": 1}, "view"),
+    ]
+    async with served(root) as server:
+        for tool, arguments, named in wrong:
+            assert named in await server.refused(tool, **arguments), (tool, arguments)
+        assert await server.call("status")
+        assert server.stderr() == ""
+    for arguments in (
+        ["search", "x", "--limit", "many"],
+        ["observe", "x", "--at", "yesterday"],
+        ["observe", "x", "--role", "king"],
+        ["read"],
+        ["nonsense"],
+    ):
+        assert (await command(root, *arguments)).returncode == 2
+    assert transcripts(root) == {}

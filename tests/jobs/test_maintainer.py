@@ -1,0 +1,146 @@
+"""One process maintains; files that anybody changes are found; what breaks is mended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp_server.app import open_memory
+from mcp_server.core.text.query import plain_query
+from mcp_server.jobs import maintainer
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+
+pytestmark = pytest.mark.anyio
+KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rhythm, quicker."""
+    monkeypatch.setattr(maintainer, "TAKE_OVER_SECONDS", 0.05)
+    monkeypatch.setattr(maintainer, "NOTICE_SECONDS", 0.02)
+    monkeypatch.setattr(maintainer, "HEALTH_SECONDS", 0.05)
+
+
+@asynccontextmanager
+async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(maintainer.run, memory)
+        yield tasks
+        tasks.cancel_scope.cancel()
+
+
+async def until(true: Callable[[], Any]) -> None:
+    with anyio.fail_after(20):
+        while not await true():
+            await anyio.sleep(0.01)
+
+
+async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
+    found = await memory.index.candidates(plain_query(word))
+    return found.used == how and any(word in one.passage.text for one in found.found)
+
+
+def write(memory: Memory, path: str, text: str) -> None:
+    place = memory.files.root / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+
+
+async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -> None:
+    write(memory, "knowledge/reference/a.md", "walrus")
+    async with maintaining(memory):
+        await until(lambda: finds(memory, "walrus"))
+        write(memory, "knowledge/reference/deep/b.md", "penguin")
+        await until(lambda: finds(memory, "penguin"))
+        (memory.files.root / "knowledge/reference/deep").rename(memory.files.root / "knowledge/reference/other")
+        (memory.files.root / "knowledge/reference/a.md").unlink()
+
+        async def moved() -> bool:
+            return bool(await memory.index.document("knowledge/reference/other/b.md")) and not await finds(memory, "walrus")
+
+        await until(moved)
+
+
+async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: Memory) -> None:
+    kinds: set[Change] = set()
+    async with maintaining(memory) as tasks, memory.changes.listen() as heard:
+
+        async def write_again_and_again() -> None:  # the watcher tells of what changes once it watches
+            for number in range(1_000):
+                write(memory, "knowledge/reference/a.md", f"walrus {number}")
+                await anyio.sleep(0.05)
+
+        tasks.start_soon(write_again_and_again)
+        with anyio.fail_after(20):
+            async for change in heard:
+                kinds.add(change)
+                if {Change("file", "knowledge/reference/a.md"), Change("index")} <= kinds:
+                    break
+
+
+async def test_another_process_takes_over_and_others_notice(
+    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str]
+) -> None:
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second:
+        async with maintaining(second):
+            async with maintaining(memory), second.changes.listen() as heard:
+                write(memory, "knowledge/reference/a.md", "walrus")
+                await until(lambda: finds(second, "walrus"))
+                with anyio.fail_after(20):
+                    async for change in heard:
+                        if change.kind == "index":
+                            break
+            write(memory, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
+            await until(lambda: finds(second, "penguin"))
+
+
+async def test_a_deleted_or_damaged_index_is_built_again(memory: Memory) -> None:
+    write(memory, "knowledge/reference/a.md", "walrus")
+    folder = memory.files.local / "index"
+    async with maintaining(memory):
+        await until(lambda: finds(memory, "walrus"))
+        for place in folder.iterdir():
+            place.unlink()
+        await until(lambda: finds(memory, "walrus"))
+        (live,) = (place for place in folder.iterdir() if place.suffix == ".db")
+        live.write_bytes(b"garbage" * 10_000)
+        await until(lambda: finds(memory, "walrus"))
+
+
+async def test_a_rebuild_by_somebody_else_is_followed(
+    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str]
+) -> None:
+    write(memory, "knowledge/reference/a.md", "walrus")
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(memory):
+        await until(lambda: finds(memory, "walrus"))
+        before = (await memory.index.data_version())[0]
+        await second.index.rebuild()
+        write(memory, "knowledge/reference/b.md", "penguin")
+        await until(lambda: finds(memory, "penguin"))
+        assert (await memory.index.data_version())[0] != before
+
+
+async def test_a_failure_in_the_background_is_logged_and_not_the_end(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[int] = []
+
+    async def failing(memory: Memory) -> None:
+        calls.append(1)
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(maintainer, "_work", failing)
+    async with maintaining(memory):
+
+        async def twice() -> bool:
+            return len(calls) > 1
+
+        await until(twice)
+    assert "a bug" in caplog.text

@@ -1,0 +1,194 @@
+"""The database: whole transactions whatever the tasks do, several processes at once, clear words for what is broken."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.errors import Unavailable
+from mcp_server.store.database import Database, DatabaseBroken, Driver, driver
+
+pytestmark = pytest.mark.anyio
+
+PLAIN = Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, False)
+
+WRITER = """
+import sys, anyio
+from pathlib import Path
+from mcp_server.store.database import Database
+async def main():
+    database = await Database.open(Path(sys.argv[1]))
+    def add(connection):
+        value = connection.execute("SELECT n FROM counter").fetchone()[0]
+        connection.execute("UPDATE counter SET n = ?", (value + 1,))
+    for _ in range(50):
+        await database.write(add)
+    await database.close()
+anyio.run(main)
+"""
+
+
+def make(connection: sqlite3.Connection) -> None:
+    connection.execute("CREATE TABLE counter (n INTEGER)")
+    connection.execute("INSERT INTO counter VALUES (0)")
+
+
+def count(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT n FROM counter").fetchone()[0])
+
+
+def add_one(connection: sqlite3.Connection) -> None:
+    connection.execute("UPDATE counter SET n = ?", (count(connection) + 1,))
+
+
+@pytest.mark.parametrize("using", [None, PLAIN], ids=["best driver", "the interpreter's"])
+async def test_tasks_that_share_a_connection_never_mix_their_writes(tmp_path: Path, using: Driver | None) -> None:
+    database = await Database.open(tmp_path / "x.db", using=using)
+    await database.write(make)
+
+    def add_and_fail(connection: sqlite3.Connection) -> None:
+        add_one(connection)
+        raise KeyError("no")
+
+    async def failing() -> None:
+        with pytest.raises(KeyError):
+            await database.write(add_and_fail)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(30):
+            group.start_soon(failing)
+            group.start_soon(database.write, add_one)
+
+    assert await database.read(count) == 30
+    await database.close()
+    await database.close()
+
+
+def run_writers(path: Path) -> None:
+    started = [subprocess.Popen([sys.executable, "-c", WRITER, str(path)]) for _ in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
+
+
+async def test_processes_write_one_after_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    database = await Database.open(path)
+    await database.write(make)
+    before = await database.data_version()
+
+    await anyio.to_thread.run_sync(run_writers, path)
+
+    assert await database.read(count) == 150
+    assert await database.data_version() != before
+    await database.close()
+
+
+async def test_opening_at_the_same_time_works(tmp_path: Path) -> None:
+    opened: list[Database] = []
+
+    async def open_one() -> None:
+        opened.append(await Database.open(tmp_path / "x.db"))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(12):
+            group.start_soon(open_one)
+
+    assert len(opened) == 12
+    for database in opened:
+        await database.close()
+
+
+async def test_a_cancelled_caller_leaves_no_half_write(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "x.db")
+    await database.write(make)
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await database.write(add_one)
+
+    assert await database.read(count) in (0, 1)
+    await database.write(add_one)
+    await database.close()
+
+
+async def test_a_read_cannot_write(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "x.db")
+    await database.write(make)
+
+    await database.read(add_one)
+
+    assert await database.read(count) == 0
+    await database.close()
+
+
+async def test_garbage_is_told_apart_from_a_busy_file(tmp_path: Path) -> None:
+    (tmp_path / "garbage.db").write_bytes(b"garbage " * 1000)
+    with pytest.raises(DatabaseBroken, match="damaged"):
+        await Database.open(tmp_path / "garbage.db")
+    with pytest.raises(Unavailable):
+        await Database.open(tmp_path / "no" / "folder.db")
+
+    holder = await Database.open(tmp_path / "x.db")
+    waiting = await Database.open(tmp_path / "x.db", busy_seconds=0.0)
+    await holder.write(make)
+    await holder.outside(lambda connection: connection.execute("BEGIN IMMEDIATE"))
+    with pytest.raises(Unavailable, match="busy"):
+        await waiting.write(add_one)
+    await holder.outside(lambda connection: connection.execute("ROLLBACK"))
+    await waiting.write(add_one)
+    await holder.close()
+    await waiting.close()
+
+
+async def test_a_file_that_becomes_garbage_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    database = await Database.open(path)
+    await database.write(make)
+    await database.outside(lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    await database.close()
+    path.write_bytes(path.read_bytes()[:4096] + b"\x07" * 4096)
+
+    async def use() -> None:
+        reopened = await Database.open(path)
+        try:
+            await reopened.read(count)
+        finally:
+            await reopened.close()
+
+    with pytest.raises(DatabaseBroken):
+        await use()
+
+
+async def test_a_closed_database_and_a_wrong_statement(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "x.db")
+    with pytest.raises(driver().error):
+        await database.write(lambda connection: connection.execute("no SQL"))
+    await database.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await database.read(count)
+
+
+def modes(folder: Path) -> set[int]:
+    return {name.stat().st_mode & 0o777 for name in folder.iterdir()}
+
+
+async def test_the_file_is_for_the_user_alone_and_can_be_opened_for_reading(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    database = await Database.open(path, durable=False)
+    await database.write(make)
+    reader = await Database.open(path, read_only=True)
+
+    assert modes(tmp_path) == {0o600}
+    assert await reader.read(count) == 0
+    with pytest.raises(Unavailable, match="permissions"):
+        await reader.write(add_one)
+    await reader.close()
+    await database.close()
+
+
+def test_the_driver_in_use_loads_extensions_here() -> None:
+    assert driver().loads_extensions

@@ -1,0 +1,347 @@
+"""Git: the user's own work is never touched, whatever state their repository is in."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.store import git as module
+from mcp_server.store.git import Git, ask_git
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+def run(folder: Path, *arguments: str, check: bool = True, **environment: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=check,
+        env={
+            **os.environ,
+            "GIT_AUTHOR_NAME": "T",
+            "GIT_AUTHOR_EMAIL": "t@t",
+            "GIT_COMMITTER_NAME": "T",
+            "GIT_COMMITTER_EMAIL": "t@t",
+        }
+        | environment,
+    )
+    return done.stdout.strip()
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which git knows no identity and no settings."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name in [name for name in os.environ if name.startswith(("GIT_AUTHOR", "GIT_COMMITTER", "EMAIL"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "memory").mkdir()
+    return tmp_path / "memory"
+
+
+def test_the_first_commit_makes_the_repository_and_has_an_author_of_ours(root: Path) -> None:
+    git = Git(root)
+    assert git.head() is None
+    write(root, "raw/a.md", "one\n")
+
+    commit = git.commit(["raw/a.md"], "conversation: čaj\n\nSession: raw/a.md")
+
+    assert commit == git.head() == run(root, "rev-parse", "HEAD")
+    assert (
+        run(root, "log", "--format=%an <%ae>%n%B")
+        == "context-manager <context-manager@localhost>\nconversation: čaj\n\nSession: raw/a.md"
+    )
+    assert run(root, "status", "--porcelain") == ""
+    assert run(root, "branch", "--show-current") == "main"
+    assert git.init() is False
+
+
+def test_nothing_new_is_no_commit(root: Path) -> None:
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    git.commit(["a.md"], "memory: a")
+
+    assert git.commit(["a.md"], "memory: again") is None
+    assert git.commit([], "memory: nothing") is None
+    assert run(root, "rev-list", "--count", "HEAD") == "1"
+
+
+def test_what_the_user_has_staged_or_changed_stays_as_it_was(root: Path) -> None:
+    git = Git(root)
+    for name in ("staged.md", "edited.md", "ours.md", "gone.md"):
+        write(root, name, "old\n")
+    git.commit(["staged.md", "edited.md", "ours.md", "gone.md"], "memory: start")
+    write(root, "staged.md", "staged\n")
+    write(root, "new.md", "staged too\n")
+    run(root, "add", "staged.md", "new.md")
+    run(root, "rm", "--quiet", "--cached", "gone.md")
+    write(root, "staged.md", "edited after staging\n")
+    write(root, "edited.md", "edited\n")
+    write(root, "untracked.md", "x\n")
+    before = run(root, "status", "--porcelain")
+
+    write(root, "ours.md", "new\n")
+    commit = git.commit(["ours.md", "staged.md", "gone.md"], "memory: ours")
+
+    assert commit is not None
+    assert run(root, "show", "--name-only", "--format=", "HEAD") == "ours.md"
+    assert run(root, "status", "--porcelain") == before
+    assert run(root, "show", ":staged.md") == "staged"
+    assert git.commit(["staged.md"], "memory: waits for its owner") is None
+
+
+def test_a_deleted_file_is_committed_as_deleted(root: Path) -> None:
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    write(root, "b.md", "two\n")
+    git.commit(["a.md", "b.md"], "memory: two")
+    (root / "a.md").unlink()
+
+    git.commit(["a.md"], "maintenance: one less")
+
+    assert run(root, "ls-tree", "--name-only", "HEAD") == "b.md"
+    assert run(root, "status", "--porcelain") == ""
+
+
+def test_a_workspace_inside_another_repository_has_its_own(tmp_path: Path, root: Path) -> None:
+    run(tmp_path, "init", "--quiet", ".")
+    write(root, "a.md", "one\n")
+
+    Git(root).commit(["a.md"], "memory: a")
+
+    assert run(root, "rev-list", "--count", "HEAD") == "1"
+    assert run(tmp_path, "rev-list", "--count", "--all") == "0"
+
+
+def test_a_hook_that_started_us_does_not_mislead_us(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    run(other, "init", "--quiet", ".")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    write(root, "a.md", "one\n")
+
+    Git(root).commit(["a.md"], "memory: a")
+
+    monkeypatch.undo()
+    assert run(root, "ls-tree", "--name-only", "HEAD") == "a.md"
+    assert run(other, "rev-list", "--count", "--all") == "0"
+
+
+def test_detached_worktrees_and_bare_repositories_work(tmp_path: Path, root: Path) -> None:
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    first = git.commit(["a.md"], "memory: a")
+    run(root, "checkout", "--quiet", "--detach")
+    write(root, "a.md", "two\n")
+    second = git.commit(["a.md"], "memory: detached")
+    assert run(root, "rev-parse", "main") == first
+    assert run(root, "rev-parse", "HEAD") == second
+
+    run(root, "worktree", "add", "--quiet", str(tmp_path / "tree"), "main")
+    write(tmp_path / "tree", "a.md", "three\n")
+    third = Git(tmp_path / "tree").commit(["a.md"], "memory: in a worktree")
+    assert run(root, "rev-parse", "main") == third
+    assert run(tmp_path / "tree", "status", "--porcelain") == ""
+
+    run(root, "config", "core.bare", "true")
+    write(root, "a.md", "four\n")
+    assert git.commit(["a.md"], "memory: bare") is not None
+    assert git.show("a.md", "HEAD") == "four\n"
+
+
+def test_the_users_identity_and_another_author_are_used(root: Path) -> None:
+    git = Git(root)
+    git.init()
+    run(root, "config", "user.name", "Ana")
+    run(root, "config", "user.email", "ana@example.org")
+    write(root, "a.md", "one\n")
+    git.commit(["a.md"], "memory: a", author="Bot <bot@example.org>")
+
+    assert run(root, "log", "-1", "--format=%an %ae %cn") == "Bot bot@example.org Ana"
+    write(root, "a.md", "two\n")
+    with pytest.raises(Invalid):
+        git.commit(["a.md"], "memory: a", author="nobody")
+
+
+def test_a_file_is_read_as_it_was(root: Path) -> None:
+    git = Git(root)
+    with pytest.raises(NotFound, match="nothing was committed yet"):
+        git.show("a.md", "HEAD")
+    write(root, "a.md", "one\r\ndva č\n")
+    first = git.commit(["a.md"], "memory: a")
+    assert first is not None
+    write(root, "a.md", "two\n")
+    (root / "b.bin").write_bytes(b"\0\xff")
+    git.commit(["a.md", "b.bin"], "memory: b")
+    run(root, "tag", "memory/milestone/x", first)
+    old = run(root, "commit-tree", f"{first}^{{tree}}", "-m", "old", GIT_COMMITTER_DATE="2020-05-01T12:00:00")
+    tree = "HEAD^{tree}"
+    newer = run(root, "commit-tree", tree, "-p", old, "-m", "new", GIT_COMMITTER_DATE="2020-05-03T12:00:00")
+    run(root, "update-ref", "refs/heads/main", newer)
+
+    for at in (first, first[:8], "memory/milestone/x", "2020-05-01", "2020-05-02", "HEAD~1"):
+        assert (root / "a.md", git.show("a.md", at)) == (root / "a.md", "one\r\ndva č\n")
+    assert git.show("a.md", "2020-05-03") == "two\n"
+    for at in ("2020-04-30", "nothing", "--help", "HEAD:a.md", "a b", ""):
+        with pytest.raises(NotFound):
+            git.show("a.md", at)
+    with pytest.raises(NotFound, match="was not there"):
+        git.show("c.md", "HEAD")
+    with pytest.raises(Invalid, match="binary"):
+        git.show("b.bin", "HEAD")
+    for path in ("../x", "/etc/passwd", "a\0b", ""):
+        with pytest.raises(Refused):
+            git.show(path, "HEAD")
+
+
+def test_another_commit_in_between_is_not_lost(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    git.commit(["a.md"], "memory: a")
+    write(root, "theirs.md", "theirs\n")
+    real = git._identity
+    done: list[str] = []
+
+    def meanwhile(author: str | None) -> dict[str, str]:
+        if not done:
+            done.append(run(root, "add", "theirs.md"))
+            run(root, "commit", "--quiet", "-m", "theirs")
+        return real(author)
+
+    monkeypatch.setattr(git, "_identity", meanwhile)
+    write(root, "a.md", "two\n")
+    git.commit(["a.md"], "memory: ours")
+
+    assert run(root, "log", "--format=%s").split("\n") == ["memory: ours", "theirs", "memory: a"]
+    assert run(root, "ls-tree", "--name-only", "HEAD").split() == ["a.md", "theirs.md"]
+    assert run(root, "status", "--porcelain") == ""
+
+
+def test_an_index_that_somebody_holds_is_brought_up_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    git.commit(["a.md"], "memory: a")
+    (root / ".git" / "index.lock").touch()
+    write(root, "a.md", "two\n")
+
+    assert git.commit(["a.md"], "memory: b") is not None
+    (root / ".git" / "index.lock").unlink()
+    assert run(root, "status", "--porcelain") != ""
+    write(root, "b.md", "three\n")
+    git.commit(["b.md"], "memory: c")
+
+    assert run(root, "status", "--porcelain") == ""
+
+
+def test_locks_of_a_killed_git_are_removed_when_they_are_old(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    git = Git(root)
+    write(root, "a.md", "one\n")
+    git.commit(["a.md"], "memory: a")
+    lock = root / ".git" / "refs" / "heads" / "main.lock"
+    lock.touch()
+    write(root, "a.md", "two\n")
+    with pytest.raises(Unavailable, match="nothing is lost"):
+        git.commit(["a.md"], "memory: b")
+    os.utime(lock, (1, 1))
+
+    assert git.commit(["a.md"], "memory: b") is not None
+    assert not list((root / ".git").glob("context-manager*"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mcp_server.store.git import Git
+git = Git(Path(sys.argv[1]))
+at, steps, real = int(sys.argv[2]), 0, git._run
+def counted(*arguments, **options):
+    global steps
+    steps += 1
+    if steps == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*arguments, **options)
+git._run = counted
+print(git.commit(["a.md"], "memory: killed"), flush=True)
+"""
+
+
+def test_a_kill_at_any_step_of_a_commit_is_mended_by_the_next(root: Path) -> None:
+    git = Git(root)
+    write(root, "a.md", "0\n")
+    git.commit(["a.md"], "memory: a")
+    for step in range(1, 40):
+        write(root, "a.md", f"{step}\n")
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, str(root), str(step)], capture_output=True, text=True, check=False
+        )
+        git.commit(["a.md"], "memory: after")
+        assert git.show("a.md", "HEAD") == f"{step}\n"
+        assert run(root, "status", "--porcelain") == ""
+        if done.returncode == 0:
+            break
+        assert done.returncode == -9, done.stderr
+    else:
+        raise AssertionError("never finished")
+
+
+def test_many_files_are_one_commit(root: Path) -> None:
+    paths = [f"raw/{number:04d}.md" for number in range(600)]
+    for path in paths:
+        write(root, path, path)
+
+    Git(root).commit(paths, "conversation: import")
+
+    assert len(run(root, "ls-tree", "-r", "--name-only", "HEAD").split()) == 600
+    assert run(root, "status", "--porcelain") == ""
+
+
+def test_without_git_everything_says_what_it_needs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(root))
+    module._version.cache_clear()
+    module._library.cache_clear()
+    try:
+        git = Git(root)
+        assert git.version() is None
+        assert not git.available()
+        assert git.head() is None
+        assert ask_git(root, "rev-parse", "HEAD") is None
+        for call in (git.init, lambda: git.commit(["a.md"], "x")):
+            with pytest.raises(Unavailable, match="needs git"):
+                call()
+        with pytest.raises(NotFound):
+            git.show("a.md", "HEAD")
+    finally:
+        module._version.cache_clear()
+        module._library.cache_clear()
+
+
+def test_questions_to_other_folders(root: Path) -> None:
+    assert ask_git(root, "rev-parse", "--show-toplevel") is None
+    Git(root).init()
+    assert ask_git(root, "rev-parse", "--show-toplevel") == str(root)
+    assert ask_git(root / "missing", "rev-parse", "HEAD") is None
+    assert re.fullmatch(r"\d+\.\d+.*", Git(root).version() or "")
