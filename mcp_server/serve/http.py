@@ -98,6 +98,7 @@ def bound(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(128)  # from here on callers wait instead of being refused
     except OSError as error:
         listening.close()
         raise Unavailable(f"cannot listen on {host}:{port} ({error.strerror}); choose another --port") from error

@@ -12,6 +12,7 @@ from mcp_server.actions.sessions import end_session, show_session
 from mcp_server.core.model import Caller
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.store.files import WorkspaceFiles
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
@@ -157,16 +158,16 @@ async def test_hand_written_text_that_alone_is_over_the_cap_is_left_and_named(me
 
 
 async def test_what_an_editor_saved_in_between_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = memory.files.write_atomic
+    write = WorkspaceFiles.write_atomic
     saved: list[str] = []
 
-    def late(path: str, text: str, expected: str | None = None) -> None:
+    def late(files: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         if not saved:  # the editor is faster, once
             saved.append(path)
-            write(path, memory.files.read_text(path) + "- by hand\n")
-        write(path, text, expected)
+            write(files, path, files.read_text(path) + "- by hand\n")
+        write(files, path, text, expected, new=new)
 
-    monkeypatch.setattr(type(memory.files), "write_atomic", lambda self, *a, **k: late(*a, **k))
+    monkeypatch.setattr(WorkspaceFiles, "write_atomic", late)
     await remember(memory, NewFact("by tool"), CALLER)
     text = memory.files.read_text(MEMORY)
     assert "by hand" in text
