@@ -1,15 +1,14 @@
 """The one place where everything is put together: settings → adapters → Memory. Knows nothing of MCP.
 
-    async with open_memory(None, os.environ) as memory:      # a library, a CLI command
-        await catch_up(memory)
-        await search(memory, …)
+async with open_memory(None, os.environ) as memory:      # a library, a CLI command
+    await catch_up(memory)
+    await search(memory, …)
 
-    async with open_memory(None, os.environ) as memory, maintain(memory):    # a server
+async with open_memory(None, os.environ) as memory, maintain(memory):    # a server
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -154,6 +153,7 @@ def _timezone(settings: Settings) -> str:
 
 async def catch_up(memory: Memory) -> None:
     """For one command: brings state and index up to date with the files, unless a server is there that does it."""
+    await sessions.ready(memory)
     held = await run_sync(memory.locks.try_maintainer)
     if held is not None:
         try:

@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from anyio import CancelScope, Lock
+from anyio.to_thread import run_sync
 
 from mcp_server.core.model import Caller
+from mcp_server.core.text.fencing import neutralise
 
 if TYPE_CHECKING:
     from mcp_server.actions.observe import NewTurn, Observed
     from mcp_server.core.projects import Project
     from mcp_server.memory import Memory
+
+URI = "context://compiled"
+LISTED = 20
+"""Conversations that are listed, the last heard of first; `status` with view=sessions knows the others."""
 
 HANDLE = "This opened a new session. Pass its ID as `session` in every later call of this conversation."
 
@@ -80,6 +87,21 @@ class Connection:
                     self._own = observed.session
             self.saw(observed.session)
         return observed
+
+    async def compiled(self, client: str | None = None) -> str:
+        """The compiled context of this connection's session; where it has none or several, what all share and the URIs
+        of the open ones, within the same budget."""
+        from mcp_server.actions.compile import CompileRequest, compile_context
+        from mcp_server.actions.sessions import list_sessions
+
+        memory, caller = await self.memory(), await self.caller(client)
+        if caller.session:
+            return (await compile_context(memory, CompileRequest(session=caller.session), caller)).text
+        rows = await list_sessions(memory, open_only=True, limit=LISTED)
+        uris = "".join(f"- {URI}/{quote(row.session, safe='')} — {neutralise(row.title)}\n" for row in rows)
+        index = f"\n\n<!-- conversations -->\n{uris}" if uris else ""
+        budget = memory.settings.context_compiler.token_budget - await run_sync(memory.tokens.count, index)
+        return (await compile_context(memory, CompileRequest(budget=max(0, budget)), caller)).text + index
 
     def _caller(self, explicit: bool, client: str | None, session: str | None) -> Caller:
         return Caller("tool", client, explicit, self.folder, session)

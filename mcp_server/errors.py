@@ -1,11 +1,11 @@
 """What can go wrong, as people and programs see it.
 
-    ContextManagerError          the message says what is wrong, where, and what to do next
-    ├── NotFound                 no such session, file, passage, commit; the message offers the nearest that exists
-    ├── Invalid                  an argument, a setting or a file's front matter is malformed; names field and line
-    ├── Refused                  understood, and not allowed: a path outside, a secret, a sealed transcript
-    ├── Conflict                 somebody else changed it first, or two calls contradict each other
-    └── Unavailable              a part is missing or broken here (git, index, disk); the rest goes on working
+ContextManagerError          the message says what is wrong, where, and what to do next
+├── NotFound                 no such session, file, passage, commit; the message offers the nearest that exists
+├── Invalid                  an argument, a setting or a file's front matter is malformed; names field and line
+├── Refused                  understood, and not allowed: a path outside, a secret, a sealed transcript
+├── Conflict                 somebody else changed it first, or two calls contradict each other
+└── Unavailable              a part is missing or broken here (git, index, disk); the rest goes on working
 """
 
 from __future__ import annotations

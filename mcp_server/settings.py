@@ -1,7 +1,8 @@
 """Settings: read once, checked knob by knob, given to everybody as one frozen value.
 
-`memory-config.yaml` and `CONTEXT_MANAGER_<SECTION>__<KEY>` say what differs from the defaults below. A wrong key or value
-never stops a start: that knob keeps its default, and the problem is kept in `Settings.problems` for `status` and `doctor`.
+`memory-config.yaml` and `CONTEXT_MANAGER_<SECTION>__<KEY>` say what differs from the defaults below. A wrong key or
+value never stops a start: that knob keeps its default, and the problem is kept in `Settings.problems` for `status` and
+`doctor`.
 """
 
 from __future__ import annotations
@@ -31,26 +32,42 @@ class ContextCompiler(Section):
     memory_budget_kb: Annotated[float, Field(gt=0, description="Most that MEMORY.md may take, in KB of text")] = 3
     journal_budget_kb: Annotated[float, Field(gt=0, description="Most that the journal may take, in KB of text")] = 4
     identity_share: Annotated[float, Field(ge=0, le=1, description="Most that identity may take of the budget")] = 0.15
-    memory_share: Annotated[float, Field(ge=0, le=1, description="Most that memory, journal and projects take together")] = 0.20
-    knowledge_floor: Annotated[float, Field(ge=0, le=1, description="Kept free for scored knowledge (delivery: replace)")] = 0.25
-    knowledge_floor_add: Annotated[float, Field(ge=0, le=1, description="Kept free for scored knowledge (delivery: add)")] = 0.35
-    history_floor: Annotated[float, Field(ge=0, le=1, description="Kept free for the session's own turns (replace)")] = 0.25
+    memory_share: Annotated[
+        float, Field(ge=0, le=1, description="Most that memory, journal and projects take together")
+    ] = 0.20
+    knowledge_floor: Annotated[
+        float, Field(ge=0, le=1, description="Kept free for scored knowledge (delivery: replace)")
+    ] = 0.25
+    knowledge_floor_add: Annotated[
+        float, Field(ge=0, le=1, description="Kept free for scored knowledge (delivery: add)")
+    ] = 0.35
+    history_floor: Annotated[
+        float, Field(ge=0, le=1, description="Kept free for the session's own turns (replace)")
+    ] = 0.25
 
 
 class Search(Section):
     """Which embedder, and how its similarity is weighed against keywords (SPEC §6)."""
 
-    embedder: Annotated[Literal["wordllama", "none"], Field(description="wordllama (local, offline) or none")] = "wordllama"
+    embedder: Annotated[Literal["wordllama", "none"], Field(description="wordllama (local, offline) or none")] = (
+        "wordllama"
+    )
     bm25_weight: Annotated[float | Auto, Field(description="Weight of keywords; auto follows the embedder")] = "auto"
-    vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto follows the embedder")] = "auto"
-    gate_threshold: Annotated[float | Auto, Field(description="Below it nothing is relevant; auto follows the embedder")] = "auto"
+    vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto follows the embedder")] = (
+        "auto"
+    )
+    gate_threshold: Annotated[
+        float | Auto, Field(description="Below it nothing is relevant; auto follows the embedder")
+    ] = "auto"
 
 
 class Lifecycle(Section):
     """When sessions end and how long the memory file may grow."""
 
     session_idle_hours: Annotated[float, Field(gt=0, description="A session without a turn for so long is closed")] = 6
-    memory_line_cap: Annotated[int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")] = 200
+    memory_line_cap: Annotated[
+        int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
+    ] = 200
 
 
 class Git(Section):
@@ -71,7 +88,9 @@ class Server(Section):
 class WorkspaceSection(Section):
     """Where this machine's own files lie, and whose day it is."""
 
-    local_dir: Annotated[str | None, Field(description="Folder for index and state; default: .local in the workspace")] = None
+    local_dir: Annotated[
+        str | None, Field(description="Folder for index and state; default: .local in the workspace")
+    ] = None
     timezone: Annotated[str | Auto, Field(description="IANA name for journal dates; auto: the machine's")] = "auto"
 
 
@@ -90,7 +109,9 @@ class Settings(BaseModel):
 
     def digest(self) -> str:
         """SHA-256 of what these settings change in a compilation."""
-        return hashlib.sha256(self.model_dump_json(exclude={"problems", "workspace", "server", "git"}).encode()).hexdigest()
+        return hashlib.sha256(
+            self.model_dump_json(exclude={"problems", "workspace", "server", "git"}).encode()
+        ).hexdigest()
 
 
 SECTIONS: dict[str, type[Section]] = {
@@ -114,7 +135,9 @@ def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where
     for variable, text in environ.items():
         section, _, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if variable.startswith(ENVIRONMENT_PREFIX) and key and section in SECTIONS:
-            _choose(chosen[section], SECTIONS[section], {key: text}, f"{ENVIRONMENT_PREFIX}{section.upper()}__", problems)
+            _choose(
+                chosen[section], SECTIONS[section], {key: text}, f"{ENVIRONMENT_PREFIX}{section.upper()}__", problems
+            )
     sections = {name: kind(**chosen[name]) for name, kind in SECTIONS.items()}
     return Settings.model_validate({**sections, "problems": tuple(problems)})
 

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.resources import ResourceSecurity
 
-from mcp_server.connection import Connection
-
-URI = "context://compiled"
+from mcp_server.connection import URI, Connection
 
 
 def register(mcp: MCPServer[Any], connection: Connection) -> None:
     @mcp.resource(URI, name="compiled", title="Compiled context", mime_type="text/markdown")
     async def compiled() -> str:
         """What the memory holds for this connection's conversation; with none or several, what all share."""
-        from mcp_server.actions.compile import CompileRequest, compile_context
-        from mcp_server.actions.sessions import list_sessions
-
-        memory, caller = await connection.memory(), await connection.caller()
-        if connection.session:
-            return (await compile_context(memory, CompileRequest(session=connection.session), caller)).text
-        rows = await list_sessions(memory, open_only=True)
-        uris = "".join(f"- {URI}/{quote(row.session, safe='')} — {row.title}\n" for row in rows)
-        index = f"\n\n<!-- conversations -->\n{uris}" if uris else ""
-        budget = memory.settings.context_compiler.token_budget - memory.tokens.count(index)
-        return (await compile_context(memory, CompileRequest(budget=budget), caller)).text + index
+        return await connection.compiled()
 
     @mcp.resource(
         f"{URI}/{{session}}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import numpy  # noqa: F401 - in the server's own process `serve` loads it before threads can do so at the same moment
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
 

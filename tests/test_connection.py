@@ -65,6 +65,7 @@ async def test_the_compiled_context_is_that_of_the_one_session_and_then_what_all
         assert await resource(client, "context://compiled") == await resource(client, f"context://compiled/{first}")
         second = await say(client, "Which cake shall I bake?", delivery="replace")
         shared = await resource(client, "context://compiled")
+        assert shared == await call(client, "compile_context")
         assert "Tuesday" not in shared.split("context://compiled/")[0]
         assert f"context://compiled/{first}" in shared
         assert f"context://compiled/{second}" in shared

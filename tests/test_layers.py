@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FILES = [file for room in ("mcp_server", "tools", "resources", "prompts") for file in sorted((ROOT / room).rglob("*.py"))]
+FILES = [
+    file for room in ("mcp_server", "tools", "resources", "prompts") for file in sorted((ROOT / room).rglob("*.py"))
+]
 
 BELOW: dict[str, set[str]] = {
     "errors": set(),
@@ -22,7 +24,7 @@ BELOW: dict[str, set[str]] = {
     "actions": {"errors", "core", "settings", "embed", "store", "memory"},
 }
 RIM = set(BELOW)
-BELOW |= {room: RIM for room in ("connection", "jobs", "clients", "bench", "demo")}
+BELOW |= dict.fromkeys(("connection", "jobs", "clients", "bench", "demo"), RIM)
 BELOW |= {room: RIM | {"connection"} for room in ("tools", "resources", "prompts")}
 BELOW["bench"] = BELOW["demo"] = RIM | {"clients"}
 BELOW["app"] = RIM | {"jobs"}
@@ -52,7 +54,9 @@ def imports(file: Path) -> list[str]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
-            found += [node.module or ""] if node.module != "mcp_server" else [f"mcp_server.{a.name}" for a in node.names]
+            found += (
+                [node.module or ""] if node.module != "mcp_server" else [f"mcp_server.{a.name}" for a in node.names]
+            )
     return found
 
 
@@ -72,5 +76,17 @@ def test_no_room_imports_what_lies_above_it(file: Path) -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "mcp_server" / "core").rglob("*.py")), ids=lambda file: file.name)
 def test_core_reads_no_clock_no_file_and_no_chance(file: Path) -> None:
-    impure = {"time", "random", "os", "pathlib", "secrets", "uuid", "asyncio", "threading", "subprocess", "socket", "io"}
+    impure = {
+        "time",
+        "random",
+        "os",
+        "pathlib",
+        "secrets",
+        "uuid",
+        "asyncio",
+        "threading",
+        "subprocess",
+        "socket",
+        "io",
+    }
     assert not impure & {module.split(".")[0] for module in imports(file)}

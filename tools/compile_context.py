@@ -29,7 +29,10 @@ def tool(connection: Connection) -> Tool:
         from mcp_server.actions.compile import CompileRequest
         from mcp_server.actions.compile import compile_context as compiled_for
 
-        memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
+        client = client_of(ctx)
+        if (message, session, budget, format) == (None, None, None, "markdown"):
+            return await connection.compiled(client)
+        memory, caller = await connection.memory(), await connection.caller(client)
         request = CompileRequest(message=message, session=session, budget=budget)
         compiled = await compiled_for(memory, request, caller)
         connection.saw(session)

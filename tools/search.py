@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
@@ -16,19 +16,19 @@ from tools.rim import MaxTokens, Short, answer, client_of, hints, strict_tool
 
 
 class Hit(TypedDict):
-    """A passage. `score` is the sum of `terms`."""
+    """A passage. `score` is the sum of `terms`; what it has not (a turn, a speaker, a term) is left out."""
 
     path: str
     start: int
     end: int
-    turn: int | None
-    turn_id: str | None
-    session: str | None
-    role: str | None
-    speaker: str | None
+    turn: NotRequired[int]
+    turn_id: NotRequired[str]
+    session: NotRequired[str]
+    role: NotRequired[str]
+    speaker: NotRequired[str]
     category: str
     title: str
-    at: str | None
+    at: NotRequired[str]
     snippet: str
     score: float
     terms: dict[str, float]
@@ -82,6 +82,13 @@ def tool(connection: Connection) -> Tool:
         where = "all" if session else scope  # a conversation that was named may be of another project
         request = action.SearchRequest(query, limit, category, where, mode, session, since, until, project)
         found = await action.search(memory, request, max_tokens)
-        return answer(found.markdown, found.as_dict())
+        data = found.as_dict()
+        return answer(found.markdown, {**data, "hits": [_lean(hit) for hit in data["hits"]]})
 
     return strict_tool(search, hints(reads=True), structured=True)
+
+
+def _lean(hit: dict[str, Any]) -> dict[str, Any]:
+    """Clients show this instead of the text, so it must not cost more: no nulls, no terms that added nothing."""
+    terms = {name: term for name, term in hit["terms"].items() if term}
+    return {key: value for key, value in hit.items() if value is not None} | {"terms": terms}

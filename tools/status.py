@@ -40,6 +40,6 @@ def tool(connection: Connection) -> Tool:
         from mcp_server.actions import status as action
 
         report = await action.status(await connection.memory(), view, session, max_tokens)
-        return answer(report.markdown, {**report.as_dict(), "cut": report.cut})
+        return answer(report.markdown, report.as_dict())
 
     return strict_tool(status, hints(reads=True), structured=True)

@@ -39,7 +39,12 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
 
 def _settings(memory: Memory) -> Check:
     problems = memory.settings.problems
-    return Check("settings", not problems, "; ".join(problems) or "every knob is understood", "mend memory-config.yaml" if problems else "")
+    return Check(
+        "settings",
+        not problems,
+        "; ".join(problems) or "every knob is understood",
+        "mend memory-config.yaml" if problems else "",
+    )
 
 
 def _disk(memory: Memory) -> Check:
@@ -54,21 +59,32 @@ def _disk(memory: Memory) -> Check:
 async def _state(memory: Memory) -> Check:
     rows = await memory.state.sessions()
     if memory.state.moved_aside:
-        return Check("state", True, f"a damaged state.db was moved to {memory.state.moved_aside.name} and read back from the transcripts")
+        return Check(
+            "state",
+            True,
+            f"a damaged state.db was moved to {memory.state.moved_aside.name} and read back from the transcripts",
+        )
     return Check("state", True, f"{len(rows)} conversations known")
 
 
 async def _index(memory: Memory) -> Check:
     status = await memory.index.status()
     messages = [str(message) for message in status.messages]
-    return Check("index", not messages, "; ".join(messages) or "in order", "context-manager index rebuild" if messages else "")
+    return Check(
+        "index", not messages, "; ".join(messages) or "in order", "context-manager index rebuild" if messages else ""
+    )
 
 
 def _embedder(memory: Memory) -> Check:
     if memory.embedder is None:
         wanted = memory.settings.search.embedder
         detail = "search.embedder is none" if wanted == "none" else f"{wanted} is not installed"
-        return Check("embedder", wanted == "none", f"{detail}: search uses keywords only", "" if wanted == "none" else f"pip install {wanted}")
+        return Check(
+            "embedder",
+            wanted == "none",
+            f"{detail}: search uses keywords only",
+            "" if wanted == "none" else f"pip install {wanted}",
+        )
     try:
         (vector,) = memory.embedder.embed(["a sentence to try it"])
     except ContextManagerError as error:
@@ -87,7 +103,9 @@ def _tokenizer(memory: Memory) -> Check:
 def _git(memory: Memory) -> Check:
     version = memory.git.version()
     if version is None:
-        return Check("git", False, "git was not found on PATH", "install git; until then there is no history, all else works")
+        return Check(
+            "git", False, "git was not found on PATH", "install git; until then there is no history, all else works"
+        )
     return Check("git", True, f"git {version}")
 
 
@@ -100,4 +118,9 @@ def _files(memory: Memory) -> Check:
                     front_matter.check(memory.files.read_text(stat.path), stat.path)
                 except ContextManagerError as error:
                     problems.append(str(error))
-    return Check("files", not problems, "; ".join(problems[:5]) or "every front matter is understood", "edit these files" if problems else "")
+    return Check(
+        "files",
+        not problems,
+        "; ".join(problems[:5]) or "every front matter is understood",
+        "edit these files" if problems else "",
+    )

@@ -90,8 +90,8 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
 
 
 async def import_markdown_file(memory: Memory, name: str, relative: str, data: bytes) -> ImportedFile:
-    """Writes one markdown file under `knowledge/reference/{name}/`, secrets redacted; what cannot be read is skipped and
-    says why. The same bytes again change nothing."""
+    """Writes one markdown file under `knowledge/reference/{name}/`, secrets redacted; what cannot be read is skipped
+    and says why. The same bytes again change nothing."""
     folder = slugify(name)
     if not folder:
         raise Invalid(f"{name!r} has no letter or digit to name the import by; pass another name")
@@ -142,7 +142,9 @@ def _clean(turn: ImportedTurn, source: str) -> Turn:
     content = redact(turn.content)
     calls = tuple(ToolCall(c.name, redact(c.summary).text, redact(c.result).text, c.files) for c in turn.tool_calls)
     at = turn.at.replace(tzinfo=UTC) if turn.at.tzinfo is None else turn.at.astimezone(UTC)
-    return Turn(0, turn.role, content.text, at, turn.turn_id, turn.name, source, tool_calls=calls, redacted=content.kinds)
+    return Turn(
+        0, turn.role, content.text, at, turn.turn_id, turn.name, source, tool_calls=calls, redacted=content.kinds
+    )
 
 
 async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], continues: str | None) -> TranscriptHead:

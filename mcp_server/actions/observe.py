@@ -45,7 +45,8 @@ class ContextChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message as it arrives. `at` without a zone is taken as UTC; `session` None means "as the caller's rule says"."""
+    """A message as it arrives. `at` without a zone is taken as UTC; `session` None means "as the caller's rule
+    says"."""
 
     role: str
     content: str
@@ -77,7 +78,10 @@ class Observed:
     @property
     def markdown(self) -> str:
         """The answer as the model reads it; its first line is the session's handle."""
-        lines = [f"session: {self.session}", f"turn {self.turn} {'recorded' if self.recorded else 'was already recorded'}"]
+        lines = [
+            f"session: {self.session}",
+            f"turn {self.turn} {'recorded' if self.recorded else 'was already recorded'}",
+        ]
         if self.redacted:
             lines.append(f"redacted before writing: {', '.join(sorted(set(self.redacted)))}")
         return "\n".join([*lines, *self.notes])
@@ -194,7 +198,8 @@ def _is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
 async def _written(
     memory: Memory, row: SessionRow | None, session: str, said: Turn, turn: NewTurn, caller: Caller, arrived: datetime
 ) -> SessionRow:
-    """Puts the turn on disk: at the end of the open transcript, or as the first of a new one. Returns the row as it is now."""
+    """Puts the turn on disk: at the end of the open transcript, or as the first of a new one. Returns the row as it
+    is now."""
     if row is not None and row.status == "open":
         size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
         return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)

@@ -27,8 +27,8 @@ class ListedProject:
 
 
 async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
-    """The project a call belongs to: the argument, else what the caller's folder says, else the global one. Writes nothing
-    but the random id of a folder that has no other name."""
+    """The project a call belongs to: the argument, else what the caller's folder says, else the global one. Writes
+    nothing but the random id of a folder that has no other name."""
     names = await _names(memory, caller, argument)
     if not names:
         return Project()
@@ -69,7 +69,8 @@ async def list_projects(memory: Memory) -> list[ListedProject]:
 
 
 async def rename_project(memory: Memory, old: str, new: str) -> str:
-    """Gives `old` the slug `new`: the map changes and its folder moves. Transcripts keep their raw keys. Returns the slug."""
+    """Gives `old` the slug `new`: the map changes and its folder moves. Transcripts keep their raw keys. Returns the
+    slug."""
     slug = slugify(new)
     if not slug:
         raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
@@ -150,7 +151,9 @@ def _move_folder(memory: Memory, old: str, new: str) -> None:
     for stat in list(memory.files.walk(prefix)):
         target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
         if memory.files.exists(target):
-            joined = f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{memory.files.read_text(stat.path)}"
+            joined = (
+                f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{memory.files.read_text(stat.path)}"
+            )
             memory.files.write_atomic(target, joined)
             memory.files.remove(stat.path)
         else:

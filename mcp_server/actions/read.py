@@ -89,5 +89,5 @@ def _fitted(
         cut = f"cut after line {end} of {last}; the rest: read(path={path!r}, start={end + 1})"
         return ReadAnswer(path, first, end, len(lines), "\n".join(lines[first - 1 : end]), at, cut)
     part = memory.tokens.truncate(lines[first - 1], max_tokens)
-    cut = f"line {first} is cut after {len(part):,} of its {len(lines[first - 1]):,} characters; ask with a larger max_tokens"
+    cut = f"line {first} is cut after {len(part):,} of its {len(lines[first - 1]):,} characters; raise max_tokens"
     return ReadAnswer(path, first, first, len(lines), part, at, cut)

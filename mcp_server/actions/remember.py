@@ -174,14 +174,20 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             count = body.count(old)
             if count != 1:
                 found = "does not stand there" if count == 0 else f"stands there {count} times"
-                raise NotFound(f"old_text {found} in {place.path}; read the file and give an exact passage that is unique")
+                raise NotFound(
+                    f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
+                )
             return body.replace(old, fact.content), (), "edited"
         case "replace":
             if fact.section is None:
                 return fact.content.rstrip("\n") + "\n", (), "replaced"
             return entries.section_replaced(body, fact.section, fact.content), (), "replaced"
         case _:
-            return body.rstrip("\n") + "\n\n" + fact.content.strip("\n") + "\n" if body.strip() else fact.content, (), "created"
+            return (
+                body.rstrip("\n") + "\n\n" + fact.content.strip("\n") + "\n" if body.strip() else fact.content,
+                (),
+                "created",
+            )
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...]]:
@@ -194,7 +200,9 @@ def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[
             _archive(memory, leaving)
         lines = body.count("\n") + head_lines
         if lines > max(cap, REFUSE_LINES):
-            raise Refused(f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries")
+            raise Refused(
+                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
+            )
         if leaving:
             return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",)
     if lines >= WARN_LINES:
@@ -216,7 +224,8 @@ def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
 
 
 def _stamped(path: str, text: str, now: datetime, session: str | None) -> str:
-    """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as it is."""
+    """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as
+    it is."""
     try:
         fields = front_matter.check(text, path).fields
     except Invalid:
@@ -251,4 +260,3 @@ async def _note_in_transcript(memory: Memory, session: str, done: Remembered, co
     change = KnowledgeChange(done.path, done.action, summary if len(summary) <= 120 else summary[:119] + "…", now)
     size = await run_sync(memory.transcripts.append, row.path, change, row.size, row.last_at, row.turns)
     await memory.state.save_session(sessions.grown(row, size, now))
-

@@ -124,7 +124,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
     return Found(
         hits=tuple(hits),
-        gate=_decide(memory, candidates),
+        gate=_decide(memory, candidates, query.text),
         mode=candidates.used,
         generation=candidates.generation,
         messages=tuple(messages),
@@ -184,7 +184,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _decide(memory: Memory, candidates: Candidates) -> GateSignal:
+def _decide(memory: Memory, candidates: Candidates, message: str) -> GateSignal:
     cosines = [c.cosine for c in candidates.candidates if c.cosine is not None]
     nearest = max(cosines) if cosines else None
     weights = gate.WITHOUT_EMBEDDER
@@ -194,7 +194,9 @@ def _decide(memory: Memory, candidates: Candidates) -> GateSignal:
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
     matched = [c.matched for c in candidates.candidates]
     asked = candidates.asked
-    return gate.decide(asked.lookup, candidates.frequencies, candidates.passages, matched, nearest, weights).signal()
+    return gate.decide(
+        asked.lookup, candidates.frequencies, candidates.passages, matched, nearest, weights, message
+    ).signal()
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:

@@ -19,7 +19,16 @@ from mcp_server.store.state import SessionRow
 
 PENDING_COMMITS = "pending_commits"
 
-EXPLICIT_CLIENTS = ("claude-ai", "claude desktop", "cursor", "visual studio code", "vscode", "code - oss", "windsurf", "zed")
+EXPLICIT_CLIENTS = (
+    "claude-ai",
+    "claude desktop",
+    "cursor",
+    "visual studio code",
+    "vscode",
+    "code - oss",
+    "windsurf",
+    "zed",
+)
 """Beginnings of the `clientInfo` names (lower case) of clients that serve many chats through one server process."""
 
 
@@ -34,7 +43,8 @@ class SessionShown:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (then it is tried again)."""
+    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (then it is tried
+    again)."""
 
     session: str
     path: str
@@ -85,7 +95,8 @@ async def restore(memory: Memory, path: str) -> SessionRow:
 
 
 async def restore_all(memory: Memory) -> int:
-    """Reads every transcript back into an empty state, oldest first; returns how many. Unreadable ones are left to `status`."""
+    """Reads every transcript back into an empty state, oldest first; returns how many. Unreadable ones are left to
+    `status`."""
     restored = 0
     for path in await run_sync(lambda: sorted(memory.transcripts.all())):
         try:
@@ -127,7 +138,8 @@ async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
 
 
 def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
-    """A session's transcripts, oldest first, from the last one back through `continues`. A link that leads nowhere ends it."""
+    """A session's transcripts, oldest first, from the last one back through `continues`. A link that leads nowhere
+    ends it."""
     chain: list[tuple[str, Transcript]] = []
     following: str | None = path
     while following is not None and all(following != seen for seen, _ in chain):
@@ -189,7 +201,9 @@ async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delive
     """Writes a kind or delivery that was named late into the open transcript's front matter; no line moves."""
     head = (await run_sync(memory.transcripts.read, row.path)).head
     await run_sync(
-        memory.transcripts.replace_head, row.path, replace(head, kind=kind or head.kind, delivery=delivery or head.delivery)
+        memory.transcripts.replace_head,
+        row.path,
+        replace(head, kind=kind or head.kind, delivery=delivery or head.delivery),
     )
     named = replace(row, kind=kind, delivery=delivery, size=memory.files.stat(row.path).size)
     await memory.state.save_session(named)
@@ -197,7 +211,8 @@ async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delive
 
 
 async def commit_pending(memory: Memory) -> tuple[str | None, str]:
-    """Commits every closed transcript that is not committed yet. A failure is told, and tried again by the next start."""
+    """Commits every closed transcript that is not committed yet. A failure is told, and tried again by the next
+    start."""
     if not memory.settings.git.auto_commit:
         return None, "git.auto_commit is off"
     committed: str | None = None

@@ -32,9 +32,10 @@ MOST_FALL = 2.0
 """Points of evidence that the gate may cost."""
 
 FROM_OTHERS = 100
-"""Questions asked of each wrong conversation, taken evenly from all the others."""
+"""So many questions of other conversations are asked of each, taken evenly from all of them."""
 
 WRONG = "questions of another conversation"
+WRONG_KIND = "questions of another kind of conversation"
 ALWAYS_OPEN = {"CONTEXT_MANAGER_SEARCH__GATE_THRESHOLD": "-1"}
 """A gate that lets everything in."""
 
@@ -63,7 +64,6 @@ class InjectionReport:
     embedder: str
     conversations: int
     threshold: float
-    signal: str
     silent: Mapping[str, Mapping[str, float]]
     evidence: Mapping[str, float]
     auc: float
@@ -110,12 +110,12 @@ async def measure_injection(
     asked: list[Asked] = []
     with_gate: list[float] = []
     without: list[float] = []
-    name, threshold, signal = "none", 0.0, ""
+    name, threshold = "none", 0.0
     for place, conversation in enumerate(todo):
         async with bench.temporary(overrides) as (memory, workspace):
             await import_conversation(bench, memory, conversation)
             turns = await known_turns(memory)
-            others = {WRONG: [question.text for question in _of_others(todo, conversation)]}
+            others = _of_others(todo, conversation)
             messages = [(kind, text) for kind, texts in (prompts | others).items() for text in texts]
             for kind, text in messages:
                 asked.append(_asked(kind, await _compiled(memory, text, budget)))
@@ -123,7 +123,7 @@ async def measure_injection(
                 compiled = await _compiled(memory, question.text, budget)
                 asked.append(_asked("", compiled))
                 if compiled.receipt.gate is not None:
-                    threshold, signal = compiled.receipt.gate.threshold, compiled.receipt.gate.signal
+                    threshold = compiled.receipt.gate.threshold
                 with_gate.append(_share(question, turns, compiled))
             async with bench.open(workspace, overrides | ALWAYS_OPEN) as ungated:
                 for question in conversation.questions:
@@ -135,7 +135,6 @@ async def measure_injection(
         embedder=name,
         conversations=len(todo),
         threshold=threshold,
-        signal=signal,
         silent={
             kind: {"asked": len(tokens), "silent": sum(not count for count in tokens) / len(tokens)}
             for kind in dict.fromkeys(one.kind for one in asked if one.kind)
@@ -175,12 +174,14 @@ def _conversations(path: Path) -> list[Conversation]:
     return list(conversations(path, kind))
 
 
-def _of_others(todo: Sequence[Conversation], this: Conversation) -> list[Question]:
-    """Questions of all the other conversations of the same kind (those of another kind are easy), evenly taken."""
-    alike = [one for one in todo if one is not this and (one.document is None) == (this.document is None)]
-    others = [question for one in alike for question in one.questions]
-    step = max(1, len(others) // FROM_OTHERS)
-    return others[::step][:FROM_OTHERS]
+def _of_others(todo: Sequence[Conversation], this: Conversation) -> dict[str, list[str]]:
+    """Questions of all other conversations, evenly taken; those of another format are easier, so they stand apart."""
+    found: dict[str, list[str]] = {}
+    for one in todo:
+        if one is not this:
+            kind = WRONG if (one.document is None) == (this.document is None) else WRONG_KIND
+            found.setdefault(kind, []).extend(question.text for question in one.questions)
+    return {kind: texts[:: max(1, len(texts) // FROM_OTHERS)][:FROM_OTHERS] for kind, texts in found.items()}
 
 
 async def _compiled(memory: Memory, text: str, budget: int) -> Compiled:

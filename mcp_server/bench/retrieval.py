@@ -19,7 +19,7 @@ import anyio
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
-from mcp_server.bench.evidence import inside, known_turns, whole
+from mcp_server.bench.evidence import KnownTurn, inside, known_turns, whole
 from mcp_server.bench.full_files import full_files
 from mcp_server.bench.metrics import distinct, macro, mean, ndcg_at, percentile, recall_at
 from mcp_server.bench.questions import Conversation, Question, conversations
@@ -69,9 +69,13 @@ class RetrievalReport:
 
 
 async def measure_retrieval(
-    bench: Workbench, path: Path, kind: Literal["locomo", "beam"], embedder: str | None = None
+    bench: Workbench,
+    path: Path,
+    kind: Literal["locomo", "beam"],
+    embedder: str | None = None,
+    with_files: Sequence[Files] = FILES,
 ) -> RetrievalReport:
-    """Runs the whole measurement on `path`.
+    """Runs the whole measurement on `path`; `with_files` says with which identity and memory files to compile.
 
     Raises:
         NotFound, Invalid: the data set is not there or not of that format.
@@ -87,7 +91,17 @@ async def measure_retrieval(
     for conversation in todo:
         async with bench.temporary(overrides) as (memory, workspace):
             await import_conversation(bench, memory, conversation)
-            asked += await _ask_all(bench, memory, workspace, conversation, len(asked), total)
+            turns = await known_turns(memory)
+            here = await _search_all(memory, conversation, turns)
+            for place, files in enumerate(with_files):
+                if files == "full":
+                    await anyio.to_thread.run_sync(_fill_files, workspace)
+                    await bench.catch_up(memory)
+                for number, one in enumerate(here, start=1):
+                    await _compile_for(memory, one, files, turns)
+                    done = len(asked) + (place * len(here) + number) / len(with_files)
+                    bench.show(done, total, conversation.name)
+            asked += here
             name = memory.embedder.name if memory.embedder else "none"
     return RetrievalReport(
         path=str(path),
@@ -97,7 +111,7 @@ async def measure_retrieval(
         questions=total,
         scores=scores([(one.question, one.ranked) for one in asked]),
         baseline=scores([(one.question, one.plain) for one in asked]),
-        contexts=_contexts(asked),
+        contexts=_contexts(asked, with_files),
         latency_ms={
             "search": _latency([one.search_ms for one in asked]),
             "compile": _latency([ms for one in asked for ms in one.compile_ms]),
@@ -124,10 +138,8 @@ async def ranked_turns(memory: Memory, text: str, limit: int = max(DEPTHS)) -> l
     return distinct(hit.passage.turn_id or hit.passage.unit for hit in found.hits)
 
 
-async def _ask_all(
-    bench: Workbench, memory: Memory, workspace: Path, conversation: Conversation, done: int, total: int
-) -> list[Asked]:
-    turns = await known_turns(memory)
+async def _search_all(memory: Memory, conversation: Conversation, turns: Mapping[str, KnownTurn]) -> list[Asked]:
+    """Searches for every question, by the product and by the plain ranking beside it."""
     plain = Bm25({turn.turn_id: turn.shown for turn in turns.values()})
     asked: list[Asked] = []
     await ranked_turns(memory, "warm up")
@@ -136,23 +148,23 @@ async def _ask_all(
         ranked = await ranked_turns(memory, question.text)
         took = (time.perf_counter() - began) * 1000
         asked.append(Asked(question, ranked, plain.ranked(question.text, max(DEPTHS)), took))
-    for place, files in enumerate(FILES):
-        if files == "full":
-            for path, text in full_files().items():
-                (workspace / path).write_text(text, encoding="utf-8")
-            await bench.catch_up(memory)
-        for number, one in enumerate(asked, start=1):
-            gold = [turns[turn_id] for turn_id in sorted(one.question.gold)]
-            for budget in BUDGETS:
-                began = time.perf_counter()
-                compiled = await compile_context(
-                    memory, CompileRequest(message=one.question.text, budget=budget), ASKER
-                )
-                one.compile_ms.append((time.perf_counter() - began) * 1000)
-                found = inside(gold, compiled.text, compiled.receipt), whole(gold, compiled.text)
-                one.contexts[files, budget] = (len(found[0]) / len(gold), len(found[1]) / len(gold))
-            bench.show(done + (place * len(asked) + number) / 2, total, conversation.name)
     return asked
+
+
+async def _compile_for(memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn]) -> None:
+    """Compiles for one question at every budget, and looks which of its gold turns are inside."""
+    gold = [turns[turn_id] for turn_id in sorted(one.question.gold)]
+    for budget in BUDGETS:
+        began = time.perf_counter()
+        compiled = await compile_context(memory, CompileRequest(message=one.question.text, budget=budget), ASKER)
+        one.compile_ms.append((time.perf_counter() - began) * 1000)
+        found = inside(gold, compiled.text, compiled.receipt), whole(gold, compiled.text)
+        one.contexts[files, budget] = (len(found[0]) / len(gold), len(found[1]) / len(gold))
+
+
+def _fill_files(workspace: Path) -> None:
+    for path, text in full_files().items():
+        (workspace / path).write_text(text, encoding="utf-8")
 
 
 def scores(asked: Sequence[tuple[Question, Sequence[str]]]) -> Mapping[str, Mapping[str, float]]:
@@ -177,11 +189,11 @@ def scores(asked: Sequence[tuple[Question, Sequence[str]]]) -> Mapping[str, Mapp
     return rows
 
 
-def _contexts(asked: Sequence[Asked]) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+def _contexts(asked: Sequence[Asked], with_files: Sequence[Files]) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
     """Files → budget → `inside`, `whole` (means over the questions) and `turns` (share of all gold turns together)."""
     table: dict[str, dict[str, Mapping[str, float]]] = {}
     gold = sum(len(one.question.gold) for one in asked)
-    for files in FILES:
+    for files in with_files:
         for budget in BUDGETS:
             shares = [one.contexts[files, budget] for one in asked]
             found = sum(one.contexts[files, budget][0] * len(one.question.gold) for one in asked)

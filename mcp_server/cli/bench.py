@@ -41,13 +41,27 @@ def command() -> None:
 @command.command("retrieval")
 @click.argument("path", type=EXISTING)
 @click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True)
+@click.option(
+    "--files",
+    type=click.Choice(["template", "full", "both"]),
+    default="both",
+    show_default=True,
+    help="Identity and memory files to compile with: untouched, full, or both in turn.",
+)
 @embedder_option
 @to_json
-def retrieval(path: Path, kind: Literal["locomo", "beam"], embedder: str | None, json_file: Path | None) -> None:
+def retrieval(
+    path: Path,
+    kind: Literal["locomo", "beam"],
+    files: Literal["template", "full", "both"],
+    embedder: str | None,
+    json_file: Path | None,
+) -> None:
     """Ask every question of a data set: is the evidence found, and is it inside the compiled context?"""
-    from mcp_server.bench.retrieval import measure_retrieval
+    from mcp_server.bench.retrieval import FILES, measure_retrieval
 
-    report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder))
+    with_files = FILES if files == "both" else (files,)
+    report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder, with_files))
     _deliver(report.as_dict(), json_file, lambda: _print_retrieval(report))
 
 
@@ -129,7 +143,7 @@ def _print_retrieval(report: RetrievalReport) -> None:
         for name, scores in report.scores.items()
     ]
     print_table(("category", "asked", *names), rows, right=("asked", *names), title="What search finds (plain: BM25)")
-    budgets = list(report.contexts["template"])
+    budgets = list(next(iter(report.contexts.values())))
     rows_in = [
         (f"{files} files, {label}", *(f"{by_budget[budget][key]:.3f}" for budget in budgets))
         for files, by_budget in report.contexts.items()
@@ -146,7 +160,7 @@ def _print_injection(report: InjectionReport, find_threshold: bool) -> None:
 
     click.echo(
         f"{report.conversations} conversations, contexts of {report.budget:,} tokens, embedder {report.embedder}; "
-        f"gate: {report.signal} ≥ {report.threshold:.3f}"
+        f"the gate opens at {report.threshold:.3f}"
     )
     rows = [
         (kind, int(row["asked"]), f"{row['silent']:.1%}", _verdict(row["silent"] >= LEAST_SILENT))
@@ -172,11 +186,12 @@ def _print_speed(report: SpeedReport) -> None:
     click.echo(f"{report.passages:,} passages, {report.cores} cores, embedder {report.embedder}")
     rows = []
     for row in report.rows:
-        bar = "" if row.bar is None else f"{'≥' if row.at_least else '≤'} {row.bar:,.0f} ({row.deciding})"
+        bar = "" if row.bar is None else f"{row.deciding} {'≥' if row.at_least else '≤'} {row.bar:,.0f}"
         plain = "" if row.plain is None else f"{row.plain:,.1f} {row.plain_what}"
         verdict = row.note if row.met is None else _verdict(row.met)
-        rows.append((row.what, row.unit, f"{row.median:,.1f}", f"{row.p95:,.1f}", row.runs, bar, verdict, plain))
-    print_table(("what", "", "median", "p95", "runs", "bar", "", "plain"), rows, right=("median", "p95", "runs"))
+        rows.append((f"{row.what}, {row.unit}", f"{row.median:,.1f}", f"{row.p95:,.1f}", row.runs, bar, verdict, plain))
+    numbers = ("median", "p95", "runs")
+    print_table(("what", *numbers, "bar", "", "beside it, plain"), rows, right=numbers)
 
 
 def _verdict(met: bool) -> str:

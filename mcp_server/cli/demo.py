@@ -15,16 +15,12 @@ from mcp_server.cli.printing import console, json_option, plain, print_json, vis
 if TYPE_CHECKING:
     from mcp_server.demo.run import Step
 
-SHOWN_LINES = 24
-"""Of a long text so many lines are shown; the resource shows it all."""
-
 
 @click.command("demo")
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--ask", help="The message to compile a context for.")
-@click.option("--all", "everything", is_flag=True, help="Show the compiled text whole.")
 @json_option
-def command(file: Path | None, ask: str | None, everything: bool, as_json: bool) -> None:
+def command(file: Path | None, ask: str | None, as_json: bool) -> None:
     """See the main job, from nothing: import, serve, observe, search, remember, compile, and why.
 
     FILE is a conversation or a folder of notes of your own; without it one that comes with the product is used. The
@@ -35,14 +31,14 @@ def command(file: Path | None, ask: str | None, everything: bool, as_json: bool)
     kept: Path | None = click.get_current_context().find_root().obj
     with tempfile.TemporaryDirectory(prefix="context-manager-demo-", ignore_cleanup_errors=True) as folder:
         workspace = kept.absolute() if kept else Path(folder) / "memory"
-        steps = anyio.run(_run, workspace, file, ask, as_json, everything)
+        steps = anyio.run(_run, workspace, file, ask, as_json)
     if as_json:
         print_json([plain(step) for step in steps])
     elif kept is None:
         click.echo("\nThis memory was temporary. To begin one of your own: context-manager init")
 
 
-async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: bool, everything: bool) -> list[Step]:
+async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: bool) -> list[Step]:
     from mcp_server.app import catch_up, open_memory
     from mcp_server.demo.run import demo
 
@@ -51,23 +47,20 @@ async def _run(workspace: Path, file: Path | None, ask: str | None, as_json: boo
     async for step in steps:
         done.append(step)
         if not as_json:
-            _show(len(done), step, everything)
+            _show(len(done), step)
     return done
 
 
-def _show(number: int, step: Step, everything: bool) -> None:
+def _show(number: int, step: Step) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     to = console()
     heading = Text.assemble((f"\n{number} ", "bold green"), (step.title, "bold"), (f"  {step.seconds:.1f} s", "dim"))
     to.print(heading)
-    lines = visible(step.text, keep_lines=True).strip("\n").splitlines()
-    shown = lines if everything or len(lines) <= SHOWN_LINES else lines[:SHOWN_LINES]
-    if lines:
-        to.print(Padding(Text("\n".join(shown)), (0, 0, 0, 2), expand=False))
-    if len(shown) < len(lines):
-        to.print(Padding(Text(f"… {len(lines) - len(shown)} more lines (--all)", "dim"), (0, 0, 0, 2), expand=False))
+    text = visible(step.text, keep_lines=True).strip("\n")
+    if text:
+        to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
         from mcp_server.cli.explain import show
 

@@ -33,7 +33,7 @@ FREE = "·"
 _TRANSCRIPT = re.compile(r"raw/conversations/(\d+)/(\d+)/(\d+)/\d{4}-(.*)\.md")
 TERMS_SHOWN = 3
 IN_SHOWN = 25
-LONGEST_NAME = 36
+LONGEST_NAME, LONGEST_PATH = 30, 46
 OUT_SHOWN = 12
 
 
@@ -167,8 +167,8 @@ def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("what", overflow="fold", ratio=3)
-    table.add_column("why", overflow="fold", ratio=4)
+    table.add_column("what", overflow="fold", ratio=1)
+    table.add_column("why", overflow="fold", ratio=1)
     for one in inside[:IN_SHOWN]:
         what = Text("■ ", _colour(one["slot"])) + Text(_what(one)) + Text("" if one["whole"] else " (part)", "dim")
         table.add_row(f"{one['tokens']:,}", _score(one), what, Text(terms(one) or visible(one["reason"])))
@@ -219,7 +219,7 @@ def terms(one: Mapping[str, Any], shown: int = TERMS_SHOWN) -> str:
     factors = [f"{visible(name)} {value:.2f}" for name, value in one["terms"].items() if _multiplies(name, value)]
     said = " + ".join(words)
     product = " × ".join([f"({said})" if said and factors else said, *factors]).removeprefix(" × ")
-    return f"{product} − {one['charge']:.2f} for its length" if one.get("charge") else product
+    return f"{product} − {one['charge']:.2f} length" if one.get("charge") else product
 
 
 def _multiplies(name: str, value: float) -> bool:
@@ -231,16 +231,15 @@ def _size(part: tuple[str, float]) -> float:
 
 
 def _what(one: Mapping[str, Any]) -> str:
-    """The file and the turn; of a transcript its date and name, the path is in `--json`."""
+    """What it is, short: of a transcript date, name and turn, of a file path and lines. `--json` has it whole."""
+    turn = "" if one.get("turn") is None else f" #{one['turn']}"
     if match := _TRANSCRIPT.fullmatch(one["source"]):
-        name = match[4] if len(match[4]) <= LONGEST_NAME else "…" + match[4][1 - LONGEST_NAME :]
-        return visible(f"{match[1]}-{match[2]}-{match[3]} {name}{_turn(one)}")
-    return visible(f"{one['source']}{_turn(one)}")
+        return visible(f"{match[1]}-{match[2]}-{match[3]} {_tail(match[4], LONGEST_NAME)}{turn}")
+    return visible(_tail(one["id"] if one["id"].startswith(one["source"]) else one["source"] + turn, LONGEST_PATH))
 
 
-def _turn(one: Mapping[str, Any]) -> str:
-    turn = one.get("turn")
-    return f" #{turn}" if turn is not None and f"#{turn}" not in one["source"] else ""
+def _tail(text: str, length: int) -> str:
+    return text if len(text) <= length else "…" + text[1 - length :]
 
 
 def _score(one: Mapping[str, Any]) -> str:

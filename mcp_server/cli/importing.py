@@ -9,7 +9,7 @@ import click
 
 from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text
-from mcp_server.cli.progress import progress
+from mcp_server.cli.progress import progress, working
 
 
 @click.command("import")
@@ -39,7 +39,8 @@ def command(path: Path, format_name: str, project: str | None, name: str | None,
 
             chosen = None if format_name == "auto" else cast(Format, format_name)
             report = await import_path(memory, path, kind=chosen, project=project, name=name, watch=watch)
-        await catch_up(memory)
+        with working("Indexing …"):
+            await catch_up(memory)
         return report
 
     report = with_memory(act)

@@ -47,4 +47,10 @@ def _print_status(found: Any, as_json: bool) -> None:
         print_json(found)
     else:
         values = plain(found)
-        print_table(("", ""), [(key.replace("_", " "), value) for key, value in values.items()])
+        print_table(("", ""), [(key.replace("_", " "), _shown(value)) for key, value in values.items()])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

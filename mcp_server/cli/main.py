@@ -5,6 +5,7 @@ The modules of the commands are imported only when one is called, so `--help` an
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -50,6 +51,14 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -81,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         return USAGE
     except click.UsageError as error:
         ask = f" ({error.ctx.command_path} --help)" if error.ctx else ""
-        return _say(error.format_message().rstrip(".") + "." + ask, USAGE)
+        return _say(error.format_message().rstrip(".") + ask, USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), FAILED)
     except (click.Abort, KeyboardInterrupt):

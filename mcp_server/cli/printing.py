@@ -67,7 +67,8 @@ def print_table(
 
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=column in right)
+        number = column in right
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*(Text(visible("" if cell is None else str(cell))) for cell in row))
     console().print(table)

@@ -8,7 +8,7 @@ import click
 
 from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
-from mcp_server.core.model import Category
+from mcp_server.core.model import Category, Passage
 
 CATEGORIES = get_args(Category)
 
@@ -44,18 +44,16 @@ def command(query: str, project: str | None, as_json: bool, **options: Any) -> N
         click.echo("Nothing found.")
         return
     rows = [
-        (place, f"{hit.score:.3f}", _where(hit.passage), moment(hit.passage.at), _snippet(hit.passage))
-        for place, hit in enumerate(answer.hits, start=1)
+        (place, f"{hit.score:.3f}", _where(hit.passage), moment(hit.passage.at), _said(hit.passage) + snippet)
+        for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1)
     ]
     print_table(("", "score", "where", "when", "what"), rows, right=("", "score"))
 
 
-def _where(passage: Any) -> str:
+def _where(passage: Passage) -> str:
     turn = f" #{passage.turn}" if passage.turn else ""
     return f"{passage.path}:{passage.start}-{passage.end}{turn}"
 
 
-def _snippet(passage: Any, length: int = 240) -> str:
-    text = " ".join(passage.text.split())
-    said = f"{passage.speaker or passage.role}: " if passage.turn else ""
-    return said + (text if len(text) <= length else text[: length - 1].rstrip() + "…")
+def _said(passage: Passage) -> str:
+    return f"{passage.speaker or passage.role}: " if passage.turn else ""

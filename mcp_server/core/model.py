@@ -118,8 +118,8 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that is
-    all of its unit."""
+    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
+    is all of its unit."""
 
     passage: Passage
     score: float
@@ -131,7 +131,8 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class GateSignal:
-    """One decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` names what was measured."""
+    """One decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` names what was
+    measured."""
 
     open: bool
     signal: str

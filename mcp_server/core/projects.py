@@ -1,4 +1,5 @@
-"""Which project is this? A raw key says it for ever; a tracked map turns keys into slugs that people can rename (SPEC §2)."""
+"""Which project is this? A raw key says it for ever; a tracked map turns keys into slugs that people can rename (SPEC
+§2)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,15 @@ from mcp_server.core.model import GLOBAL
 
 _PREFIXES = ("name:", "git:", "root:", "dir:")
 _SCP = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?!//)(?P<path>.+)$")
-_URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>\[[^\]]+\]|[^:/]+)(?::\d+)?/+(?P<path>.+)$", re.IGNORECASE)
+_URL = re.compile(
+    r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>\[[^\]]+\]|[^:/]+)(?::\d+)?/+(?P<path>.+)$", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`key` is what a transcript keeps; `slug` what people and folders call it; `keys` all that the map counts as the same.
+    """`key` is what a transcript keeps; `slug` what people and folders call it; `keys` all that the map counts as the
+    same.
 
     The global project has the key GLOBAL, no slug and no keys.
     """
@@ -32,12 +36,15 @@ class Project:
 
 
 def origin_key(url: str) -> str | None:
-    """`git:host/path` of a remote: lower-case host, no scheme, user, port or `.git`. None for a remote that is a folder.
+    """`git:host/path` of a remote: lower-case host, no scheme, user, port or `.git`. None for a remote that is a
+    folder.
 
-    >>> origin_key("ssh://git@GitHub.com:22/Ada/Engine.git") == origin_key("git@github.com:Ada/Engine") == "git:github.com/Ada/Engine"
-    True
+    >>> origin_key("ssh://git@GitHub.com:22/Ada/Engine.git")
+    'git:github.com/Ada/Engine'
     """
-    match = _URL.match(url.strip()) or (_SCP.match(url.strip()) if "://" not in url and not _is_windows_path(url) else None)
+    match = _URL.match(url.strip()) or (
+        _SCP.match(url.strip()) if "://" not in url and not _is_windows_path(url) else None
+    )
     if match is None or not match["host"] or url.lower().startswith("file:"):
         return None
     path = match["path"].strip("/").removesuffix(".git").strip("/")
@@ -75,7 +82,8 @@ def slugify(text: str, *, longest: int = 48) -> str:
 
 
 def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
-    """The slug under which the map knows any of a folder's keys (an `origin` added later joins what the root commit named)."""
+    """The slug under which the map knows any of a folder's keys (an `origin` added later joins what the root commit
+    named)."""
     return next((keys[name] for name in names if name in keys), None)
 
 

@@ -1,4 +1,5 @@
-"""Source keys: how a turn that arrives twice is recognised, and two honest "continue" are not mistaken for one (SPEC §2).
+"""Source keys: how a turn that arrives twice is recognised, and two honest "continue" are not mistaken for one (SPEC
+§2).
 
 Every turn has two keys: `(session, turn_id)` if the client gave an id, and `(session, role, SHA-256 of the redacted
 content, nth)`, `nth` counting the earlier identical turns of the session.

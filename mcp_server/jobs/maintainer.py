@@ -35,6 +35,10 @@ SCAN_SECONDS = 60.0
 
 SCAN_UNWATCHED_SECONDS = 2.0
 
+HOUSE_SECONDS = 60.0
+"""How often idle sessions are closed and failed commits repeated."""
+
+
 @dataclass(slots=True)
 class Wanted:
     """What should be indexed next: what comes in while the index is busy is done together."""
@@ -86,6 +90,7 @@ async def _work(memory: Memory) -> None:
         tasks.start_soon(_hear, heard, wanted)
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
+        tasks.start_soon(_keep_house, memory)
         while True:
             paths = await wanted.take()
             try:
@@ -101,6 +106,15 @@ async def _scan(wanted: Wanted) -> None:
     while True:
         await anyio.sleep(SCAN_SECONDS)
         wanted.add(None)
+
+
+async def _keep_house(memory: Memory) -> None:
+    while True:
+        try:
+            await keep_house(memory)
+        except ContextManagerError as error:
+            _complain("closing idle sessions", error)
+        await anyio.sleep(HOUSE_SECONDS)
 
 
 async def _mend(memory: Memory, wanted: Wanted) -> None:

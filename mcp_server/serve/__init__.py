@@ -68,7 +68,12 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
 
 def _load() -> ModuleType:
-    """Imports, off the event loop, what the first calls need; returns `app`."""
+    """Imports, off the event loop, what the first calls need; returns `app`.
+
+    NumPy is among it because two threads that import it at the same moment for the first time break it, and search and
+    indexing would do just that.
+    """
+    import_module("numpy")
     for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
         import_module(f"mcp_server.actions.{action}")
     return import_module("mcp_server.app")

@@ -157,10 +157,13 @@ class Database:
         return int(row[0])
 
     async def close(self) -> None:
-        """Closes the file; a second call does nothing."""
+        """Closes the file, also for a caller that is being cancelled; a second call does nothing."""
+        from anyio import CancelScope
+
         if self._open:
             self._open = False
-            await self._connection.close()
+            with CancelScope(shield=True):  # the thread answers to the event loop, which must still be there
+                await self._connection.close()
 
     async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str) -> T:
         raw = self._raw

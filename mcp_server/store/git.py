@@ -274,6 +274,8 @@ class Git:
     # ------------------------------------------------------------ versions
 
     def _commit_at(self, at: str) -> str:
+        if not self.available():
+            raise Unavailable(NEEDS_GIT)
         if not (self._root / ".git").exists() or self._head() is None:
             raise NotFound("nothing was committed yet; there is only the present (leave out `at`)")
         try:

@@ -1,4 +1,5 @@
-"""What a folder says about the project it belongs to: a `.context-manager` file, git's origin, its oldest commit, itself."""
+"""What a folder says about the project it belongs to: a `.context-manager` file, git's origin, its oldest commit,
+itself."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class ProjectFolders:
     _git_keys: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
     def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]:
-        """The raw keys of `folder`, best first: name, git, root, and `dir:` with the id that `directory_id(path)` keeps.
+        """The raw keys of `folder`, best first: name, git, root, and `dir:` with the id that `directory_id(path)`
+        keeps.
 
         Empty for the home folder, the root of the file system, temporary folders and folders that do not exist.
         """
@@ -39,7 +41,10 @@ class ProjectFolders:
         return (f"dir:{directory_id(str(here))}",)
 
     def _is_nobodys(self, folder: Path) -> bool:
-        return folder == folder.parent or folder in {Path(os.path.realpath(self.home)), Path(os.path.realpath(self.temporary))}
+        return folder == folder.parent or folder in {
+            Path(os.path.realpath(self.home)),
+            Path(os.path.realpath(self.temporary)),
+        }
 
     def _named(self, folder: Path) -> str | None:
         for place in (folder, *folder.parents):

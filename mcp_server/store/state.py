@@ -1,6 +1,8 @@
-"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here and can be read back.
+"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here and can be read
+back.
 
-A damaged or missing state.db is replaced by an empty one; `complete` is False until the transcripts were read back into it.
+A damaged or missing state.db is replaced by an empty one; `complete` is False until the transcripts were read back
+into it.
 """
 
 from __future__ import annotations

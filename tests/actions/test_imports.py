@@ -7,7 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, commit_import, import_markdown_file, record_session
+from mcp_server.actions.imports import (
+    ImportedSession,
+    ImportedTurn,
+    commit_import,
+    import_markdown_file,
+    record_session,
+)
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import show_session
 from mcp_server.core.model import Caller
@@ -93,7 +99,9 @@ async def test_markdown_keeps_its_relative_path_and_the_same_bytes_change_nothin
     ("relative", "data", "why"),
     [("x.md", b"\xff\xfe", "not UTF-8"), ("x.md", b"a\0b", "NUL"), ("../x.md", b"# X", "leaves the workspace")],
 )
-async def test_what_cannot_be_read_is_skipped_and_says_why(memory: Memory, relative: str, data: bytes, why: str) -> None:
+async def test_what_cannot_be_read_is_skipped_and_says_why(
+    memory: Memory, relative: str, data: bytes, why: str
+) -> None:
     done = await import_markdown_file(memory, "notes", relative, data)
     assert done.status == "skipped"
     assert why in done.why

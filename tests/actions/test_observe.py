@@ -170,7 +170,9 @@ async def test_what_else_entered_the_context_is_kept(memory: Memory) -> None:
     assert kept["s#1"][0]["id"] == "src/a.py"
 
 
-async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(memory: Memory, workspace: Path) -> None:
+async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(
+    memory: Memory, workspace: Path
+) -> None:
     await said(memory, "one", "good")
     (workspace / "raw/conversations/2026/02/16/1800-bad-x.md").write_text("no front matter at all", "utf-8")
     await memory.state.forget_sessions()

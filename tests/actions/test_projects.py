@@ -48,7 +48,11 @@ async def test_two_worktrees_and_a_symlink_are_one_project(memory: Memory, tmp_p
 async def test_two_clones_of_one_origin_are_one_project(memory: Memory, tmp_path: Path) -> None:
     one = repository(tmp_path / "a", "git@example.com:ada/engine.git")
     two = repository(tmp_path / "b", "https://example.com/ada/engine")
-    assert (await project_of(memory, at(one))).key == (await project_of(memory, at(two))).key == "git:example.com/ada/engine"
+    assert (
+        (await project_of(memory, at(one))).key
+        == (await project_of(memory, at(two))).key
+        == "git:example.com/ada/engine"
+    )
 
 
 async def test_an_origin_added_later_keeps_the_slug(memory: Memory, tmp_path: Path) -> None:
@@ -72,7 +76,9 @@ async def test_a_marker_file_names_the_project_of_all_that_lies_below(memory: Me
     assert (await project_of(memory, at(folder / "src"))).key == "name:Difference Engine"
 
 
-async def test_a_plain_folder_keeps_a_random_id(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plain_folder_keeps_a_random_id(
+    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory.folders.temporary = tmp_path / "tmp"
     (tmp_path / "notes").mkdir()
     first = await project_of(memory, at(tmp_path / "notes"))

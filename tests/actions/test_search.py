@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,13 @@ def write(memory: Memory, path: str, text: str) -> None:
 
 
 @pytest.fixture
-async def stored(memory: Memory) -> AsyncIterator[Memory]:
+async def stored(memory: Memory) -> Memory:
     write(memory, "knowledge/people/ana.md", "# Ana\n\nAna plays the cello in Novi Sad.\n")
     write(memory, "knowledge/reference/tea.md", "# Tea\n\nGreen tea is steeped at 80 degrees.\n")
     write(memory, "knowledge/projects/apollo/notes.md", "# Apollo\n\nThe cello code lives here.\n")
     write(memory, "knowledge/reference/books/one.md", "# Imported\n\nA book about cello strings.\n")
     await memory.index.rebuild()
-    yield memory
+    return memory
 
 
 async def test_a_hit_shows_where_it_is_and_why_it_came(stored: Memory) -> None:

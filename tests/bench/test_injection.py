@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.bench.injection import WRONG, measure_injection
+from mcp_server.bench.injection import WRONG, WRONG_KIND, measure_injection
 from mcp_server.bench.workbench import Workbench
 from mcp_server.errors import Invalid
 
@@ -17,7 +17,7 @@ async def test_unrelated_prompts_are_counted_by_set_and_evidence_with_and_withou
 ) -> None:
     report = await measure_injection(bench, [locomo_file, beam_folder])
     assert report.conversations == 3
-    assert set(report.silent) >= {"small talk", "other projects", "near misses", WRONG}
+    assert set(report.silent) >= {"small talk", "other projects", "near misses", WRONG, WRONG_KIND}
     assert report.silent["small talk"]["silent"] > 0.9
     assert 0 <= report.evidence["with_gate"] <= report.evidence["without_gate"] <= 1
     assert 0 <= report.auc <= 1

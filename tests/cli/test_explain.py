@@ -66,7 +66,7 @@ def test_it_says_where_the_budget_went_what_went_in_what_stayed_out_and_why() ->
     assert "open" in text
     assert "2026-02-03 talk-oven #7 (part)" in text
     assert "0.540" in text
-    assert "(answer 0.30 + best 0.20 + whole 0.06 + 2 more 0.04) × decay 0.90 − 0.05 for its length" in text
+    assert "(answer 0.30 + best 0.20 + whole 0.06 + 2 more 0.04) × decay 0.90 − 0.05 length" in text
     assert "stayed out: 44" in text
     assert "no room" in text
     assert "ab" * 32 in text

@@ -94,3 +94,8 @@ def test_a_failure_is_one_line_and_exit_1(
     captured = capsys.readouterr()
     assert captured.err.strip().count("\n") == 0
     assert said in captured.err
+
+
+def test_a_misspelt_command_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serch", "x"]) == 2
+    assert "did you mean 'search'?" in capsys.readouterr().err

@@ -23,7 +23,9 @@ def test_every_way_to_write_a_remote_gives_one_key(url: str) -> None:
     assert origin_key(url) == "git:github.com/Ada/Engine"
 
 
-@pytest.mark.parametrize("url", ["/srv/git/engine.git", "../engine", "file:///srv/engine.git", "C:\\work\\engine", "", "https://"])
+@pytest.mark.parametrize(
+    "url", ["/srv/git/engine.git", "../engine", "file:///srv/engine.git", "C:\\work\\engine", "", "https://"]
+)
 def test_a_remote_that_is_a_folder_names_no_project(url: str) -> None:
     assert origin_key(url) is None
 

@@ -188,9 +188,9 @@ async def test_nul_bytes_are_kept_where_they_were_said_and_refused_where_they_na
             await server.refused(tool, session="s\0")
         await server.refused("read", path="knowledge/\0.md")
         await server.refused("remember", content="Ana sails.", path="knowledge/\0.md")
-        (root / "knowledge" / "reference" / "nul.md").write_bytes(b"# Boats\0\n\nThe green boat.\n")
-        await eventually(lambda: named_in_problems(server, "nul.md"))
-        await server.refused("read", path="knowledge/reference/nul.md")
+        (root / "knowledge" / "reference" / "nothing.md").write_bytes(b"# Boats\0\n\nThe green boat.\n")
+        await eventually(lambda: named_in_problems(server, "nothing.md"))
+        await server.refused("read", path="knowledge/reference/nothing.md")
         memory = root / "knowledge" / "memory" / "MEMORY.md"
         memory.write_bytes(before := memory.read_bytes() + b"\0")
         assert "MEMORY.md" in await server.refused("remember", content="Ana sails.", project="global")

@@ -38,7 +38,7 @@ async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
 
 async def until(true: Callable[[], Any]) -> None:
     with anyio.fail_after(20):
-        while not await true():
+        while not await true():  # noqa: ASYNC110 - what is waited for happens on disk, nobody sets an event
             await anyio.sleep(0.01)
 
 
@@ -63,7 +63,9 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
         (memory.files.root / "knowledge/reference/a.md").unlink()
 
         async def moved() -> bool:
-            return bool(await memory.index.document("knowledge/reference/other/b.md")) and not await finds(memory, "walrus")
+            return bool(await memory.index.document("knowledge/reference/other/b.md")) and not await finds(
+                memory, "walrus"
+            )
 
         await until(moved)
 
@@ -88,17 +90,16 @@ async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: 
 async def test_another_process_takes_over_and_others_notice(
     memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str]
 ) -> None:
-    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second:
-        async with maintaining(second):
-            async with maintaining(memory), second.changes.listen() as heard:
-                write(memory, "knowledge/reference/a.md", "walrus")
-                await until(lambda: finds(second, "walrus"))
-                with anyio.fail_after(20):
-                    async for change in heard:
-                        if change.kind == "index":
-                            break
-            write(memory, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
-            await until(lambda: finds(second, "penguin"))
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as second, maintaining(second):
+        async with maintaining(memory), second.changes.listen() as heard:
+            write(memory, "knowledge/reference/a.md", "walrus")
+            await until(lambda: finds(second, "walrus"))
+            with anyio.fail_after(20):
+                async for change in heard:
+                    if change.kind == "index":
+                        break
+        write(memory, "knowledge/reference/b.md", "penguin")  # whoever maintained is gone
+        await until(lambda: finds(second, "penguin"))
 
 
 async def test_a_deleted_or_damaged_index_is_built_again(memory: Memory) -> None:

@@ -7,6 +7,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
+from mcp_server.store.tokens import TokenCounter
 from tests.serving import ERAS, Mode, call, connected, resource, say
 
 pytestmark = pytest.mark.anyio
@@ -71,3 +72,16 @@ async def test_reading_is_never_answered_from_a_copy(tmp_path: Path) -> None:
         await resource(client, "memory://knowledge/memory/MEMORY.md")
         await call(client, "remember", content="The landlord is Petrović.", project="global")
         assert "Petrović" in await resource(client, "memory://knowledge/memory/MEMORY.md")
+
+
+async def test_what_all_share_and_the_list_of_conversations_fit_the_budget_together(tmp_path: Path) -> None:
+    (tmp_path / "knowledge" / "identity").mkdir(parents=True)
+    (tmp_path / "knowledge" / "identity" / "SOUL.md").write_text("# Soul\n\n" + "I like the sea and the wind. " * 2000)
+    async with connected(tmp_path, client="claude-ai") as client:
+        for n in range(25):
+            await say(client, f"<system-reminder> number {n}", session=f"chat-{n}")
+        compiled = await resource(client, "context://compiled")
+    assert compiled.count("context://compiled/chat-") == 20
+    assert "<system-reminder>" not in compiled
+    assert "the sea" in compiled
+    assert TokenCounter().count(compiled) <= 8192

@@ -90,7 +90,7 @@ def _without_repeats(filling: Filling, sections: Mapping[str, Section]) -> Secti
 
 
 def _cost(section: Section, meter: Meter) -> int:
-    return meter(section.text + SEPARATOR) if section.text else 0
+    return meter(section.text) + meter(SEPARATOR) if section.text else 0
 
 
 def _account(name: str, section: Section, cap: int, floor: int, meter: Meter) -> SlotAccount:

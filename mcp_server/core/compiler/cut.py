@@ -33,7 +33,7 @@ class Cut:
 
 
 def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -> Cut:
-    """The beginning of `text` that fits: up to a section end if that keeps most of it, else to a line, sentence or word.
+    """The beginning of `text` that fits: up to a section end if that keeps most of it, else a line, sentence or word.
 
     `mark(end)` is the closing line for a cut after `end` characters; it is inside the room too. Without room even for
     the mark nothing is shown.

@@ -1,10 +1,16 @@
-"""Near-duplicates: two passages that say nearly the same, by the Jaccard share of their three-word shingles."""
+"""Near-duplicates: two passages that say nearly the same, by the Jaccard share of their three-word shingles.
+
+Sets that share so much also share one of their first few members in any fixed order, so only those are looked up
+(prefix filtering); what is found that way is compared exactly.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import re
+from collections.abc import Sequence
 
-from mcp_server.core.text.words import words
+_WORD = re.compile(r"\w+")
 
 SAME = 0.8
 """Share of common shingles from which on two passages count as one."""
@@ -16,7 +22,7 @@ Shingles = frozenset[tuple[str, ...]]
 
 def shingles(text: str) -> Shingles:
     """Every run of three words; of a shorter text the text as a whole."""
-    said = words(text)
+    said = _WORD.findall(text.lower())
     if len(said) <= SHINGLE:
         return frozenset([tuple(said)]) if said else frozenset()
     return frozenset(zip(said, said[1:], said[2:], strict=False))
@@ -30,17 +36,22 @@ class Seen:
         self._holders: dict[tuple[str, ...], list[int]] = {}
 
     def twin(self, wanted: Shingles) -> str | None:
-        """The id of a passage that says nearly the same, or None."""
-        common = Counter(holder for shingle in wanted for holder in self._holders.get(shingle, ()))
-        alike = [
-            (shared / (len(wanted) + len(self._passages[position][1]) - shared), -position)
-            for position, shared in common.items()
-        ]
-        share, position = max(alike, default=(0.0, 0))  # the earliest of equals, whatever order a set is walked in
-        return self._passages[-position][0] if share >= SAME else None
+        """The id of the earliest passage that says nearly the same, or None."""
+        holders = {holder for shingle in _first_few(wanted) for holder in self._holders.get(shingle, ())}
+        for place in sorted(holders):
+            identity, known = self._passages[place]
+            shared = len(wanted & known)
+            if shared >= SAME * (len(wanted) + len(known) - shared):
+                return identity
+        return None
 
     def add(self, identity: str, known: Shingles) -> None:
         """Remembers a passage that goes in."""
-        for shingle in known:
+        for shingle in _first_few(known):
             self._holders.setdefault(shingle, []).append(len(self._passages))
         self._passages.append((identity, known))
+
+
+def _first_few(known: Shingles) -> Sequence[tuple[str, ...]]:
+    """So many that the others alone are too few to make two sets nearly equal."""
+    return sorted(known)[: len(known) - math.ceil(SAME * len(known)) + 1]

@@ -2,7 +2,7 @@
 
 The gate decides once for all of it; then worth and room decide alone:
 
-    worth = score − 0.02 · ln(10 + tokens)
+    worth = score − 0.02 · ln(10 + characters / 4)
 
 so that among passages of about the same score the short ones come first: a long message must not crowd them out.
 (Measured: evidence inside 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns, which more would hurt.)
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from mcp_server.core.compiler.budget import Meter, Room
+from mcp_server.core.compiler.budget import Room
 from mcp_server.core.compiler.cut import relevant_part
 from mcp_server.core.compiler.duplicates import Seen, shingles
 from mcp_server.core.compiler.files import MEMORY_FILE
@@ -35,6 +35,8 @@ HEADING = label("knowledge", "found for this message in past conversations and f
 
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
+CHARACTERS_PER_TOKEN = 4
+"""About so many; counting each candidate's tokens would take longer than all the rest."""
 
 LONGEST_SHARE = 1 / 8
 LONGEST_LEAST = 240
@@ -54,27 +56,15 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A candidate with its score, and what is charged for its length."""
+    """A candidate with its score, what is charged for its length, and what it is worth."""
 
     candidate: Candidate
+    passage: Passage
     score: KnowledgeScore
     charge: float
-
-    @property
-    def worth(self) -> float:
-        return round(self.score.total - self.charge, DIGITS)
-
-    @property
-    def passage(self) -> Passage:
-        return self.candidate.hit.passage
-
-    @property
-    def id(self) -> str:
-        return f"{self.passage.path}:{self.passage.start}-{self.passage.end}"
-
-    @property
-    def group(self) -> Group:
-        return self.passage.path, self.passage.at.date().isoformat() if self.passage.at else ""
+    worth: float
+    id: str
+    group: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +87,7 @@ class _Shelf:
         self.left = room.tokens - self._meter(HEADING + SEPARATOR)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
+        self._headers: dict[tuple[Group, bool], int] = {}
 
     def line(self, scored: _Scored) -> _Line:
         """How a passage would be shown now: whole if that is fair and fits, else its relevant part."""
@@ -117,9 +108,16 @@ class _Shelf:
     def _line(self, scored: _Scored, text: str, whole: bool) -> _Line:
         shown = passage_line(scored.passage, text, cut=not whole)
         before = self.cut.get(scored.group)
-        now = self._meter.line(group_header(scored.passage, cut=bool(before) or not whole))
-        paid = 0 if before is None else self._meter.line(group_header(scored.passage, cut=before))
+        now = self._header(scored, cut=bool(before) or not whole)
+        paid = 0 if before is None else self._header(scored, cut=before)
         return _Line(scored, shown, whole, self._meter.line(shown) + now - paid)
+
+    def _header(self, scored: _Scored, *, cut: bool) -> int:
+        """What the header of a passage's group costs."""
+        known = self._headers.get((scored.group, cut))
+        if known is None:
+            known = self._headers[scored.group, cut] = self._meter.line(group_header(scored.passage, cut=cut))
+        return known
 
     def rendered(self) -> str:
         """The section's text: files by rank, then conversations by date, each under its header, in their own order."""
@@ -141,7 +139,7 @@ class _Shelf:
 
 def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
     """The best passages that fit. `hidden` are turns of the session's own that the history already shows."""
-    ranked = _ranked(filling.inputs, filling.meter)
+    ranked = _ranked(filling.inputs)
     if not ranked:
         return NOTHING
     shelf = _Shelf(filling, room)
@@ -173,14 +171,26 @@ def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hi
     return replace(entry, included=True, tokens=line.cost, whole=line.whole)
 
 
-def _ranked(inputs: CompileInputs, meter: Meter) -> list[_Scored]:
+def _ranked(inputs: CompileInputs) -> list[_Scored]:
     """The candidates, the worthiest first; ties go by path and line."""
-    scored = [_Scored(one, score(one.hit, one.references, inputs.now), _charge(one, meter)) for one in inputs.hits]
+    scored = [_scored(one, inputs) for one in inputs.hits]
     return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
 
 
-def _charge(candidate: Candidate, meter: Meter) -> float:
-    return round(LENGTH_CHARGE * math.log(LENGTH_START + meter(candidate.hit.passage.text)), DIGITS)
+def _scored(candidate: Candidate, inputs: CompileInputs) -> _Scored:
+    passage = candidate.hit.passage
+    product = score(candidate.hit, candidate.references, inputs.now)
+    charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage.text) / CHARACTERS_PER_TOKEN), DIGITS)
+    day = passage.at.date().isoformat() if passage.at else ""
+    return _Scored(
+        candidate=candidate,
+        passage=passage,
+        score=product,
+        charge=charge,
+        worth=round(product.total - charge, DIGITS),
+        id=f"{passage.path}:{passage.start}-{passage.end}",
+        group=(passage.path, day),
+    )
 
 
 def _own(inputs: CompileInputs, passage: Passage) -> bool:

@@ -2,7 +2,7 @@
 
 <!-- slot: where it comes from -->  begins a block; `neutralise` leaves no such opener in stored text
 [2026-05-02 · Title]                begins what was found in one conversation or file
-Name: what was said                 one turn; its further lines are indented by one space, so that they forge neither
+Name: what was said                 one turn; its further lines are indented, so that they forge neither
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ Fill = Callable[[Filling, Room], Section]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One kind of content. Slots of one `group` share its cap; `cap`, `floor` and `most_bytes` depend on the compilation."""
+    """One kind of content. Slots of one `group` share its cap; caps and floors depend on the compilation."""
 
     name: str
     group: str

@@ -1,4 +1,5 @@
-"""Knowledge files as people write them: bullets under headings. Pure edits of a body (the text below the front matter)."""
+"""Knowledge files as people write them: bullets under headings. Pure edits of a body (the text below the front
+matter)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bullet with its continuation lines. `start` and `end` are line numbers of the body, `date` as written or ''."""
+    """One bullet with its continuation lines. `start` and `end` are line numbers of the body, `date` as written or
+    ''."""
 
     section: str
     text: str
@@ -42,7 +44,9 @@ def _unheaded(line: str) -> str:
 def entries(body: str) -> list[Entry]:
     """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
     lines = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), body).split("\n")
-    heading_of = {number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)}
+    heading_of = {
+        number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
+    }
     headings = {section.start for section in sections(body, 1) if section.title}
     found: list[Entry] = []
     number = 1
@@ -61,7 +65,8 @@ def entries(body: str) -> list[Entry]:
 
 
 def normalised(entry: str) -> str:
-    """What two entries must share to be the same: words, without date, bullet, case, accents and closing punctuation."""
+    """What two entries must share to be the same: words, without date, bullet, case, accents and closing
+    punctuation."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     text = _DATE.sub("", _BULLET.sub("", " ".join(lines)))
     folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
@@ -107,7 +112,8 @@ def section_replaced(body: str, section: str, content: str) -> str:
 
 
 def without_oldest(body: str, lines_to_free: int) -> tuple[str, list[Entry]]:
-    """The body without its oldest dated entries, at least `lines_to_free` lines fewer if it has that many; and those entries.
+    """The body without its oldest dated entries, at least `lines_to_free` lines fewer if it has that many; and those
+    entries.
 
     Undated entries stay: nobody knows their age. Entries of one day go in the order in which they were written.
     """

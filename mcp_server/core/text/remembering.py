@@ -38,7 +38,8 @@ class Place:
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """The default place of `kind`. Facts and lessons are for everybody; a decision belongs to its project, if there is one.
+    """The default place of `kind`. Facts and lessons are for everybody; a decision belongs to its project, if there
+    is one.
 
     Raises:
         Invalid: if no file follows from it: a person without a name, project notes without a project.
@@ -50,11 +51,20 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
         case "decision":
             if project is None:
                 return Place(MEMORY, within, _front("memory") + "# Core Memory\n", dated=True)
-            return Place(f"knowledge/projects/{project}/context.md", within, _project_head("project_context", project), dated=True)
+            return Place(
+                f"knowledge/projects/{project}/context.md",
+                within,
+                _project_head("project_context", project),
+                dated=True,
+            )
         case "project":
             if project is None:
-                raise Invalid("kind 'project' needs a project: work in its folder, pass project='NAME', or use kind='fact'")
-            return Place(f"knowledge/projects/{project}/notes.md", within, _project_head("project_notes", project), dated=True)
+                raise Invalid(
+                    "kind 'project' needs a project: work in its folder, pass project='NAME', or use kind='fact'"
+                )
+            return Place(
+                f"knowledge/projects/{project}/notes.md", within, _project_head("project_notes", project), dated=True
+            )
         case "journal":
             head = f"---\ntype: journal\ndate: {today}\nsessions: []\n---\n\n## {today}\n"
             return Place(f"knowledge/journal/{today}.md", section or project or DEFAULTS["journal"], head, level=3)
@@ -87,7 +97,9 @@ def _person(content: str) -> str:
     name = before.strip() if colon and len(before.split()) <= 4 else match[1] if match else ""
     name = name.removesuffix("'s").removesuffix("’s").strip(" .-")
     if not slugify(name):
-        raise Invalid("whom is it about? begin with the name ('Ana Kovač: prefers mornings') or pass path='knowledge/people/NAME.md'")
+        raise Invalid(
+            "whom is it about? begin with the name ('Ana Kovač: likes tea') or pass path='knowledge/people/NAME.md'"
+        )
     return name
 
 

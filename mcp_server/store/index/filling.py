@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mcp_server.core.model import Passage
-from mcp_server.core.text.passages import indexed_text
 from mcp_server.errors import ContextManagerError
 from mcp_server.store.index.looking import RACY_NS, Known, Look, look
-from mcp_server.store.index.writer import Plan, known_units, plan, write
+from mcp_server.store.index.writer import Cut, Plan, Row, cut, known_units, plan, write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,34 +107,32 @@ class Filling:
         )
 
     async def _write(self, plans: list[Plan]) -> None:
-        from anyio import to_thread
-
-        total = sum(len(p.rows) for p in plans)
-        if len(plans) == 1 and total > PASSAGES:
-            for first in range(0, total, PASSAGES):
-                await self._write_rows(plans, first, min(first + PASSAGES, total))
+        rows = [row for p in plans for row in p.rows]
+        if len(plans) > 1 or len(rows) <= PASSAGES:
+            await self._write_rows(plans, rows, 0, None)
             return
-        vectors = await to_thread.run_sync(self._embed, [row.passage for p in plans for row in p.rows])
-        await self.to.database.write(
-            lambda connection: write(connection, self.to.stems, plans, vectors, self.to.loads_vectors)
-        )
+        for first in range(0, len(rows), PASSAGES):
+            last = min(first + PASSAGES, len(rows))
+            await self._write_rows(plans, rows[first:last], first, last)
 
-    async def _write_rows(self, plans: list[Plan], first: int, last: int) -> None:
+    async def _write_rows(self, plans: list[Plan], rows: Sequence[Row], first: int, last: int | None) -> None:
         from anyio import to_thread
 
-        vectors = await to_thread.run_sync(self._embed, [row.passage for row in plans[0].rows[first:last]])
-        await self.to.database.write(
-            lambda connection: write(connection, self.to.stems, plans, vectors, self.to.loads_vectors, first, last)
+        cuts, vectors = await to_thread.run_sync(self._cut, rows)
+        to = self.to
+        await to.database.write(
+            lambda connection: write(connection, to.stems, plans, cuts, vectors, to.loads_vectors, first, last)
         )
 
-    def _embed(self, passages: Sequence[Passage]) -> NDArray[np.float32] | None:
-        if self.embedder is None or not passages:
-            return None
+    def _cut(self, rows: Sequence[Row]) -> tuple[list[Cut], NDArray[np.float32] | None]:
+        cuts = [cut(row) for row in rows]
+        if self.embedder is None or not cuts:
+            return cuts, None
         try:
-            return self.embedder.embed([indexed_text(passage) for passage in passages])
+            return cuts, self.embedder.embed([found.text for found in cuts])
         except ContextManagerError as error:
             self.failed = str(error)
-            return None
+            return cuts, None
 
 
 def _tells_nothing(found: Look, known: Mapping[str, Known]) -> bool:

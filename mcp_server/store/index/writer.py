@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -27,16 +27,24 @@ SCALE = 254.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage ready to be written."""
+    """A passage to be written, with what is known of its unit. Its words are cut just before: they take ten times its
+    room."""
 
     passage: Passage
     mark: int
     digest: bytes
-    words: tuple[str, ...]
     chars: int
+    ends_with_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is read out of a passage's text."""
+
+    text: str
+    words: tuple[str, ...]
     tells_time: bool
     first_person: int
-    ends_with_question: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,9 @@ def mark_of(passage: Passage) -> int:
     return int(passage.unit.rpartition("#")[2])
 
 
-def digest_of(unit: Sequence[Passage]) -> bytes:
+def digest_of(unit: tuple[Passage, ...]) -> bytes:
     """Eight bytes that differ when anything of a unit differs."""
-    return hashlib.blake2b(
-        repr([astuple(passage) for passage in unit]).encode("utf-8", "replace"), digest_size=8
-    ).digest()
+    return hashlib.blake2b(repr(unit).encode("utf-8", "replace"), digest_size=8).digest()
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
@@ -98,7 +104,7 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
 
 
 def plan(look: Look, before: dict[int, bytes]) -> Plan:
-    """Compares a look with the units that are there. Cuts words and flags only for what is new."""
+    """Compares a look with the units that are there."""
     rows: list[Row] = []
     seen: set[int] = set()
     for _, group in groupby(look.passages, key=lambda passage: passage.unit):
@@ -111,8 +117,7 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
             continue
         chars, asks = sum(len(part.text) for part in unit), ends_with_question(unit[-1].text[-2000:])
         for part in unit:
-            found = tuple(words(indexed_text(part)))
-            rows.append(Row(part, mark, digest, found, chars, tells_time(part.text), first_person(part.text), asks))
+            rows.append(Row(part, mark, digest, chars, asks))
     changed = {row.mark for row in rows}
     if look.grown or look.same:
         drop = [mark for mark in before if mark in changed]
@@ -121,16 +126,25 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
     return Plan(look, tuple(rows), tuple(drop))
 
 
+def cut(row: Row) -> Cut:
+    """Reads a passage's text; the greater part of the work of indexing, and apart from the database's thread."""
+    text = indexed_text(row.passage)
+    own = row.passage.text
+    return Cut(text, tuple(words(text)), tells_time(own), first_person(own))
+
+
 def write(
     connection: sqlite3.Connection,
     stems: Stems,
     plans: Sequence[Plan],
+    cuts: Sequence[Cut],
     vectors: NDArray[np.float32] | None,
     can_load_vectors: bool,
     first: int = 0,
     last: int | None = None,
 ) -> None:
-    """Carries plans out; `vectors` has one row for every row of the plans in order, or is None if there is no embedder.
+    """Carries plans out. `cuts` and `vectors` have one entry for every row of the plans in order; `vectors` is None if
+    there is no embedder.
 
     Of a single plan with very many rows only `first` to `last` are written, the file's own row with the last of them.
     """
@@ -155,7 +169,7 @@ def write(
                 )
         if rows:
             mine = None if vectors is None else vectors[offset : offset + len(rows)]
-            _insert(connection, stems, numbers, file_id, rows, mine, in_vec)
+            _insert(connection, stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
         offset += len(rows)
 
 
@@ -195,6 +209,7 @@ def _insert(
     numbers: _Names,
     file_id: int,
     rows: Sequence[Row],
+    cuts: Sequence[Cut],
     vectors: NDArray[np.float32] | None,
     in_vec: bool,
 ) -> None:
@@ -202,18 +217,18 @@ def _insert(
 
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'knowledge_meta'").fetchone()
     ids = range((last[0] if last else 0) + 1, (last[0] if last else 0) + 1 + len(rows))
-    stems.learn(word for row in rows for word in row.words)
+    stems.learn(word for found in cuts for word in found.words)
     meta, wide, keywords, near = [], [], [], []
     half, small = packed_vectors(vectors) if vectors is not None else ([], [])
-    for position, (new, row) in enumerate(zip(ids, rows, strict=True)):
+    for position, (new, row, found) in enumerate(zip(ids, rows, cuts, strict=True)):
         p = row.passage
         project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
         at = p.at.timestamp() if p.at else None
         meta.append(
-            (new, file_id, row.mark, p.part, project, session, category, speaker, at, len(row.words), row.digest)
+            (new, file_id, row.mark, p.part, project, session, category, speaker, at, len(found.words), row.digest)
         )
-        flags = (row.tells_time, row.first_person, row.ends_with_question)
-        packed = np.array(stems.numbers(row.words), dtype="<u4").tobytes()
+        flags = (found.tells_time, found.first_person, row.ends_with_question)
+        packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
         wide.append(
             (
@@ -232,7 +247,7 @@ def _insert(
                 vector,
             )
         )
-        keywords.append((new, _storable(" ".join(row.words))))
+        keywords.append((new, _storable(" ".join(found.words))))
         if small and in_vec:
             near.append((new, project, session, small[position]))
     connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(11)})", meta)

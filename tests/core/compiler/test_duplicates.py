@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mcp_server.core.compiler.duplicates import Seen, shingles
 
 TEXT = "We decided on the fourth of May to keep the memory in markdown files under git, and to rebuild the index."
@@ -33,3 +36,15 @@ def test_a_text_without_words_is_like_nothing() -> None:
     seen = Seen()
     seen.add("a", shingles("…"))
     assert seen.twin(shingles("!")) is None
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=9),
+    st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=9),
+)
+def test_looking_up_finds_what_comparing_finds(one: list[str], other: list[str]) -> None:
+    known, wanted = shingles(" ".join(one)), shingles(" ".join(other))
+    seen = Seen()
+    seen.add("a", known)
+    alike = bool(wanted) and len(wanted & known) / len(wanted | known) >= 0.8
+    assert (seen.twin(wanted) == "a") == alike

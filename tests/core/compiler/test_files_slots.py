@@ -57,7 +57,7 @@ def test_caps_and_floors_hold_with_everything_full(budget: int, delivery: str) -
     assert sum(taken[name] for name in ("memory", "journal", "active projects", "project")) <= 0.20 * budget
     assert taken["knowledge"] >= (0.35 if delivery == "add" else 0.25) * budget * 0.9
     assert taken["history"] >= 0.25 * budget * 0.7 if delivery == "replace" else taken["history"] == 0
-    assert result.tokens > 0.95 * budget
+    assert result.tokens > 0.9 * budget
 
 
 def test_every_file_of_p1_gets_something_even_if_the_first_would_take_all() -> None:

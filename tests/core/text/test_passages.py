@@ -58,7 +58,13 @@ def test_a_long_text_is_cut_at_paragraph_ends() -> None:
 def test_a_turn_is_one_passage_and_its_lines_show_it() -> None:
     text, parsed = written(Turn(1, "user", "hello\nthere", AT, name="Ana"), Turn(2, "agent", "hi", AT))
     first, second = of_transcript("raw/x.md", parsed)
-    assert (first.unit, first.turn, first.role, first.speaker, first.project) == ("raw/x.md#1", 1, "user", "Ana", "git:x/y")
+    assert (first.unit, first.turn, first.role, first.speaker, first.project) == (
+        "raw/x.md#1",
+        1,
+        "user",
+        "Ana",
+        "git:x/y",
+    )
     lines = text.split("\n")
     assert lines[first.start - 1].startswith("## 14:30 — user (Ana)")
     assert lines[first.end - 1] == "there"

@@ -26,7 +26,8 @@ def test_every_operator_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["C++", "--flag", "a - b", "well-known", 'open "quote', "since:soon", "category:nothing", "until:2026-02-31", '""']
+    "text",
+    ["C++", "--flag", "a - b", "well-known", 'open "quote', "since:soon", "category:nothing", "until:2026-02-31", '""'],
 )
 def test_what_only_looks_like_an_operator_is_words(text: str) -> None:
     query = parse_query(text, NOW)

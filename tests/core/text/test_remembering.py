@@ -23,7 +23,13 @@ DAY = "2026-02-16"
         ("person", "Ana Kovač: prefers mornings", None, "knowledge/people/ana-kovac.md", "Notes"),
         ("person", "Željko's birthday is in May", None, "knowledge/people/zeljko.md", "Notes"),
         ("procedure", "Release checklist: bump, tag, push", None, "knowledge/procedures/release-checklist.md", "Steps"),
-        ("procedure", "How we deploy on Fridays, if ever", None, "knowledge/procedures/how-we-deploy-on-fridays-if.md", "Steps"),
+        (
+            "procedure",
+            "How we deploy on Fridays, if ever",
+            None,
+            "knowledge/procedures/how-we-deploy-on-fridays-if.md",
+            "Steps",
+        ),
     ],
 )
 def test_a_kind_chooses_file_and_section(kind: str, content: str, project: str | None, path: str, section: str) -> None:
@@ -35,11 +41,14 @@ def test_a_section_that_is_named_is_used() -> None:
     assert place_for("fact", "x", None, DAY, "Tools").section == "Tools"
 
 
-@pytest.mark.parametrize(("kind", "content", "says"), [
-    ("person", "prefers mornings", "begin with the name"),
-    ("project", "The API is frozen", "needs a project"),
-    ("procedure", "☂☂☂", "needs a title"),
-])
+@pytest.mark.parametrize(
+    ("kind", "content", "says"),
+    [
+        ("person", "prefers mornings", "begin with the name"),
+        ("project", "The API is frozen", "needs a project"),
+        ("procedure", "☂☂☂", "needs a title"),
+    ],
+)
 def test_what_has_no_place_says_what_is_missing(kind: str, content: str, says: str) -> None:
     with pytest.raises(Invalid, match=says):
         place_for(kind, content, None, DAY, None)

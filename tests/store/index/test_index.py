@@ -150,7 +150,8 @@ async def test_bm25_is_what_sqlite_says(ws: Workspace, indexed: Make) -> None:
     expected = dict(
         connection.execute(
             "SELECT f.path, -bm25(knowledge_fts) FROM knowledge_fts "
-            "JOIN knowledge_meta m ON m.id = knowledge_fts.rowid JOIN files f ON f.id = m.file WHERE knowledge_fts MATCH 'wolf OR running'"
+            "JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
+            "JOIN files f ON f.id = m.file WHERE knowledge_fts MATCH 'wolf OR running'"
         )
     )
     connection.close()
