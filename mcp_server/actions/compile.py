@@ -34,9 +34,8 @@ from mcp_server.settings import Settings
 from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
-LEAST_HITS, MOST_HITS = 100, 400
-TOKENS_A_HIT = 20
-"""Few passages are shorter as rendered, so a budget divided by this is as many as it could hold."""
+MOST_HITS = 400
+"""Few passages are shorter than 20 tokens as rendered: more than the default budget could hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,15 @@ class _Conversation:
         return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a compilation sees (`inputs`), and what its receipt says beside: of which index, with which messages."""
+
+    inputs: CompileInputs
+    generation: str = "none"
+    messages: tuple[str, ...] = ()
+
+
 async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
     """The compiled context and its receipt: the same bytes for the same state, on every channel.
 
@@ -77,6 +85,18 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
         Invalid: `strict`, and the budget is below 128 tokens.
         NotFound: no such session; the nearest is named.
     """
+    return await compile_gathered(memory, await gather(memory, request, caller))
+
+
+async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
+    """Compiles inputs that were gathered before, with the tokenizer of this memory."""
+    compiled = await run_sync(compile_inputs, gathered.inputs, memory.tokens.count)
+    receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
+    return replace(compiled, receipt=receipt)
+
+
+async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
+    """Everything that the context for `request` is a function of, as values. Raises as `compile_context` does."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
         raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
@@ -85,7 +105,7 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
     asked = conversation.last_user
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    found = await _found(memory, message, budget, request.scope, project, conversation)
+    found = await _found(memory, message, request.scope, project, conversation)
     references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.turns, budget) if conversation.delivery == "replace" else ((), 0)
@@ -111,10 +131,7 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    compiled = await run_sync(compile_inputs, inputs, memory.tokens.count)
-    if found is None:
-        return compiled
-    return replace(compiled, receipt=replace(compiled.receipt, generation=found.generation, messages=found.messages))
+    return Gathered(inputs, found.generation, found.messages) if found else Gathered(inputs)
 
 
 async def _conversation(memory: Memory, session: str | None) -> _Conversation:
@@ -138,7 +155,7 @@ async def _project(memory: Memory, request: CompileRequest, caller: Caller, conv
 
 
 async def _found(
-    memory: Memory, message: str, budget: int, scope: Scope, project: Project, conversation: _Conversation
+    memory: Memory, message: str, scope: Scope, project: Project, conversation: _Conversation
 ) -> Found | None:
     """What search finds for the message, taken as it stands: quotes and dashes in it are no operators."""
     if not message.strip():
@@ -146,7 +163,7 @@ async def _found(
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
     request = SearchRequest(
         query=message,
-        limit=min(MOST_HITS, max(LEAST_HITS, budget // TOKENS_A_HIT)),
+        limit=MOST_HITS,
         scope=scope,
         project=project,
         exclude_session=own,

@@ -10,7 +10,7 @@ for the maintainer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
 from mcp_server.store.index.opening import Health, Lock, Reading, inode_of, open_reading
-from mcp_server.store.index.reader import Asking, Found, ask, by_words, fetch_rows, score
+from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
 from mcp_server.store.index.vectors import nearest
@@ -107,7 +107,13 @@ class Index:
             )
 
         def values(connection: sqlite3.Connection) -> list[Found]:
-            return score(asking, fetch_rows(connection, [*by_keyword, *by_meaning], opened.names), opened.names, vector)
+            def scored(ids: Sequence[int]) -> list[Found]:
+                return score(asking, fetch_rows(connection, ids, opened.names), opened.names, vector)
+
+            found = scored([*by_keyword, *by_meaning])
+            if mode == "vector":
+                return found
+            return found + scored(around(connection, asking, found, scope_of(connection, filters)))
 
         found = await opened.words.database.read(values)
         if mode == "vector" and vector is not None:
