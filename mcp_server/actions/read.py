@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.errors import Invalid, Refused
+from mcp_server.errors import Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 
 SCHEME = "memory://"
@@ -64,7 +65,8 @@ async def read(
         raise Invalid(f"{path} has lines 1 to {len(lines)}; {first} to {last if end is None else end} is no part of it")
     answer = await run_sync(_fitted, memory, path, lines, first, last, at, max_tokens)
     if not at:
-        await memory.state.log_access(path, "read", memory.clock())
+        with contextlib.suppress(Unavailable):  # a full disk, a broken state: what was asked for was read all the same
+            await memory.state.log_access(path, "read", memory.clock())
     return answer
 
 

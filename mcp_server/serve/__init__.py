@@ -55,7 +55,9 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
         mcp = build(enter, folder=folder, kept=local / "instructions.md")
-        anyio.run(mcp.run_stdio_async)
+        from mcp_server.serve import stdio
+
+        anyio.run(stdio.serve, mcp)
         return
 
     from mcp_server.serve import http

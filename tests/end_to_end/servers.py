@@ -107,9 +107,13 @@ async def served(
     env: dict[str, str] | None = None,
     prefix: Sequence[str] = (),
     cwd: Path | None = None,
+    beside: Path | None = None,
 ) -> AsyncIterator[Served]:
-    """A server on the workspace at `root`, in a folder that has no project. `prefix` is a command that starts it."""
-    beside = root.parent / f"{root.name}-processes"
+    """A server on the workspace at `root`, in a folder that has no project. `prefix` is a command that starts it.
+
+    Its process id and its stderr are kept `beside` the workspace.
+    """
+    beside = beside or root.parent / f"{root.name}-processes"
     beside.mkdir(exist_ok=True)
     named = beside / f"{len(list(beside.iterdir()))}.pid"
     log = named.with_suffix(".log")

@@ -57,7 +57,7 @@ async def test_a_read_only_workspace_is_served_and_says_what_it_cannot_do(tmp_pa
 async def test_a_folder_that_cannot_hold_a_workspace_is_named_and_tried_again(tmp_path: Path) -> None:
     root = tmp_path / "disk" / "memory"
     root.parent.mkdir()
-    async with served(root, prefix=mounting(READ_ONLY, root.parent), cwd=tmp_path) as server:
+    async with served(root, prefix=mounting(READ_ONLY, root.parent), beside=tmp_path / "processes") as server:
         for _ in range(2):
             assert REFUSED in await server.refused("observe", role="user", content="Hello.")
             assert REFUSED in await server.refused("status")

@@ -111,7 +111,7 @@ class Index:
                 return score(asking, fetch_rows(connection, ids, opened.names), opened.names, vector)
 
             found = scored([*by_keyword, *by_meaning])
-            if mode == "vector":
+            if mode != "hybrid":
                 return found
             return found + scored(around(connection, asking, found, scope_of(connection, filters)))
 

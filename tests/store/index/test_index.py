@@ -367,7 +367,7 @@ async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, index
     await index.rebuild()
     found = await index.candidates(plain_query("paragraph 2718"))
     ranked = ranking.rank(found.asked, found.candidates)
-    assert len({c.unit for c in found.candidates}) == len(ranked) == 1
+    assert len({c.unit for c in found.candidates}) == len(ranked) == 2  # and its neighbour
     assert "paragraph 2718" in found.passage(ranked[0].candidate).text
     assert (await index.status()).passages > 2_000
     followed = await index.fingerprint()
@@ -541,3 +541,14 @@ async def ids(ws: Workspace) -> set[int]:
         return {row[0] for row in connection.execute("SELECT id FROM knowledge_meta")}
     finally:
         connection.close()
+
+
+async def test_the_neighbours_of_a_match_are_candidates_too(ws: Workspace, indexed: Make) -> None:
+    for said in ("unrelated", "which tram goes to Petrovaradin?", "number nine", "thanks", "far away"):
+        ws.say("s1", said)
+    index = indexed()
+    await index.rebuild()
+    found = await index.candidates(plain_query("tram to Petrovaradin"))
+    assert sorted(one.passage.turn or 0 for one in found.found) == [1, 2, 3, 4]
+    ranked = ranking.rank(found.asked, found.candidates)
+    assert "number nine" in [found.passage(one.candidate).text for one in ranked[:2]]
