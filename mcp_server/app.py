@@ -79,7 +79,7 @@ async def open_memory(
             locks=locks,
             index=index,
             git=Git(root),
-            folders=ProjectFolders(Path.home(), Path(tempfile.gettempdir())),
+            folders=ProjectFolders(Path.home(), Path(tempfile.gettempdir()), root),
             embedder=loaded,
             tokens=TokenCounter(),
             changes=Changes(),

@@ -10,13 +10,13 @@ import dataclasses
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import anyio
 
-from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns, whole
@@ -152,12 +152,16 @@ async def _search_all(memory: Memory, conversation: Conversation, turns: Mapping
 
 
 async def _compile_for(memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn]) -> None:
-    """Compiles for one question at every budget, and looks which of its gold turns are inside."""
+    """Compiles for one question at every budget, and looks which of its gold turns are inside. What a compilation sees
+    is gathered once: of its inputs only the budget differs."""
     gold = [turns[turn_id] for turn_id in sorted(one.question.gold)]
+    began = time.perf_counter()
+    gathered = await gather(memory, CompileRequest(message=one.question.text, budget=max(BUDGETS)), ASKER)
+    gathering = time.perf_counter() - began
     for budget in BUDGETS:
         began = time.perf_counter()
-        compiled = await compile_context(memory, CompileRequest(message=one.question.text, budget=budget), ASKER)
-        one.compile_ms.append((time.perf_counter() - began) * 1000)
+        compiled = await compile_gathered(memory, replace(gathered, inputs=replace(gathered.inputs, budget=budget)))
+        one.compile_ms.append((gathering + time.perf_counter() - began) * 1000)
         found = inside(gold, compiled.text, compiled.receipt), whole(gold, compiled.text)
         one.contexts[files, budget] = (len(found[0]) / len(gold), len(found[1]) / len(gold))
 

@@ -41,7 +41,7 @@ def mended(item: Item) -> Item:
         return item
     (problem, *_) = item.errors()
     line = problem["input"]
-    if problem["type"] != "json_invalid" or "surrogate" not in problem["msg"] or not isinstance(line, str):
+    if problem["type"] != "json_invalid" or not isinstance(line, str):
         return item
     whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], line)
     try:

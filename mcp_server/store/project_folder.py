@@ -16,13 +16,14 @@ MARKER = ".context-manager"
 
 @dataclass(slots=True)
 class ProjectFolders:
-    """Reads folders of the client's machine. `home` and `temporary` are never projects by themselves.
+    """Reads folders of the client's machine. `home`, `temporary` and the `workspace` itself are never projects by themselves.
 
     What git says of a folder is asked once a process: a remote that is added later is seen by the next start.
     """
 
     home: Path
     temporary: Path
+    workspace: Path
     _git_keys: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
     def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]:
@@ -41,10 +42,8 @@ class ProjectFolders:
         return (f"dir:{directory_id(str(here))}",)
 
     def _is_nobodys(self, folder: Path) -> bool:
-        return folder == folder.parent or folder in {
-            Path(os.path.realpath(self.home)),
-            Path(os.path.realpath(self.temporary)),
-        }
+        nobodys = {Path(os.path.realpath(place)) for place in (self.home, self.temporary, self.workspace)}
+        return folder == folder.parent or folder in nobodys
 
     def _named(self, folder: Path) -> str | None:
         for place in (folder, *folder.parents):

@@ -7,19 +7,23 @@ into it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from mcp_server.core.model import Delivery, Kind, Role
 from mcp_server.core.source_keys import TurnKey
-from mcp_server.store.database import Database, DatabaseBroken
-from mcp_server.store.locks import Locks
+from mcp_server.errors import Unavailable
+from mcp_server.store.database import Database, DatabaseBroken, driver
+from mcp_server.store.locks import Held, Locks
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 
@@ -104,31 +108,26 @@ class Recorded:
 class State:
     """The port. Made by `State.open`; every method is one transaction."""
 
-    def __init__(self, database: Database, moved_aside: Path | None) -> None:
-        self._database = database
+    def __init__(self, path: Path, locks: Locks, database: Database, moved_aside: Path | None) -> None:
+        self._path, self._locks = path, locks
+        self._database, self._inode = database, _inode(path)
+        self._reopening: object = None  # an anyio lock, made with the first use: importing anyio takes time
         self.moved_aside = moved_aside
         """Where a damaged file went, for `status` to tell."""
-        self._complete = False  # asked at every turn, and once True it stays so
+        self._complete = False  # asked at every turn, and once True it stays so for this file
 
     @classmethod
     async def open(cls, path: Path, locks: Locks) -> State:
         """Opens or creates the file; a damaged one is moved aside under a new name, never deleted."""
-        try:
-            return cls(await _open(path), None)
-        except DatabaseBroken:
-            async with locks.files():  # of several processes that find it damaged, one moves it aside
-                try:
-                    return cls(await _open(path), None)
-                except DatabaseBroken:
-                    aside = _move_aside(path)
-                return cls(await _open(path), aside)
+        return cls(path, locks, *await _opened(path, locks))
 
     async def close(self) -> None:
         await self._database.close()
 
     async def data_version(self) -> int:
-        """Another number after another connection has committed."""
-        return await self._database.data_version()
+        """Another number after another connection has committed, or after the file was replaced."""
+        version = await self._using(lambda database: database.data_version())
+        return self._inode << 32 | version
 
     async def complete(self) -> bool:
         """False for a new file: the transcripts were not read back yet."""
@@ -152,7 +151,7 @@ class State:
 
     async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None:
         """Replaces the session's row and adds the keys of turns that were recorded with it."""
-        await self._database.write(lambda connection: _save(connection, row, keys))
+        await self._write(lambda connection: _save(connection, row, keys))
 
     async def keys(self, session: str) -> list[TurnKey]:
         """The keys of every turn of the session, in the order of their numbers."""
@@ -175,7 +174,7 @@ class State:
             (nth,) = connection.execute(count, (session, role, sha)).fetchone()
             return Recorded(_key(same) if same else None, _key(last) if last else None, nth)
 
-        return await self._database.read(ask)
+        return await self._read(ask)
 
     async def forget_sessions(self) -> None:
         """Empties what transcripts can give back: sessions and keys."""
@@ -184,7 +183,7 @@ class State:
             connection.execute("DELETE FROM sessions")
             connection.execute("DELETE FROM turn_keys")
 
-        await self._database.write(clear)
+        await self._write(clear)
 
     # references
 
@@ -230,10 +229,79 @@ class State:
         await self._execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
 
     async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
-        return await self._database.read(lambda connection: connection.execute(sql, values).fetchall())
+        return await self._read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
-        await self._database.write(lambda connection: connection.execute(sql, values) and None)
+        await self._write(lambda connection: connection.execute(sql, values) and None)
+
+    # the file, which may be deleted, replaced or spoilt while it is open
+
+    async def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._using(lambda database: database.read(fn))
+
+    async def _write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._using(lambda database: database.write(fn))
+
+    async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:
+        """What `act` does with the file that is there now: a person may have deleted it, a process moved it aside."""
+        if _inode(self._path) != self._inode:
+            await self._reopen(self._database)
+        database = self._database
+        try:
+            return await act(database)
+        except DatabaseBroken as error:
+            await self._reopen(database)
+            raise Unavailable(
+                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from the transcripts: "
+                "repeat the call"
+            ) from error
+
+    async def _reopen(self, seen: Database) -> None:
+        import anyio
+
+        self._reopening = lock = self._reopening or anyio.Lock()
+        assert isinstance(lock, anyio.Lock)
+        async with lock:
+            if self._database is not seen:  # another task was first
+                return
+            self._database, aside = await _opened(self._path, self._locks)
+            self._inode, self._complete = _inode(self._path), False
+            self.moved_aside = aside or self.moved_aside
+            with contextlib.suppress(Unavailable, driver().error):
+                await seen.close()
+
+
+async def _opened(path: Path, locks: Locks) -> tuple[Database, Path | None]:
+    """The file, and where the damaged one went if there was one."""
+    try:
+        return await _open(path), None
+    except DatabaseBroken:
+        held = await _alone(locks)  # of several processes that find it damaged, one moves it aside
+        try:
+            return await _open(path), None
+        except DatabaseBroken:
+            aside = _move_aside(path)
+            return await _open(path), aside
+        finally:
+            held.release()
+
+
+async def _alone(locks: Locks) -> Held:
+    """A lock of its own, since the call that found the damage may hold any of the three."""
+    from anyio import sleep
+
+    while True:
+        held = locks.try_exclusive("state")
+        if held is not None:
+            return held
+        await sleep(0.01)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _move_aside(path: Path) -> Path:
@@ -245,6 +313,8 @@ def _move_aside(path: Path) -> Path:
 
 
 async def _open(path: Path) -> Database:
+    with contextlib.suppress(OSError):  # what is wrong with the folder, opening the file will say
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     database = await Database.open(path)
     try:
         await database.write(_create)

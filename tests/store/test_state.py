@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from mcp_server.core.model import Turn
 from mcp_server.core.source_keys import content_sha, keys_of
+from mcp_server.errors import Unavailable
 from mcp_server.store.locks import Locks
 from mcp_server.store.state import SessionRow, State
 
@@ -89,5 +91,33 @@ async def test_two_processes_see_that_the_other_wrote(tmp_path: Path) -> None:
     before = await one.data_version()
     await two.put("n", "k", 1)
     assert await one.data_version() != before
+    await one.close()
+    await two.close()
+
+
+@pytest.mark.parametrize("spoilt", [b"garbage " * 5000, None])
+async def test_a_file_that_is_spoilt_or_deleted_while_it_is_open_is_replaced(
+    tmp_path: Path, spoilt: bytes | None
+) -> None:
+    locks = Locks(tmp_path)
+    one = await State.open(tmp_path / "state.db", locks)
+    two = await State.open(tmp_path / "state.db", locks)
+    await one.put("n", "k", 1)
+    await one.completed()
+    assert await two.complete()
+    before = await two.data_version()
+    for path in tmp_path.glob("state.db*"):
+        if spoilt:
+            path.write_bytes(spoilt)
+        else:
+            path.unlink()
+    for state in (one, two):
+        with contextlib.suppress(Unavailable):  # one that finds it damaged says so, once
+            await state.get("n", "k")
+        assert not await state.complete()
+    await one.put("n", "k", 2)
+    assert await two.get("n", "k") == 2
+    assert await two.data_version() != before
+    assert len(list(tmp_path.glob("*damaged*"))) == (1 if spoilt else 0)
     await one.close()
     await two.close()
