@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
@@ -110,7 +111,7 @@ def _git(memory: Memory) -> Check:
 
 
 def _files(memory: Memory) -> Check:
-    problems: list[str] = []
+    problems = [*map_problems(memory)]
     for prefix in ("knowledge/", "topics/", "archive/"):
         for stat in memory.files.walk(prefix):
             if stat.path.endswith(".md"):

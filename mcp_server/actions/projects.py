@@ -122,6 +122,15 @@ async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[
     return names
 
 
+def map_problems(memory: Memory) -> tuple[str, ...]:
+    """What is wrong with the map, for `status` and `doctor`; nothing if it can be read."""
+    try:
+        _read_map(memory)
+    except Invalid as error:
+        return (str(error),)
+    return ()
+
+
 def _readable_map(memory: Memory) -> dict[str, str]:
     try:
         return _read_map(memory)

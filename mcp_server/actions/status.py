@@ -11,6 +11,7 @@ from typing import Any, get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.projects import map_problems
 from mcp_server.core.model import Category
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
@@ -53,7 +54,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         raise Invalid(f"view {view!r} is none of {', '.join(VIEWS)}")
     chosen = VIEWS[1:] if view == "all" else (view,)
     makers = {"sessions": _sessions, "index": _index, "git": _git, "settings": _settings, "sizes": _sizes}
-    problems = list(memory.problems())
+    problems = [*memory.problems(), *await run_sync(map_problems, memory)]
     views: dict[str, Mapping[str, Any]] = {}
     for name in chosen:
         try:

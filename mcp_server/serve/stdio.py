@@ -1,8 +1,8 @@
 """Serving over stdin and stdout, also clients that cut a text in the middle of a character.
 
-A JavaScript client that shortens a string between the two halves of an emoji sends a lone surrogate (`"\\ud83d"`). The SDK
-takes such a line for no JSON at all and drops it, so the client would wait for its answer for ever. Here the half character
-becomes U+FFFD, and the call is served.
+A JavaScript client that shortens a string between the two halves of an emoji sends a lone surrogate (`"\\ud83d"`).
+The SDK takes such a line for no JSON at all and drops it, so the client would wait for its answer for ever. Here the
+half character becomes U+FFFD, and the call is served.
 """
 
 from __future__ import annotations

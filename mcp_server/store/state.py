@@ -252,8 +252,8 @@ class State:
         except DatabaseBroken as error:
             await self._reopen(database)
             raise Unavailable(
-                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from the transcripts: "
-                "repeat the call"
+                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                "Repeat the call"
             ) from error
 
     async def _reopen(self, seen: Database) -> None:

@@ -30,7 +30,9 @@ CALLS = int(os.environ.get("CM_CHAOS", "60"))
 PATIENCE = 30.0
 """Seconds after which something that was expected is taken not to come. Nothing waits longer than it must."""
 
-DATABASE_TROUBLE = re.compile(r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a fault of ours", re.IGNORECASE)
+DATABASE_TROUBLE = re.compile(
+    r"locked|malformed|is busy|damaged|not a database|disk I/O|Traceback|a fault of ours", re.IGNORECASE
+)
 
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
 _CLI = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())"]
@@ -84,7 +86,8 @@ class Served:
         result: CallToolResult = await self.client.call_tool("search", {"query": query, "scope": "all", **arguments})
         assert not result.is_error, text(result)
         assert result.structured_content is not None
-        return result.structured_content
+        found: dict[str, Any] = result.structured_content
+        return found
 
     async def finds(self, query: str) -> bool:
         """Whether the index answers, and with something."""
@@ -179,14 +182,16 @@ async def failed(root: Path, *arguments: str, **options: Any) -> str:
 async def eventually(holds: Callable[[], Awaitable[bool]], seconds: float = PATIENCE) -> None:
     """Asks again and again until it holds."""
     with anyio.fail_after(seconds):
-        while not await holds():
+        while not await holds():  # noqa: ASYNC110 - another process gives us no event
             await anyio.sleep(0.05)
 
 
 def assert_clear(message: str) -> None:
     """A message of ours: neither a stack trace nor the name of an exception that nobody expected."""
     assert message.strip()
-    assert not re.search(r"Traceback|a fault of ours|Internal|unexpected|\b[A-Z]\w+(?:Error|Exception)\b", message), message
+    assert not re.search(r"Traceback|a fault of ours|Internal|unexpected|\b[A-Z]\w+(?:Error|Exception)\b", message), (
+        message
+    )
 
 
 def transcripts(root: Path) -> dict[str, str]:
@@ -196,7 +201,7 @@ def transcripts(root: Path) -> dict[str, str]:
 
 
 def turns(root: Path) -> dict[str, list[tuple[int, str]]]:
-    """Number and first line of every turn by session, as they stand in the transcripts, read without any code of ours."""
+    """Number and first line of every turn by session, as they stand in the transcripts; no code of ours reads them."""
     spoken: dict[str, list[tuple[int, str]]] = {}
     for written in transcripts(root).values():
         head = re.match(r"---\nsession_id: (\S+)\n", written)

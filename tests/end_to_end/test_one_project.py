@@ -40,7 +40,9 @@ async def test_two_worktrees_a_subfolder_and_a_symlink_are_one_project(tmp_path:
 
     (project,) = json.loads(await done(root, "project", "list", "--json"))
     assert project["sessions"] == 4
-    keys = {line for written in transcripts(root).values() for line in written.splitlines() if line.startswith("project:")}
+    keys = {
+        line for written in transcripts(root).values() for line in written.splitlines() if line.startswith("project:")
+    }
     assert len(keys) == 1
     async with served(root, env={"CLAUDE_PROJECT_DIR": str(link)}) as server:
         everything = {"from-main", "from-other", "from-link", "from-deep"}

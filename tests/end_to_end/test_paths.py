@@ -1,4 +1,4 @@
-"""Whatever looks like a way out of the workspace, in every argument that could lead there: nothing outside is read or made."""
+"""Whatever looks like a way out of the workspace, in every argument: nothing outside is read or made."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ async def test_no_argument_of_a_tool_leads_out(tmp_path: Path) -> None:
                 ("observe", {"role": "user", "content": f"By {name}.", "session": name, "project": name}),
                 ("observe", {"role": "user", "content": "Hello.", "session": "t", "turn_id": name, "name": name}),
                 ("observe", {"role": "user", "content": name, "session": "t", "model": name, "channel": name}),
-                ("observe", {"role": "agent", "content": "x", "session": "u", "tool_calls": [{"name": name, "files": [name]}]}),
+                (
+                    "observe",
+                    {"role": "agent", "content": "x", "session": "u", "tool_calls": [{"name": name, "files": [name]}]},
+                ),
                 ("observe", {"role": "user", "content": "y", "session": "u", "chunks": [{"type": "file", "id": name}]}),
                 ("remember", {"content": f"{name} is a person.", "kind": "person"}),
                 ("remember", {"content": f"{name}: do it.", "kind": "procedure"}),
@@ -104,10 +107,7 @@ async def test_no_uri_leads_out(tmp_path: Path) -> None:
                 ResourceTemplateReference(type="ref/resource", uri="context://compiled/{session}"),
             ):
                 name = "path" if "path" in reference.uri else "session"
-                assert (await server.client.complete(reference, {"name": name, "value": path})).completion.values in (
-                    [],
-                    ["knowledge/link.md"][:0],
-                )
+                assert (await server.client.complete(reference, {"name": name, "value": path})).completion.values == []
         prompt = PromptReference(type="ref/prompt", name="reflect")
         await server.client.complete(prompt, {"name": "session", "value": "../"})
         assert "Traceback" not in server.stderr()

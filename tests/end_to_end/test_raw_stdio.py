@@ -1,4 +1,4 @@
-"""What no well-behaved client sends: nonsense between the calls, half a character, the end in the middle of everything."""
+"""What no well-behaved client sends: nonsense between the calls, half a character, the end amid everything."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ class Raw:
 
     def ask(self, number: int, tool: str, **arguments: Any) -> bytes:
         """The line of a call."""
-        message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        message = {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": "tools/call",
+            "params": {"name": tool, "arguments": arguments},
+        }
         return json.dumps(message).encode()
 
     def answer(self, number: int) -> dict[str, Any]:
@@ -76,7 +81,10 @@ def test_the_end_of_stdin_in_the_middle_of_calls_loses_nothing_that_was_answered
     root = tmp_path / "memory"
     with raw(root) as server:
         server.send(
-            *(server.ask(n, "observe", role="user", content=f"t{n} said", session="s", turn_id=f"t{n}") for n in range(1, CALLS)),
+            *(
+                server.ask(n, "observe", role="user", content=f"t{n} said", session="s", turn_id=f"t{n}")
+                for n in range(1, CALLS)
+            ),
             *(server.ask(1000 + n, "remember", content=f"f{n} holds.", project="global") for n in range(1, CALLS)),
         )
         first = server.answer(1)

@@ -1,0 +1,89 @@
+"""The README is for users, and it is true: every command, tool, resource, prompt, setting and path in it exists, and
+nothing that exists is missing from it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from mcp_server.cli.main import COMMANDS, cli
+from mcp_server.settings import SECTIONS
+from tests.serving import connected
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def block(name: str) -> str:
+    """The command in the README under `<!-- command: NAME -->`."""
+    found = re.search(rf"<!-- command: {name} -->\n```sh\n(.*?)\n```", README, re.DOTALL)
+    assert found, name
+    return found[1]
+
+
+def test_every_command_is_in_it_and_no_other() -> None:
+    told = set(re.findall(r"^\| `context-manager (\w+)", README, re.MULTILINE))
+    assert told == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["session", "project", "index", "bench"])
+def test_the_subcommands_are_in_it(name: str) -> None:
+    context = click.Context(cli)
+    group = cli.get_command(context, name)
+    assert isinstance(group, click.Group)
+    told = re.search(rf"^\| `context-manager {name} (.+?)`", README, re.MULTILINE)
+    assert told
+    assert sorted(told[1].split(r"\|")) == sorted(group.list_commands(context))
+
+
+def test_every_setting_is_in_it_with_its_default() -> None:
+    for section, kind in SECTIONS.items():
+        for key, field in kind.model_fields.items():
+            default = str(field.default).lower() if isinstance(field.default, bool) else field.default
+            row = f"| `{section}.{key}` | `{'null' if default is None else default}` |"
+            assert row in README, row
+
+
+@pytest.mark.anyio
+async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: Path) -> None:
+    async with connected(workspace) as client:
+        tools = {tool.name for tool in (await client.list_tools()).tools}
+        resources = {str(found.uri) for found in (await client.list_resources()).resources}
+        templates = {found.uri_template for found in (await client.list_resource_templates()).resource_templates}
+        prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
+    tables = README.split("## Tools, resources, prompt")[1].split("**Sessions.**")[0]
+    assert set(re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)) == tools | resources | templates
+    assert set(re.findall(r"The prompt `(\w+)`", tables)) == prompts
+
+
+def test_every_place_it_points_to_exists() -> None:
+    for path in re.findall(r"`((?:mcp_server|tools|resources|prompts|tests)/[\w/.]*)`", README):
+        assert (ROOT / path).exists(), path
+
+
+def test_its_two_commands_are_whole() -> None:
+    assert block("demo").endswith("context-manager demo")
+    assert block("test").endswith("-m pytest")
+    assert "sed -n '/<!-- command: test -->/" in (ROOT / ".ci/run").read_text("utf-8")
+
+
+def test_the_command_it_connects_clients_to_is_installed() -> None:
+    for script in ("context-manager-mcp", "context-manager"):
+        assert (Path(sys.executable).parent / script).exists()
+    said = subprocess.run(
+        [Path(sys.executable).parent / "context-manager", "--version"], capture_output=True, text=True
+    )
+    assert "context-manager" in said.stdout
+
+
+def test_nothing_in_the_project_names_a_machine() -> None:
+    for path in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split():
+        file = ROOT / path
+        if file.suffix in {".py", ".md", ".toml", ".yaml", ".json", ".mjs", ".txt"} and file.exists():
+            text = file.read_text("utf-8")
+            assert not re.search(r"(?<![\w./])/(?:root/|work/(?:main|lab|shared)\b)", text), path
