@@ -21,7 +21,7 @@ from mcp_server.core.compiler.budget import (
 from mcp_server.core.compiler.cut import Cut, beginning
 from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
 from mcp_server.core.compiler.receipt import Considered
-from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line
+from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 
 MEMORY_FILE = "knowledge/memory/MEMORY.md"
@@ -106,7 +106,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             if not shown.text:
                 considered.append(_account(name, source, included=False, reason="no room within its share"))
                 continue
-            blocks.append(f"{head}\n{shown.text}")
+            blocks.append(min(f"{head}\n{tight(shown.text)}", f"{head}\n{shown.text}", key=meter))
             lines[source.path] = _first_left_out(source, text, shown.end) - 1
             reason = "always shown" if shown.whole else "always shown, cut to its share"
             account = _account(name, source, included=True, reason=reason)

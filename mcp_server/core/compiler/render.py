@@ -14,6 +14,9 @@ from mcp_server.core.text.fencing import neutralise
 
 SEPARATOR = "\n\n"
 
+_EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*\n\s*(?=(?!\1#)#{1,6} |\Z)", re.MULTILINE)
+"""A heading, followed by nothing but a heading that is no deeper, or by the end."""
+
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
 _LONGEST_NAME = 80
@@ -37,6 +40,11 @@ def label(slot: str, source: str) -> str:
 def file_text(text: str) -> str:
     """A workspace file for showing: comments blanked (the lines stay where they are), the rest neutralised."""
     return neutralise(_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)).rstrip()
+
+
+def tight(text: str) -> str:
+    """The text without headings that nothing stands under, and with one blank line where there were several."""
+    return _BLANK_LINES.sub("\n\n", _EMPTY_HEADING.sub("", text)).strip("\n")
 
 
 def without_blank_lines(text: str) -> str:

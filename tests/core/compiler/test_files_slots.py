@@ -8,6 +8,7 @@ import pytest
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile
+from mcp_server.core.compiler.render import tight
 from mcp_server.core.compiler.safety import LINE
 from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
 
@@ -178,3 +179,8 @@ def test_below_the_least_budget_a_context_is_cut_and_says_so() -> None:
     assert "below 128 tokens" in result.receipt.markdown
     assert compiled(3).tokens <= 3
     assert compiled(0).text == ""
+
+
+def test_headings_that_nothing_stands_under_are_not_shown() -> None:
+    assert tight("# Core\n\n\n\n## A\n\n- x\n\n## B\n\n\n## C\n") == "# Core\n\n## A\n\n- x"
+    assert tight("# Core\n## A\n### B\ntext\n") == "# Core\n## A\n### B\ntext"
