@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
@@ -65,11 +66,11 @@ async def open_memory(
         files = WorkspaceFiles(root, local)
         locks = Locks(local)
         state = await State.open(local / "state.db", locks)
-        stack.push_async_callback(state.close)
+        stack.push_async_callback(_closed, state)
         loaded, missing = (embedder, None) if embedder is not None else embed.load(settings.search.embedder)
         problems += [missing] if missing else []
         index = Index(files, locks, local / "index", loaded, settings.search.embedder)
-        stack.push_async_callback(index.close)
+        stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
         yield Memory(
             settings=settings,
@@ -89,6 +90,12 @@ async def open_memory(
             local_date=lambda moment: moment.astimezone(ZoneInfo(timezone)).date().isoformat(),
             startup_problems=(*problems, *settings.problems),
         )
+
+
+async def _closed(port: State | Index) -> None:
+    """Closes in good order also while everything around is being cancelled: it takes milliseconds."""
+    with CancelScope(shield=True):
+        await port.close()
 
 
 def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Settings:

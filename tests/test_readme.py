@@ -68,7 +68,7 @@ def test_every_place_it_points_to_exists() -> None:
 
 def test_its_two_commands_are_whole() -> None:
     assert block("demo").endswith("context-manager demo")
-    assert block("test").endswith("-m pytest")
+    assert block("test").endswith("-m pytest -n auto")
     assert "sed -n '/<!-- command: test -->/" in (ROOT / ".ci/run").read_text("utf-8")
 
 

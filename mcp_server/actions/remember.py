@@ -152,6 +152,8 @@ def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -
     body, notes, action = _edited(fact, place, start.body, memory.local_date(now))
     if body == start.body and exists:
         return Remembered(place.path, "kept", "", notes)
+    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
+        return Remembered(ARCHIVE, "kept", "", (f"known already: it moved to {ARCHIVE} today",))
     if place.path == MEMORY:
         body, note = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
@@ -221,6 +223,15 @@ def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
             body = entries.appended(body, entry.section or "Entries", entry.text)
     if body != before:
         memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
+
+
+def _archived_on(memory: Memory, content: str, day: str) -> bool:
+    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call must not write it twice."""
+    archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else ""
+    if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
+        return False
+    known = entries.same_entry(archived, content)
+    return known is not None and known.date == day
 
 
 def _stamped(path: str, text: str, now: datetime, session: str | None) -> str:

@@ -115,10 +115,10 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         candidates = await memory.index.candidates(replace(query, phrases=()), filters, request.mode)
         if candidates.found:
             messages.append(f"nothing holds {wanted} word for word; these hold its words")
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings))
+    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), request.limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
     hits = []
-    for one in ranked[: request.limit]:
+    for one in ranked:
         passage = by_identity[id(one.candidate)].passage
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
@@ -129,7 +129,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         generation=candidates.generation,
         messages=tuple(messages),
         words=candidates.asked.lookup,
-        considered=len(ranked),
+        considered=len({one.candidate.unit for one in candidates.found}),
     )
 
 

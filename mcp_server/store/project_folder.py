@@ -16,7 +16,7 @@ MARKER = ".context-manager"
 
 @dataclass(slots=True)
 class ProjectFolders:
-    """Reads folders of the client's machine. `home`, `temporary` and the `workspace` itself are never projects by themselves.
+    """Reads folders of the client's machine. `home`, `temporary` and `workspace` are never projects by themselves.
 
     What git says of a folder is asked once a process: a remote that is added later is seen by the next start.
     """

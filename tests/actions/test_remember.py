@@ -144,6 +144,17 @@ async def test_over_two_hundred_lines_the_oldest_entries_move_to_the_archive(mem
         assert (f": fact number {number}\n" in text) != (f": fact number {number}\n" in archive), number
 
 
+async def test_a_repeated_call_is_not_written_again_though_its_entry_was_archived_meanwhile(
+    memory: Memory, clock: Clock
+) -> None:
+    for number in range(250):
+        await remember(memory, NewFact(f"fact number {number}"), CALLER)
+    again = await remember(memory, NewFact("fact number 0"), CALLER)
+    assert (again.path, again.action, again.diff) == (ARCHIVE, "kept", "")
+    clock.forward(days=1)
+    assert (await remember(memory, NewFact("fact number 0"), CALLER)).path == MEMORY
+
+
 async def test_a_line_count_near_the_cap_is_said(memory: Memory) -> None:
     notes: list[str] = []
     for number in range(185):

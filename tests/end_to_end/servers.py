@@ -90,9 +90,9 @@ class Served:
         return found
 
     async def finds(self, query: str) -> bool:
-        """Whether the index answers, and with something."""
+        """Whether the index answers, and with something. Where it cannot, a note says that the files were read."""
         answer = await self.search(query)
-        return bool(answer["hits"]) and not answer["notes"]
+        return bool(answer["hits"]) and not any("index" in note for note in answer["notes"])
 
     async def problems(self) -> str:
         """What `status` says is wrong."""

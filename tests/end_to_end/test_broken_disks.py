@@ -43,7 +43,7 @@ async def test_a_read_only_workspace_is_served_and_says_what_it_cannot_do(tmp_pa
     before = files_below(root)
     prefix = mounting(READ_ONLY, root)
     async with served(root, prefix=prefix) as server:
-        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
         assert "Ana" in await server.call("read", path="knowledge/memory/MEMORY.md")
         assert "Senj" in await server.call("compile_context", message="Where does the blue boat lie?")
         assert "Ana" in await server.call("compile_context", session="s")
@@ -53,7 +53,7 @@ async def test_a_read_only_workspace_is_served_and_says_what_it_cannot_do(tmp_pa
             assert REFUSED in await server.refused("observe", role="user", content="Something else.")
             assert REFUSED in await server.refused("remember", content="Ivo sails too.", project="global")
             assert REFUSED in await server.refused("remember", content="Ivo sails too.", session="s")
-        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
         assert "Traceback" not in server.stderr()
     assert REFUSED in await failed(root, "observe", "No.", prefix=prefix)
     assert REFUSED in await failed(root, "session", "end", "s", prefix=prefix)
@@ -136,7 +136,7 @@ async def test_a_start_on_a_full_disk_serves_what_is_there(tmp_path: Path) -> No
     await a_memory(root)
     shutil.copytree(root, kept)
     async with served(root, prefix=mounting(FULL, root, kept)) as server:
-        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
         assert "Ana" in await server.call("read", path="knowledge/memory/MEMORY.md")
         assert "Ana" in await server.call("compile_context", message="Who sails?")
         await server.refused("observe", role="agent", content="A fine harbour. " * 1000, session="s")

@@ -38,7 +38,7 @@ async def test_an_index_deleted_under_a_running_server_is_read_around_and_made_a
         for _ in range(3):
             shutil.rmtree(root / ".local" / "index")
             for one in (server, other):
-                assert [hit["session"] for hit in await one.hits("blue boat")] == ["s"]
+                assert [hit.get("session") for hit in await one.hits("blue boat")] == ["s"]
             await server.call("compile_context", message="Where is the blue boat?")
             await eventually(lambda: server.finds("blue boat"))
             await eventually(lambda: other.finds("blue boat"))
@@ -53,7 +53,7 @@ async def test_garbage_in_the_index_is_read_around_and_made_anew(tmp_path: Path)
         await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
         await eventually(lambda: server.finds("blue boat"))
         spoil_index(root)
-        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
         await server.call("compile_context", message="Where is the blue boat?")
         await server.call("observe", role="agent", content="A fine harbour.", session="s")
         await eventually(lambda: server.finds("harbour"))
@@ -61,7 +61,7 @@ async def test_garbage_in_the_index_is_read_around_and_made_anew(tmp_path: Path)
     spoil_index(root)
     (root / ".local" / "index" / "memory-x.current").write_bytes(GARBAGE)
     async with served(root) as server:
-        assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+        assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
         await eventually(lambda: server.finds("harbour"))
         assert await server.problems() == ""
 
@@ -80,7 +80,7 @@ async def test_a_pointer_of_the_index_that_says_nothing_is_made_anew(tmp_path: P
         (pointer,) = (root / ".local" / "index").glob("*.current")
         for nonsense in (GARBAGE, b"", b"999999"):
             pointer.write_bytes(nonsense)
-            assert [hit["session"] for hit in await server.hits("blue boat")] == ["s"]
+            assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
             await eventually(lambda: server.finds("blue boat"))
 
 

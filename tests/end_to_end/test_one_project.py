@@ -48,7 +48,7 @@ async def test_two_worktrees_a_subfolder_and_a_symlink_are_one_project(tmp_path:
         everything = {"from-main", "from-other", "from-link", "from-deep"}
 
         async def found() -> bool:
-            return {hit["session"] for hit in await server.hits("pump", scope="project")} >= everything
+            return {hit.get("session") for hit in await server.hits("pump", scope="project")} >= everything
 
         await eventually(found)
         assert "Rijeka" in await server.call("compile_context", message="Where is the pump made?")

@@ -173,8 +173,9 @@ async def test_two_servers_and_a_rebuilding_third_process_lose_nothing_and_write
             return all([await found(server, name) for server in (first, second) for name in ("first", "second")])
 
         async def found(server: Served, name: str) -> bool:
-            answer = await server.search(f'"{name}-t{CALLS - 1}"')
-            return [hit["turn_id"] for hit in answer["hits"]] == [f"{name}-t{CALLS - 1}"] and not answer["notes"]
+            last = f"{name}-t{CALLS - 1}"
+            hits = await server.hits(f'"{last}"')
+            return [hit.get("turn_id") for hit in hits] == [last] and await server.finds(last)
 
         await eventually(both_find_the_last)
     logs = [first.stderr(), second.stderr(), *printed]

@@ -40,12 +40,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from operator import itemgetter, mul
 from statistics import median
 
 from mcp_server.core.text.words import content_words, names_in, words
 
 DIGITS = 6
 """Places that terms are rounded to: scores are the same on every machine."""
+
+MILLIONTHS = 10**DIGITS
+"""Terms are added up in whole millionths: exact, and four times faster than `round` for some thousand terms a search."""
 
 FULL_FIRST_PERSON = 3
 """So many times "I" or "we" count as speaking of oneself wholly."""
@@ -228,12 +232,22 @@ def coverage(query: Query, matched: int) -> float:
     return math.fsum(weight for i, weight in enumerate(query.idf) if matched >> i & 1) / total if total else 0.0
 
 
+class _Shares(dict[int, float]):
+    """`coverage` of each set of words, counted once: units in one conversation hold the same few sets."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    def __missing__(self, matched: int) -> float:
+        self[matched] = share = coverage(self._query, matched)
+        return share
+
+
 @dataclass(slots=True)
 class _Unit:
-    """A unit while its passages come in."""
+    """A unit while its passages come in. `own` are the signals of its best passage so far, `matched` the words of all."""
 
     candidate: Candidate
-    said: float
     own: Signals
     match: float
     matched: int
@@ -257,21 +271,21 @@ def signals(
     middle = median(cosines) if cosines else 0.0
     span = max(cosines) - middle if cosines else 0.0
     by_words, by_coverage, by_meaning = (0.4, 0.3, 0.3) if cosines else (0.5, 0.5, 0.0)
-    everything = (1 << len(query.idf)) - 1
-    shares: dict[int, float] = {}
+    of_passage = (weights.keywords, weights.meaning, weights.coverage, weights.phrase, weights.time, weights.told)
+    words_only = (1 << len(query.idf)) - 1  # without the names, which have no IDF
+    shares = _Shares(query)
 
-    def covered(matched: int) -> float:
-        matched &= everything
-        if matched not in shares:
-            shares[matched] = coverage(query, matched)
-        return shares[matched]
+    def said(c: Candidate, own: Signals) -> tuple[float, int, int]:
+        """Orders the passages of a unit, the best first."""
+        return -sum(map(mul, of_passage, own)), c.line, c.part
 
     units: dict[str, _Unit] = {}
     groups: dict[str, _Group] = {}
     for c in candidates:
         keywords = c.bm25 / top if top > 0 else 0.0
         meaning = max(0.0, (c.cosine - middle) / span) if c.cosine is not None and span > 0 else 0.0
-        cover = covered(c.matched)
+        matched = c.matched & words_only
+        cover = shares[matched]
         own = (
             keywords,
             meaning,
@@ -280,42 +294,36 @@ def signals(
             1.0 if query.asks_when and c.tells_time else 0.0,
             min(c.first_person, FULL_FIRST_PERSON) / FULL_FIRST_PERSON,
         )
-        said = (
-            weights.keywords * own[0]
-            + weights.meaning * own[1]
-            + weights.coverage * own[2]
-            + weights.phrase * own[3]
-            + weights.time * own[4]
-            + weights.told * own[5]
-        )
         match = by_words * keywords + by_coverage * cover + by_meaning * meaning
-        group = groups.setdefault(c.group or c.path, _Group({}))
-        group.matched |= c.matched
-        group.best = max(group.best, match)
+        name = c.group or c.path
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = _Group({})
+        group.matched |= matched
+        if match > group.best:
+            group.best = match
         unit = units.get(c.unit)
         if unit is None:
-            units[c.unit] = group.units[c.ordinal] = _Unit(c, said, own, match, c.matched)
+            units[c.unit] = group.units[c.ordinal] = _Unit(c, own, match, matched)
             continue
-        unit.matched |= c.matched
+        unit.matched |= matched
         unit.match = max(unit.match, match)
-        if (-said, c.line, c.part) < (-unit.said, unit.candidate.line, unit.candidate.part):
-            unit.candidate, unit.said, unit.own = c, said, own
+        if said(c, own) < said(unit.candidate, unit.own):
+            unit.candidate, unit.own = c, own
 
     found: list[tuple[Candidate, Signals]] = []
     for unit in units.values():
         c = unit.candidate
         group = groups[c.group or c.path]
-        before, after = group.units.get(c.ordinal - 1), group.units.get(c.ordinal + 1)
+        at, place = group.units.get, c.ordinal
+        before, after, before_that, after_that = at(place - 1), at(place + 1), at(place - 2), at(place + 2)
         near = unit.matched | (before.matched if before else 0) | (after.matched if after else 0)
-        far = near
-        for step in (-2, 2):
-            other = group.units.get(c.ordinal + step)
-            far |= other.matched if other else 0
+        far = near | (before_that.matched if before_that else 0) | (after_that.matched if after_that else 0)
         beside = (
             after.match if after else 0.0,
             before.match if before and before.candidate.ends_with_question else 0.0,
-            covered(near) - covered(unit.matched) + (covered(far) - covered(near)) / 2,
-            covered(group.matched),
+            shares[near] - shares[unit.matched] + (shares[far] - shares[near]) / 2,
+            shares[group.matched],
             group.best,
             1.0 if c.speaker and c.speaker in query.people else 0.0,
             unit.match if c.role in ("user", "") else 0.0,
@@ -336,10 +344,13 @@ def rank(
 
     The order of `candidates` is of no consequence. Two units at one place of one group are a mistake of the caller's.
     """
-    factors = tuple(getattr(weights, name) for name in NAMES)
-    scored: list[tuple[float, str, int, int, Candidate, Signals]] = []
+    factors = tuple(getattr(weights, name) * MILLIONTHS for name in NAMES)
+    scored: list[tuple[int, str, int, int, Candidate, list[int]]] = []
     for c, values in signals(query, candidates, weights):
-        terms = tuple(round(factor * value, DIGITS) for factor, value in zip(factors, values, strict=True))
-        scored.append((-round(math.fsum(terms), DIGITS), c.path, c.line, c.part, c, terms))
-    scored.sort(key=lambda entry: entry[:4])
-    return [Ranked(c, -negative, dict(zip(NAMES, terms, strict=True))) for negative, *_, c, terms in scored[:limit]]
+        terms = [int(product + 0.5) for product in map(mul, factors, values)]
+        scored.append((-sum(terms), c.path, c.line, c.part, c, terms))
+    scored.sort(key=itemgetter(0, 1, 2, 3))
+    return [
+        Ranked(c, -negative / MILLIONTHS, {name: term / MILLIONTHS for name, term in zip(NAMES, terms, strict=True)})
+        for negative, *_, c, terms in scored[:limit]
+    ]

@@ -272,7 +272,7 @@ def score(
         if bit < keywords:  # names of speakers are looked up, and are no keywords
             odds = (asking.all_passages - frequency + 0.5) / (frequency + 0.5)
             bm25 += max(math.log(max(odds, 1e-6)), 1e-6) * times * (K1 + 1) / (times + norm)
-        for place in np.flatnonzero(times):
+        for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
             matched[place] |= 1 << bit
     pairs = np.zeros(many, dtype=int)
     for first, second in asking.asked.pairs:
@@ -282,7 +282,9 @@ def score(
             pairs[np.unique(owner[beside])] += 1
     cosines = _cosines([row[22] for row in rows], vector)
     found: list[Found] = []
-    for index, row in enumerate(rows):
+    for row, keywords_value, cosine, words_in, beside_each_other in zip(
+        rows, bm25.tolist(), cosines, matched, pairs.tolist(), strict=True
+    ):
         transcript = row[12] is not None
         candidate = Candidate(
             path=row[1],
@@ -290,10 +292,10 @@ def score(
             unit=f"{row[1]}#{row[2]}",
             group=f"session {names[row[11]]}" if transcript else row[1],
             ordinal=row[12] if transcript else row[4],
-            bm25=float(bm25[index]),
-            cosine=cosines[index],
-            matched=matched[index],
-            pairs=int(pairs[index]),
+            bm25=keywords_value,
+            cosine=cosine,
+            matched=words_in,
+            pairs=beside_each_other,
             role=row[14],
             speaker=names[row[15]],
             length=row[17],
@@ -318,6 +320,6 @@ def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) 
         matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(
             len(usable), len(vector)
         )
-        for index, cosine in zip(usable, matrix.astype(np.float32) @ vector, strict=True):
-            cosines[index] = float(cosine)
+        for index, cosine in zip(usable, (matrix.astype(np.float32) @ vector).tolist(), strict=True):
+            cosines[index] = cosine
     return cosines
