@@ -25,7 +25,7 @@ class Section(BaseModel):
 
 
 class ContextCompiler(Section):
-    """How a token budget is shared out (SPEC §10)."""
+    """How a token budget is shared out."""
 
     token_budget: Annotated[int, Field(ge=128, le=1_000_000, description="Tokens of a compiled context")] = 8192
     identity_budget_kb: Annotated[float, Field(gt=0, description="Most that identity may take, in KB of text")] = 17
@@ -47,7 +47,7 @@ class ContextCompiler(Section):
 
 
 class Search(Section):
-    """Which embedder, and how its similarity is weighed against keywords (SPEC §6)."""
+    """Which embedder, and how its similarity is weighed against keywords."""
 
     embedder: Annotated[Literal["wordllama", "none"], Field(description="wordllama (local, offline) or none")] = (
         "wordllama"
@@ -77,7 +77,7 @@ class Git(Section):
 
 
 class Server(Section):
-    """How calls without a session handle are understood (SPEC §2)."""
+    """How calls without a session handle are understood."""
 
     unnamed_sessions: Annotated[
         Literal["auto", "connection", "explicit"],
@@ -171,6 +171,6 @@ def default_document() -> str:
         lines += [f"# {(kind.__doc__ or '').splitlines()[0]}", f"{name}:"]
         for key, field in kind.model_fields.items():
             value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
-            lines.append(f"  {key}: {value:<12} # {field.description}")
+            lines.append(f"  {f'{key}: {value}':<30} # {field.description}")
         lines.append("")
     return "\n".join(lines)

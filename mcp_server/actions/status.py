@@ -78,7 +78,8 @@ async def instructions(memory: Memory) -> str:
         f"{count} {category} file{'s' if count > 1 else ''}" for category, count in sorted(stored.items())
     )
     last = max((row.last_arrival for row in rows), default=None)
-    heard = f"{len(rows)} conversations, the last on {last:%Y-%m-%d}" if last else "no conversation yet"
+    plural = "s" if len(rows) > 1 else ""
+    heard = f"{len(rows)} conversation{plural}, the last on {last:%Y-%m-%d}" if last else "no conversation yet"
     return "\n".join(
         [f"Long-term memory of this user. Stored now: {heard}; {facts or 'no knowledge file yet'}.", "", _RULES]
     )
@@ -123,16 +124,19 @@ def _item(value: Any) -> str:
 
 
 def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusReport:
-    """The whole report, or as many of its views as fit."""
-    views = dict(report.views)
-    while len(views) > 1 and memory.tokens.count(report.markdown) > max_tokens:
-        dropped = list(report.views)[len(views) - 1 :]
-        views = {name: report.views[name] for name in list(views)[:-1]}
-        cut = f"left out: {', '.join(dropped)}; ask with view='{dropped[0]}' or a larger max_tokens"
-        report = StatusReport(report.workspace, report.views, report.problems, cut)
-        if memory.tokens.count(StatusReport(report.workspace, views, report.problems, cut).markdown) <= max_tokens:
-            break
-    return StatusReport(report.workspace, views, report.problems, report.cut)
+    """The whole report, or as many of its views as fit, at least one."""
+    names = list(report.views)
+    for kept in range(len(names), 1, -1):
+        shorter = _first(report, names, kept)
+        if memory.tokens.count(shorter.markdown) <= max_tokens:
+            return shorter
+    return _first(report, names, 1)
+
+
+def _first(report: StatusReport, names: list[str], kept: int) -> StatusReport:
+    left = names[kept:]
+    cut = f"left out: {', '.join(left)}; ask with view='{left[0]}' or a larger max_tokens" if left else None
+    return StatusReport(report.workspace, {name: report.views[name] for name in names[:kept]}, report.problems, cut)
 
 
 async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, Any]:

@@ -1,0 +1,86 @@
+"""What is stored, how its parts are, what is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.doctor import examine
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.actions.status import VIEWS, instructions, status
+from mcp_server.app import catch_up, open_memory
+from mcp_server.core.model import Caller
+from mcp_server.errors import Invalid, NotFound
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_it_counts_what_is_stored(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "Fix the login page", "s"), Caller())
+    await catch_up(memory)
+    report = await status(memory)
+    assert set(report.views) == set(VIEWS[1:])
+    assert report.views["sessions"]["conversations"] == 1
+    assert report.views["sizes"]["files"]["conversation"] == 1
+    assert report.views["index"]["state"] == "ready"
+    assert "Fix the login page" in report.markdown
+    assert json.loads(json.dumps(report.as_dict(), default=str))["workspace"] == str(memory.files.root)
+
+
+async def test_one_view_or_one_session_can_be_asked_for(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hi", "s"), Caller())
+    assert set((await status(memory, "git")).views) == {"git"}
+    assert (await status(memory, "sessions", "s")).views["sessions"]["turns"] == 1
+    with pytest.raises(NotFound, match="did you mean 's'"):
+        await status(memory, "sessions", "ss")
+    with pytest.raises(Invalid, match="none of all, sessions"):
+        await status(memory, "weather")
+
+
+async def test_what_does_not_fit_is_named(memory: Memory) -> None:
+    report = await status(memory, max_tokens=150)
+    assert report.cut is not None
+    assert "ask with view=" in report.cut
+    assert memory.tokens.count(report.markdown) <= 400
+
+
+async def test_problems_come_first(workspace: Path, memory: Memory) -> None:
+    (workspace / "memory-config.yaml").write_text("search: {embedder: gpt}\nserch: {}\n", "utf-8")
+    (workspace / "knowledge/people/ana.md").write_text("---\ntype: person\ntags: 3\n---\n", "utf-8")
+    async with open_memory(workspace, KEYWORDS_ONLY) as again:
+        await catch_up(again)
+        report = await status(again)
+        assert "did you mean 'search'" in report.markdown
+        checks = {check.name: check for check in await examine(again)}
+    assert not checks["settings"].ok
+    assert not checks["files"].ok
+    assert "knowledge/people/ana.md: line 3: `tags`" in checks["files"].detail
+
+
+async def test_a_config_that_is_no_yaml_leaves_every_setting_at_its_default(workspace: Path, memory: Memory) -> None:
+    (workspace / "memory-config.yaml").write_text("search: [unclosed\n", "utf-8")
+    async with open_memory(workspace, KEYWORDS_ONLY) as again:
+        assert again.settings.context_compiler == memory.settings.context_compiler
+        assert any("memory-config.yaml cannot be read" in problem for problem in again.problems())
+
+
+async def test_the_doctor_finds_a_healthy_machine_healthy(memory: Memory) -> None:
+    await catch_up(memory)
+    checks = await examine(memory)
+    assert [check.name for check in checks if not check.ok] == []
+    assert {check.name for check in checks} >= {"disk", "state", "index", "tokenizer", "git", "files"}
+
+
+async def test_the_instructions_are_short_and_true(memory: Memory) -> None:
+    assert "no conversation yet" in await instructions(memory)
+    await observe(memory, NewTurn("user", "hi", "s"), Caller())
+    await remember(memory, NewFact("The sky is blue"), Caller())
+    text = await instructions(memory)
+    assert "1 conversation," in text
+    assert "memory" in text
+    assert len(text.encode()) < 2048

@@ -1,0 +1,60 @@
+"""A wrong setting is named with the nearest right one, keeps its default, and stops nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.settings import SECTIONS, Settings, default_document, read_settings
+from mcp_server.store.yaml_text import load
+
+WHERE = "memory-config.yaml"
+
+
+def test_the_shipped_file_says_the_defaults() -> None:
+    document = load(default_document(), WHERE)
+    assert set(document) == set(SECTIONS)
+    assert read_settings(document, {}, WHERE) == Settings()
+
+
+def test_a_value_in_the_file_counts_and_one_in_the_environment_counts_more() -> None:
+    document = {"lifecycle": {"session_idle_hours": 3, "memory_line_cap": 100}}
+    settings = read_settings(document, {"CONTEXT_MANAGER_LIFECYCLE__SESSION_IDLE_HOURS": "1.5"}, WHERE)
+    assert settings.lifecycle.session_idle_hours == 1.5
+    assert settings.lifecycle.memory_line_cap == 100
+    assert settings.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("document", "environ", "says"),
+    [
+        ({"serch": {}}, {}, "no section 'serch'; did you mean 'search'?"),
+        ({"search": {"embeder": "none"}}, {}, "search.embeder is not a setting; did you mean 'embedder'?"),
+        ({"search": {"embedder": "gpt"}}, {}, "'wordllama' or 'none'; the default 'wordllama' is used"),
+        ({"search": 3}, {}, "search must hold keys and values"),
+        ({}, {"CONTEXT_MANAGER_SERVER__UNNAMED_SESSIONS": "x"}, "CONTEXT_MANAGER_SERVER__unnamed_sessions = 'x'"),
+        ({"context_compiler": {"token_budget": 5}}, {}, "greater than or equal to 128"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_rest_holds(
+    document: dict[str, object], environ: dict[str, str], says: str
+) -> None:
+    settings = read_settings({**document, "git": {"auto_commit": False}}, environ, WHERE)
+    (problem,) = settings.problems
+    assert says in problem
+    assert settings.git.auto_commit is False
+    assert settings.model_copy(update={"problems": (), "git": Settings().git}) == Settings()
+
+
+def test_an_empty_section_is_fine() -> None:
+    assert read_settings({"search": None}, {}, WHERE).problems == ()
+
+
+def test_other_variables_of_ours_are_left_alone() -> None:
+    environ = {"CONTEXT_MANAGER_HOME": "/x", "CONTEXT_MANAGER_TOKEN": "t", "PATH": "/bin"}
+    assert read_settings({}, environ, WHERE) == Settings()
+
+
+def test_the_digest_changes_with_what_changes_a_compilation_and_with_nothing_else() -> None:
+    usual = Settings().digest()
+    assert read_settings({"context_compiler": {"memory_share": 0.1}}, {}, WHERE).digest() != usual
+    assert read_settings({"git": {"auto_commit": False}}, {}, WHERE).digest() == usual
