@@ -9,8 +9,10 @@ from pathlib import Path
 
 def main() -> None:
     """Serves, and exits with a code."""
+    from mcp_server.garbage import look_seldom
     from mcp_server.serve import main as serve
 
+    look_seldom()
     sys.exit(serve(sys.argv[1:], os.environ))
 
 

@@ -18,6 +18,7 @@ BELOW: dict[str, set[str]] = {
     "core": {"errors"},
     "settings": {"errors", "core"},
     "home": {"errors"},
+    "garbage": set(),
     "embed": {"errors", "core"},
     "store": {"errors", "core", "embed"},
     "memory": {"errors", "core", "settings", "embed", "store"},

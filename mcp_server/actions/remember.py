@@ -226,7 +226,7 @@ def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
 
 
 def _archived_on(memory: Memory, content: str, day: str) -> bool:
-    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call must not write it twice."""
+    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call adds nothing."""
     archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else ""
     if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
         return False

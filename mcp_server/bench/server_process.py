@@ -118,6 +118,18 @@ def resident(pid: int) -> float | None:
     return int(said) / 1024 if said.strip().isdigit() else None
 
 
+def proportional(pid: int) -> float | None:
+    """A process's part of the memory in MB: pages that several processes share count once over all of them.
+
+    None where this system does not tell.
+    """
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), None)
+
+
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     assert pipe is not None, "opened with pipes"
     return pipe

@@ -21,7 +21,7 @@ from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench import made_up
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile
-from mcp_server.bench.server_process import ServerProcess, empty, ours, resident, running
+from mcp_server.bench.server_process import ServerProcess, empty, ours, proportional, resident, running
 from mcp_server.bench.workbench import ASKER, Workbench
 from mcp_server.clients.importers.run import import_path
 from mcp_server.core.projects import Project
@@ -263,7 +263,11 @@ def _first_answers(workspace: Path) -> list[Measured]:
 
 
 def _memory(workspace: Path) -> list[Measured]:
-    """Resident memory: of one server that has searched and compiled, and of six that work on one workspace."""
+    """Resident memory: of one server that has searched and compiled, and of six that work on one workspace.
+
+    Of six together it is told twice: the sum of what each holds, which counts the pages that they share (libraries, the
+    embedder's table) six times, and what they really take (PSS), where the system tells.
+    """
     environ = dict(os.environ)
     with running(empty(), environ) as server:
         plain = resident(server.pid)
@@ -272,21 +276,30 @@ def _memory(workspace: Path) -> list[Measured]:
         for number, server in enumerate(servers):
             server.call("observe", role="user", content="a word to everybody", session=f"bench-{number}")
         _use(servers[0])
-        one, used = resident(servers[0].pid), [resident(server.pid) for server in servers]
+        one, one_uses = resident(servers[0].pid), _together(servers)
         for server in servers[1:]:
             _use(server)
-        all_used = [resident(server.pid) for server in servers]
+        all_use = _together(servers)
     if plain is None or one is None:
         return []
-    together, everything = (sum(value or 0 for value in values) for values in (used, all_used))
-    return [
-        _row("memory, one server that compiles", [one], 250, "MB", plain=plain, plain_what="an empty MCPServer"),
-        _row(
-            f"memory, {SERVERS} servers, one of them compiles", [together], 1024, "MB", plain=plain * SERVERS,
-            plain_what=f"{SERVERS} empty ones",
-        ),
-        _row(f"memory, {SERVERS} servers, all compile", [everything], None, "MB", note="no bar; the worst case"),
-    ]  # fmt: skip
+    rows = [_row("memory, one server that compiles", [one], 250, "MB", plain=plain, plain_what="an empty MCPServer")]
+    for who, (counted, taken) in (("one of them compiles", one_uses), ("all compile", all_use)):
+        bar = 1024 if who == "one of them compiles" else None
+        what, note = f"memory, {SERVERS} servers, {who}", "" if bar else "no bar; the worst case"
+        empties = {"plain": plain * SERVERS, "plain_what": f"{SERVERS} empty ones"}
+        if taken is None:
+            rows.append(_row(f"{what}, RSS", [counted], bar, "MB", note=note, **empties))
+            continue
+        rows.append(_row(f"{what}, PSS", [taken], bar, "MB", note=note))
+        rows.append(_row(f"{what}, RSS", [counted], None, "MB", note="shared pages six times", **empties))
+    return rows
+
+
+def _together(servers: Sequence[ServerProcess]) -> tuple[float, float | None]:
+    """MB of these processes: the sum of their resident memory, and what they take (None where nobody tells)."""
+    parts = [proportional(server.pid) for server in servers]
+    taken = [part for part in parts if part is not None]
+    return sum(resident(server.pid) or 0 for server in servers), sum(taken) if len(taken) == len(parts) else None
 
 
 def _use(server: ServerProcess) -> None:

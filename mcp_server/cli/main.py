@@ -15,6 +15,7 @@ import click
 
 from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
+from mcp_server.garbage import look_seldom
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -79,6 +80,7 @@ def cli(context: click.Context, workspace: Path | None) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. What goes wrong is one line on stderr."""
+    look_seldom()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what is remembered may hold anything; a console may know less than that
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

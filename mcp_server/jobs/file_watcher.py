@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mcp_server.store.index.looking import FOLDERS, is_indexed
+
+if TYPE_CHECKING:
+    from anyio import Event
 
 QUIET_MS = 20
 """A burst of changes ends when nothing more came for so long…"""
@@ -17,14 +21,15 @@ CHECK_MS = 2_000
 """How often the watcher looks whether a watched folder came into being or went away."""
 
 
-async def changed_paths(root: Path) -> AsyncIterator[frozenset[str]]:
-    """Paths (relative, POSIX) of files that the index holds and of folders, changed together. Ends never.
+async def changed_paths(root: Path, over: Event) -> AsyncIterator[frozenset[str]]:
+    """Paths (relative, POSIX) of files that the index holds and of folders, changed together. Ends when `over` is set.
 
+    The watcher waits in a thread, where no cancellation reaches it before `CHECK_MS`; `over` does, within `QUIET_MS`.
     What the system could not watch comes out as an OSError: the caller scans from time to time instead.
     """
     from watchfiles import awatch
 
-    while True:
+    while not over.is_set():
         folders = _folders(root)
         if not folders:
             from anyio import sleep
@@ -39,6 +44,7 @@ async def changed_paths(root: Path) -> AsyncIterator[frozenset[str]]:
             rust_timeout=CHECK_MS,
             yield_on_timeout=True,
             recursive=True,
+            stop_event=over,
         )
         yield frozenset()  # from here on nothing is missed; what changed before is the caller's to find
         async for changes in watching:

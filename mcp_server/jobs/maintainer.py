@@ -131,16 +131,27 @@ async def _mend(memory: Memory, wanted: Wanted) -> None:
 
 async def _watch(memory: Memory, wanted: Wanted) -> None:
     """Files that anybody changes: an editor, git, an agent, another process."""
-    while True:
-        try:
-            async for paths in changed_paths(memory.files.root):
-                wanted.add(paths or None)
-                for path in paths:
-                    memory.changes.publish(Change("file", path))
-        except (OSError, RuntimeError) as error:  # too many watches, a file system without events
-            _complain("watching the files; they are compared every two seconds instead", error)
-            await anyio.sleep(SCAN_UNWATCHED_SECONDS)
-            wanted.add(None)
+    over = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_set_at_the_end, over)
+        while not over.is_set():
+            try:
+                async for paths in changed_paths(memory.files.root, over):
+                    wanted.add(paths or None)
+                    for path in paths:
+                        memory.changes.publish(Change("file", path))
+            except (OSError, RuntimeError) as error:  # too many watches, a file system without events
+                _complain("watching the files; they are compared every two seconds instead", error)
+                await anyio.sleep(SCAN_UNWATCHED_SECONDS)
+                wanted.add(None)
+
+
+async def _set_at_the_end(over: anyio.Event) -> None:
+    """Waits until it is cancelled, with all that maintains, and says so to what cannot be cancelled."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        over.set()
 
 
 async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,14 @@ def test_a_vector_does_not_depend_on_its_batch(embedder: WordLlamaEmbedder) -> N
     assert all((embedder.embed([text])[0] == row).all() for text, row in zip(texts[::50], together[::50], strict=True))
 
 
+def test_weights_of_another_kind_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = b'{"embedding":{"dtype":"F32","shape":[1,256],"data_offsets":[0,1024]}}'
+    (tmp_path / "other.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(1024))
+    monkeypatch.setattr("mcp_server.embed.wordllama.WEIGHTS", str(tmp_path / "other.safetensors"))
+    with pytest.raises(Unavailable, match="not F16"):
+        WordLlamaEmbedder().embed(["x"])
+
+
 def test_loading_leaves_the_logging_of_the_program_alone(embedder: WordLlamaEmbedder) -> None:
     embedder.embed(["load"])
     assert logging.root.level == logging.WARNING
@@ -59,7 +68,7 @@ def test_a_package_that_cannot_be_loaded_is_explained(monkeypatch: pytest.Monkey
     real = builtins.__import__
 
     def broken(name: str, *rest: Any, **options: Any) -> Any:
-        if name == "wordllama":
+        if name == "tokenizers":
             raise ImportError("a library is missing")
         return real(name, *rest, **options)
 

@@ -230,6 +230,9 @@ async def test_after_a_kill_everything_acknowledged_is_there_and_what_is_sent_ag
             assert said.errors == []
             assert said.acknowledged == 4 * CALLS
             assert_nothing_lost_or_twice(root, said)
+    if leftovers(root):
+        async with served(root, env=FEW_LINES) as later:
+            await later.call("status")
             await eventually(lambda: gone(root))
     logs = [server.stderr() for server in (first, second, next_start)]
     assert not [log for log in logs if DATABASE_TROUBLE.search(log)]

@@ -17,15 +17,17 @@ SAME = 0.8
 
 SHINGLE = 3
 
-Shingles = frozenset[tuple[str, ...]]
+Shingles = frozenset[int]
+"""Hashes of the shingles: they compare and sort several times faster than words. Python's hashes are others in every
+process; that changes which few are looked up, never what is found."""
 
 
 def shingles(text: str) -> Shingles:
     """Every run of three words; of a shorter text the text as a whole."""
     said = _WORD.findall(text.lower())
     if len(said) <= SHINGLE:
-        return frozenset([tuple(said)]) if said else frozenset()
-    return frozenset(zip(said, said[1:], said[2:], strict=False))
+        return frozenset([hash(tuple(said))]) if said else frozenset()
+    return frozenset(map(hash, zip(said, said[1:], said[2:], strict=False)))
 
 
 class Seen:
@@ -33,7 +35,7 @@ class Seen:
 
     def __init__(self) -> None:
         self._passages: list[tuple[str, Shingles]] = []
-        self._holders: dict[tuple[str, ...], list[int]] = {}
+        self._holders: dict[int, list[int]] = {}
 
     def twin(self, wanted: Shingles) -> str | None:
         """The id of the earliest passage that says nearly the same, or None."""
@@ -52,6 +54,6 @@ class Seen:
         self._passages.append((identity, known))
 
 
-def _first_few(known: Shingles) -> Sequence[tuple[str, ...]]:
+def _first_few(known: Shingles) -> Sequence[int]:
     """So many that the others alone are too few to make two sets nearly equal."""
     return sorted(known)[: len(known) - math.ceil(SAME * len(known)) + 1]

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Literal
 
 from mcp_server.core.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, ToolCall, Turn
@@ -103,12 +104,15 @@ class CompileInputs:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def digests(self) -> dict[str, str]:
-        """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one."""
+        """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
+
+        In it a dataclass is the list of its values, in the order of their names: half the time of a full object.
+        """
         return {name: _sha256(value) for name, value in self._values().items()}
 
     def to_json(self) -> dict[str, Any]:
         """The inputs as JSON values, one key a field; `from_json` gives an equal value back."""
-        return {name: json.loads(_canonical(value)) for name, value in self._values().items()}
+        return {name: json.loads(_canonical(value, _object)) for name, value in self._values().items()}
 
     def _values(self) -> dict[str, Any]:
         return {**self.extra, **{name: getattr(self, name) for name in _names(type(self)) if name != "extra"}}
@@ -127,21 +131,35 @@ def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, .
 
 
 def _sha256(value: Any) -> str:
-    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+    return hashlib.sha256(_canonical(value, _row).encode()).hexdigest()
 
 
-def _canonical(value: Any) -> str:
-    """One JSON text a value, whatever the order of its keys."""
-    return json.dumps(value, default=_object, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+def _canonical(value: Any, default: Callable[[Any], Any]) -> str:
+    """One JSON text a value, whatever the order of its keys. `default` says what JSON does not know."""
+    return json.dumps(value, default=default, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
 def _object(value: Any) -> Any:
-    """What JSON does not know: dataclasses become objects, times ISO 8601 in UTC."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+    """Dataclasses become objects, times ISO 8601 in UTC."""
     if is_dataclass(value):
         return {name: getattr(value, name) for name in _names(type(value))}
-    return dict(value)
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else dict(value)
+
+
+def _row(value: Any) -> Any:
+    """As `_object`, but a dataclass becomes the list of its values."""
+    return _values_of[type(value)](value) if is_dataclass(value) else _object(value)
+
+
+class _Readers(dict[type, Callable[[Any], Any]]):
+    """What reads all fields of a dataclass at once, by name: inputs hold more than a thousand dataclasses."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        self[kind] = reader = attrgetter(*sorted(_names(kind)))
+        return reader
+
+
+_values_of = _Readers()
 
 
 def _names(kind: Any) -> Iterable[str]:

@@ -16,9 +16,9 @@ come once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from mcp_server.core.compiler.budget import Room
+from mcp_server.core.compiler.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.core.compiler.cut import relevant_part
 from mcp_server.core.compiler.duplicates import Seen, shingles
 from mcp_server.core.compiler.files import MEMORY_FILE
@@ -89,6 +89,12 @@ class _Shelf:
         self.cut: dict[Group, bool] = {}
         self._headers: dict[tuple[Group, bool], int] = {}
 
+    def is_too_small_for(self, passage: Passage) -> bool:
+        """Is there surely no room left for a passage? Said without measuring it, once there is none for a part."""
+        if self.left < LEAST_LINE:
+            return True
+        return self.left < LEAST_PART and len(passage_text(passage)) > self.left * MOST_CHARACTERS_PER_TOKEN
+
     def line(self, scored: _Scored) -> _Line:
         """How a passage would be shown now: whole if that is fair and fits, else its relevant part."""
         text = passage_text(scored.passage)
@@ -154,7 +160,7 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
 def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hidden: frozenset[int]) -> Considered:
     """Puts a passage on the shelf, or says why not."""
     reason = _ruled_out(filling, scored.passage, hidden)
-    if reason is None and shelf.left < LEAST_LINE:
+    if reason is None and shelf.is_too_small_for(scored.passage):
         reason = NO_ROOM
     if reason is not None:
         return _account(scored, reason)
@@ -164,11 +170,11 @@ def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hi
         return _account(scored, f"says nearly the same as {twin}")
     line = shelf.line(scored)
     if line.cost > shelf.left:
-        return replace(_account(scored, NO_ROOM), tokens=line.cost)
+        return _account(scored, NO_ROOM, line.cost)
     shelf.put(line)
     seen.add(scored.id, said)
-    entry = _account(scored, "relevant" if line.whole else "relevant, in part")
-    return replace(entry, included=True, tokens=line.cost, whole=line.whole)
+    reason = "relevant" if line.whole else "relevant, in part"
+    return _account(scored, reason, line.cost, included=True, whole=line.whole)
 
 
 def _ranked(inputs: CompileInputs) -> list[_Scored]:
@@ -220,20 +226,24 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
     return None
 
 
-def _account(scored: _Scored, reason: str) -> Considered:
+def _account(
+    scored: _Scored, reason: str, tokens: int = 0, *, included: bool = False, whole: bool = True
+) -> Considered:
     passage = scored.passage
     return Considered(
         id=scored.id,
         slot="knowledge",
         source=passage.path,
-        included=False,
+        included=included,
         reason=reason,
+        tokens=tokens,
         score=scored.score.total,
         charge=scored.charge,
         terms=scored.score.terms(),
         relevance=scored.candidate.hit.terms,
         unit=passage.unit,
         turn=passage.turn,
+        whole=whole,
     )
 
 

@@ -49,7 +49,7 @@ DIGITS = 6
 """Places that terms are rounded to: scores are the same on every machine."""
 
 MILLIONTHS = 10**DIGITS
-"""Terms are added up in whole millionths: exact, and four times faster than `round` for some thousand terms a search."""
+"""Terms are added up in whole millionths: exact, and four times faster than `round`; there are thousands a search."""
 
 FULL_FIRST_PERSON = 3
 """So many times "I" or "we" count as speaking of oneself wholly."""
@@ -177,9 +177,12 @@ _FIRST_PERSON = re.compile(
 _ATTACHED = re.compile(r"(?:\[[^\]\n]*\]|^> \[.*)\s*\Z", re.MULTILINE)
 
 
-def tells_time(text: str) -> bool:
-    """Does a passage name a day, a month, a year or a time relative to then ("last week")?"""
-    return _TIMES.search(" ".join(words(text))) is not None
+def tells_time(text: str, spoken: Sequence[str] | None = None) -> bool:
+    """Does a passage name a day, a month, a year or a time relative to then ("last week")?
+
+    `spoken` are its words, for whoever has them.
+    """
+    return _TIMES.search(" ".join(words(text) if spoken is None else spoken)) is not None
 
 
 def first_person(text: str) -> int:
@@ -245,7 +248,7 @@ class _Shares(dict[int, float]):
 
 @dataclass(slots=True)
 class _Unit:
-    """A unit while its passages come in. `own` are the signals of its best passage so far, `matched` the words of all."""
+    """A unit while its passages come in: `own` signals of the best one so far, `matched` words of all."""
 
     candidate: Candidate
     own: Signals

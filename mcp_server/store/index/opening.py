@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     import anyio
+
+_importing = threading.Lock()
 
 BUSY_SECONDS = 5.0
 """Nobody holds an index for long: a file that stays locked is one that something else has damaged."""
@@ -80,6 +84,7 @@ async def connect(path: Path, *, new: bool = False) -> Connected:
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
+        import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
         made[:] = [(Stems(connection), schema.load_vectors(connection))]
 
@@ -94,6 +99,12 @@ async def connect(path: Path, *, new: bool = False) -> Connected:
         raise
     stems, loads = made[0]
     return Connected(database, stems, loads)
+
+
+def import_numpy() -> None:
+    """Imports NumPy while other threads wait: two that do so at the same moment for the first time break it."""
+    with _importing:
+        importlib.import_module("numpy")
 
 
 def _size(path: Path) -> int:

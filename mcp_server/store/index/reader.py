@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEXICAL = 200
-POSTINGS = 15_000
+POSTINGS = 10_000
 """Most passages that the fetching words may stand in, all together: about 0.7 µs each. The rarest word always
 fetches."""
 

@@ -14,6 +14,7 @@ from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.looking import FOLDERS, is_indexed, look
+from mcp_server.store.index.opening import import_numpy
 from mcp_server.store.index.reader import LEXICAL, Found
 
 MOST_BYTES = 64_000_000
@@ -58,6 +59,7 @@ class Scan:
         matching = [i for i, held in enumerate(holding) if held & keywords]
         found: tuple[Found, ...] = ()
         if matching:
+            import_numpy()
             from rank_bm25 import BM25Plus
 
             scores = BM25Plus([list(each) or [""] for each in corpus]).get_scores(list(asked.words))

@@ -15,10 +15,9 @@ from mcp_server.store.index.schema import VECTORS, state
 from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
 
-NEAREST = 200
-NEAREST_OF_MANY = 100
-"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages."""
-MANY = 25_000
+NEAREST = 100
+"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages. 200 find
+no more of what answers (`bench retrieval`)."""
 
 ENOUGH = 50
 """If so many of the neighbours found lie in the scope, the rest of the scope is not searched for more."""
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope) -> list[int]:
     """The passages of the scope nearest to a unit vector, nearest first, by sqlite-vec."""
     (_, (small,)) = packed_vectors(vector.reshape(1, -1))
-    most = how_many(connection)
-    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
+    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, NEAREST]
     if scope.projects is not None:
         # The partition key allows IN: sqlite-vec then gives k neighbours of each partition.
         where += f" AND project IN ({', '.join('?' * len(scope.projects))})"
@@ -40,25 +38,19 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     if scope.without_session is not None:
         where += " AND session <> ?"
         values.append(scope.without_session)
-    found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values), most)
+    found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values))
     if not scope.other:
         return found
     kept = inside(connection, found, scope)
-    if len(found) < most or len(kept) >= ENOUGH:
+    if len(found) < NEAREST or len(kept) >= ENOUGH:
         return kept
     where += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
     rows = connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", (*values, *scope.values))
-    return _by_distance(rows, most)
+    return _by_distance(rows)
 
 
-def how_many(connection: sqlite3.Connection) -> int:
-    """How many neighbours a search asks for."""
-    (passages,) = connection.execute("SELECT passages FROM totals").fetchone()
-    return NEAREST if passages < MANY else NEAREST_OF_MANY
-
-
-def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
-    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
+def _by_distance(rows: Iterable[tuple[int, float]]) -> list[int]:
+    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:NEAREST]]
 
 
 @dataclass(slots=True)
@@ -86,7 +78,7 @@ class Matrix:
             ids, cosines = self.ids[seen], cosines[seen]
         else:
             ids = self.ids
-        best = np.argsort(-cosines, kind="stable")[: how_many(connection)]
+        best = np.argsort(-cosines, kind="stable")[:NEAREST]
         return [int(number) for number in ids[best]]
 
     def _fill(self, connection: sqlite3.Connection) -> None:

@@ -130,7 +130,8 @@ def cut(row: Row) -> Cut:
     """Reads a passage's text; the greater part of the work of indexing, and apart from the database's thread."""
     text = indexed_text(row.passage)
     own = row.passage.text
-    return Cut(text, tuple(words(text)), tells_time(own), first_person(own))
+    spoken, head = words(own), text[: len(text) - len(own)]
+    return Cut(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
 
 
 def write(
