@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from anyio.to_thread import run_sync
+
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
@@ -141,7 +143,7 @@ async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000)
     if found.hits and not found.gate.open:
         notes.append("nothing stored seems to be about this: these are only the nearest passages")
     answer = SearchAnswer(found.hits, snippets, found.gate, tuple(notes))
-    return _fitted(memory, answer, request, max_tokens)
+    return await run_sync(_fitted, memory, answer, request, max_tokens)
 
 
 def _fitted(memory: Memory, answer: SearchAnswer, request: SearchRequest, max_tokens: int) -> SearchAnswer:
