@@ -150,7 +150,7 @@ def _read_map(memory: Memory) -> dict[str, str]:
 
 
 def _write_map(memory: Memory, keys: dict[str, str]) -> None:
-    lines = [f"  {dump_line(key)}: {value}\n" for key, value in sorted(keys.items())]
+    lines = [f"  {dump_line(key)}: {dump_line(value)}\n" for key, value in sorted(keys.items())]
     memory.files.write_atomic(MAP, HEADER + "keys:\n" + "".join(lines))
 
 

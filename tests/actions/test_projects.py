@@ -9,9 +9,11 @@ import pytest
 
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.projects import list_projects, merge_projects, project_of, rename_project
+from mcp_server.actions.remember import NewFact, remember
 from mcp_server.core.model import Caller
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.store.front_matter import check
 
 pytestmark = pytest.mark.anyio
 
@@ -145,3 +147,20 @@ async def test_a_broken_map_stops_no_capture(memory: Memory) -> None:
     assert memory.files.read_text("knowledge/projects/_map.yaml") == "keys: [not, a, mapping"
     with pytest.raises(Invalid, match=r"_map\.yaml"):
         await list_projects(memory)
+
+
+@pytest.mark.parametrize("name", ["123456789012", "64e512345678", "null", "true", "0x1f", "2026-01-01", "1_000"])
+async def test_a_slug_that_looks_like_a_number_stays_a_name(memory: Memory, name: str) -> None:
+    """A project without an origin is called by the beginning of its first commit, and that may be all digits."""
+    await observe(memory, NewTurn("user", "hi", project=name), at(None))
+    listed = await list_projects(memory)
+    assert [project.sessions for project in listed] == [1]
+    assert (await project_of(memory, at(None), name)).slug == listed[0].slug
+
+
+async def test_names_stand_in_front_matter_as_text(memory: Memory) -> None:
+    for name in ("123456", "True", 'Ana "#1" Kovač'):
+        done = await remember(memory, NewFact(f"{name}: likes tea", "person", project=name), at(None))
+        assert check(memory.files.read_text(done.path), done.path).fields["name"] == name
+        done = await remember(memory, NewFact("Use SQLite", "decision", project="64e512345678"), at(None))
+        assert check(memory.files.read_text(done.path), done.path).fields["project"] == "64e512345678"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mcp_server.core.projects import slugify
+from mcp_server.core.text.yaml_line import yaml_line
 from mcp_server.errors import Invalid
 
 Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
@@ -70,7 +71,7 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
             return Place(f"knowledge/journal/{today}.md", section or project or DEFAULTS["journal"], head, level=3)
         case "person":
             name = _person(content)
-            head = f"---\ntype: person\nname: {name}\nupdated: {today}\n---\n\n# {name}\n"
+            head = f"---\ntype: person\nname: {yaml_line(name)}\nupdated: {today}\n---\n\n# {name}\n"
             return Place(f"knowledge/people/{slugify(name)}.md", within, head, dated=True)
         case "procedure":
             title = _title(content)
@@ -86,7 +87,7 @@ def _front(kind: str) -> str:
 
 
 def _project_head(kind: str, project: str) -> str:
-    return f"---\ntype: {kind}\nproject: {project}\nupdated:\n---\n\n# {project}\n"
+    return f"---\ntype: {kind}\nproject: {yaml_line(project)}\nupdated:\n---\n\n# {project}\n"
 
 
 def _person(content: str) -> str:
