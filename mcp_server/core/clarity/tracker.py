@@ -1,0 +1,147 @@
+"""The tracker: running counts of what a conversation is about. Nothing is ever counted again from the history.
+
+A user's message mentions; an agent's only refers to items that are known. A keyword becomes an item with its second
+mention in the session; before that it is a candidate. Each mention costs the same however long the session is: items
+and candidates are bounded, and the one that was silent for longest goes first; anchored items stay.
+
+The stored form is S0's (`currentTurn`, `items` with `mentionCount` …), with `category` and `candidates` added, so that
+a tracker read back goes on exactly as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp_server.core.clarity.extraction import CATEGORIES, ItemCategory, extract, known_in
+from mcp_server.core.model import Role
+from mcp_server.core.scoring.clarity import ClarityScore, ClarityWeights, score
+
+MOST_ITEMS = 300
+MOST_CANDIDATES = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is known of one item. Counts are 0 or more; `last_mention` is the exchange, counted from 1."""
+
+    id: str
+    category: ItemCategory
+    mentions: int
+    references: int
+    last_mention: int
+    created: datetime
+    anchored: bool = False
+
+
+@dataclass(slots=True)
+class Tracker:
+    """The counts of one session, changed in place by `hear`; `exchange` is the number of the current exchange."""
+
+    exchange: int = 0
+    items: dict[str, Item] = field(default_factory=dict)
+    """By id, the one that was silent for longest first."""
+    candidates: dict[str, int] = field(default_factory=dict)
+    """Keywords said once, and the exchange in which they were; oldest first."""
+
+    def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
+        """Counts one message: of a user as mentions, of an agent as references; what a system says is not counted."""
+        if role == "user":
+            self.exchange += 1
+            for item, category in extract(text, tools).items():
+                self._mention(item, category, at)
+        elif role == "agent":
+            for item in known_in(text, tools, self.items):
+                known = self.items[item]
+                self.items[item] = replace(known, references=known.references + 1)
+
+    def anchor(self, item: str, on: bool, at: datetime) -> bool:
+        """Sets or takes off an anchor; an item that was never mentioned comes in with 0 mentions. False: no change."""
+        item = item.lower()
+        known = self.items.get(item)
+        if known is None and on:
+            self.items[item] = Item(item, category_of(item), 0, 0, self.exchange, at, anchored=True)
+            return True
+        if known is None or known.anchored == on:
+            return False
+        self.items[item] = replace(known, anchored=on)
+        return True
+
+    def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
+        """Every item with its score now, the highest first; ties go by id."""
+        scored = [(item, self.score(item, weights)) for item in self.items.values()]
+        return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
+
+    def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
+        """The score of one item as of the current exchange."""
+        return score(item.mentions, item.references, self.exchange - item.last_mention, item.anchored, weights)
+
+    def as_dict(self, now: datetime) -> dict[str, Any]:
+        """S0's shape, for JSON. Times are milliseconds since 1970, UTC."""
+        return {
+            "currentTurn": self.exchange,
+            "lastPersistAt": _milliseconds(now),
+            "items": [
+                {
+                    "id": item.id,
+                    "category": item.category,
+                    "mentionCount": item.mentions,
+                    "referenceCount": item.references,
+                    "lastMentionTurn": item.last_mention,
+                    "anchored": item.anchored,
+                    "createdAt": _milliseconds(item.created),
+                }
+                for item in self.items.values()
+            ],
+            "candidates": list(self.candidates.items()),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Tracker:
+        """Reads S0's shape back. Raises KeyError, TypeError or ValueError if it is none."""
+        items = [
+            Item(
+                id=str(one["id"]),
+                category=_category(one.get("category"), str(one["id"])),
+                mentions=int(one["mentionCount"]),
+                references=int(one["referenceCount"]),
+                last_mention=int(one["lastMentionTurn"]),
+                created=datetime.fromtimestamp(one["createdAt"] / 1000, UTC),
+                anchored=bool(one["anchored"]),
+            )
+            for one in stored["items"]
+        ]
+        candidates = {str(word): int(exchange) for word, exchange in stored.get("candidates", ())}
+        return cls(int(stored["currentTurn"]), {item.id: item for item in items}, candidates)
+
+    def _mention(self, item: str, category: ItemCategory, at: datetime) -> None:
+        known = self.items.pop(item, None)
+        if known is None and category == "keyword" and self.candidates.pop(item, None) is None:
+            self.candidates[item] = self.exchange
+            if len(self.candidates) > MOST_CANDIDATES:
+                del self.candidates[next(iter(self.candidates))]
+            return
+        if known is None:
+            known = Item(item, category, 2 if category == "keyword" else 1, 0, self.exchange, at)
+        else:
+            known = replace(known, mentions=known.mentions + 1, last_mention=self.exchange)
+        self.items[item] = known  # at the end again: the order is that of silence
+        if len(self.items) > MOST_ITEMS:
+            silent = next((one.id for one in self.items.values() if not one.anchored), None)
+            if silent is not None:
+                del self.items[silent]
+
+
+def category_of(item: str) -> ItemCategory:
+    """What an id looks like, for items that were anchored before anybody named them."""
+    return next((category for name, category in extract(item).items() if name == item), "keyword")
+
+
+def _category(stored: object, item: str) -> ItemCategory:
+    return next((category for category in CATEGORIES if category == stored), category_of(item))
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

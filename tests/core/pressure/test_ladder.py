@@ -1,0 +1,95 @@
+"""The ladder: what goes, in which order, and what never does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.core.pressure.ladder import EXCERPT_TOKENS, LadderRules, Scored, compact, curate
+from mcp_server.core.scoring.live_chunks import ChunkScore
+
+RULES = LadderRules()
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def chunk(number: int, similarity: float, tokens: int = 1000, **more: bool) -> Scored:
+    return LiveChunk(f"c{number}", "message", number, tokens, AT, **more), ChunkScore(similarity, 0, 0)  # type: ignore[arg-type]  # flags
+
+
+def tail(start: int = 90) -> list[Scored]:
+    """Five chunks that are kept for being the newest."""
+    return [chunk(number, 0, 10) for number in range(start, start + 5)]
+
+
+def actions(scored: list[Scored], target: int) -> dict[str, str]:
+    return {decision.chunk.id: decision.action for decision in compact(scored, target, RULES)}
+
+
+def test_curation_drops_what_is_at_or_below_the_cutoff() -> None:
+    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()], True, RULES)}
+    assert decided["c1"] == "drop"
+    assert decided["c2"] == "keep"
+    assert all(decided[f"c{number}"] == "keep" for number in range(90, 95))
+
+
+def test_a_closed_gate_drops_nothing() -> None:
+    assert all(d.action == "keep" for d in curate([chunk(n, 0) for n in range(20)], False, RULES))
+
+
+def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
+    guarded = [
+        chunk(1, 0, important=True),
+        chunk(2, 0, anchored=True),
+        chunk(3, 0, system=True),
+        chunk(4, 0, immune=True),
+    ]
+    assert all(d.action == "keep" for d in curate([*guarded, *tail()], True, RULES))
+    assert "drop" not in actions([*guarded, *tail()], 0).values()
+
+
+def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
+    tool = (LiveChunk("tool", "tool", 1, 2000, AT, one_line=20), ChunkScore(0.6, 0, 0))
+    scored = [tool, chunk(2, 0.4), chunk(3, 0.1), chunk(4, 0.2), *tail()]
+    everything = 2000 + 3000 + 50
+    assert actions(scored, everything) == dict.fromkeys(actions(scored, everything), "keep")
+    one = actions(scored, everything - 1000)
+    assert (one["tool"], one["c2"], one["c3"]) == ("one line", "keep", "keep")
+    two = actions(scored, everything - 2400)
+    assert (two["tool"], two["c2"], two["c3"]) == ("one line", "summarise", "keep")
+    three = actions(scored, everything - 3400)
+    assert (three["c2"], three["c3"], three["c4"]) == ("summarise", "drop", "keep")
+
+
+def test_what_is_protected_but_too_long_becomes_an_excerpt_at_last() -> None:
+    scored = [chunk(n, 1.0, 5000) for n in range(5)]
+    decisions = compact(scored, 2000, RULES)
+    assert sum(d.tokens for d in decisions) <= 2000
+    assert {d.action for d in decisions} == {"excerpt"}
+    assert all(d.tokens == EXCERPT_TOKENS for d in decisions)
+
+
+def test_a_summary_is_never_summarised_again() -> None:
+    summary = (LiveChunk("s", "message", 1, 400, AT, form="summary"), ChunkScore(0.4, 0, 0))
+    assert actions([summary, *tail()], 440)["s"] == "drop"
+
+
+chunks = st.lists(
+    st.tuples(st.floats(0, 0.9), st.integers(1, 3000), st.booleans(), st.booleans()), min_size=1, max_size=40
+)
+
+
+@given(chunks, st.integers(0, 40_000))
+def test_a_decision_for_every_chunk_and_system_messages_untouched(
+    drawn: list[tuple[float, int, bool, bool]], target: int
+) -> None:
+    scored = [chunk(n, s, t, important=i, system=y) for n, (s, t, i, y) in enumerate(drawn)]
+    decisions = compact(scored, target, RULES)
+    assert [d.chunk for d in decisions] == [one for one, _ in scored]
+    assert all(d.action == "keep" for d in decisions if d.chunk.system)
+    assert all(d.tokens <= d.chunk.tokens for d in decisions)
+    fixed = sum(d.chunk.tokens for d in decisions if d.chunk.system)
+    least = fixed + sum(min(EXCERPT_TOKENS, d.chunk.tokens) for d in decisions if not d.chunk.system)
+    assert sum(d.tokens for d in decisions) <= max(target, least)

@@ -1,0 +1,33 @@
+"""Extractive summaries."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.pressure.summary import sentences, summarise
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_what_the_text_keeps_coming_back_to_stays() -> None:
+    text = (
+        "The oven fails at 200 degrees. By the way, nice weather. The oven's thermostat was replaced in May. "
+        "I had soup. So the oven needs a new thermostat."
+    )
+    summary = summarise(text, 20, words)
+    assert "thermostat" in summary
+    assert "soup" not in summary
+
+
+def test_left_out_sentences_show() -> None:
+    assert " … " in f" {summarise('Alpha beta. Gamma delta. Alpha beta gamma.', 8, words)} "
+
+
+@given(st.text(max_size=600), st.integers(0, 60))
+def test_a_summary_fits_and_says_only_what_was_said(text: str, most: int) -> None:
+    summary = summarise(text, most, words)
+    assert words(summary) <= most
+    assert all(part in text for part in sentences(text) if part in summary)

@@ -1,0 +1,108 @@
+"""The advisor's scores: S2's tables, and its three examples by those tables (28 keep, 4 prune, 12 consider)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mcp_server.core.advisor.advise import scored
+from mcp_server.core.advisor.items import ContextItem, ItemType
+from mcp_server.core.scoring.advisor import Lexicon, band, frequency, recency, relevance
+
+NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
+LEXICON = Lexicon(
+    technologies={"react": frozenset({"react", "jsx", "radix"}), "python": frozenset({"python", "fastapi"})},
+    layers={
+        "frontend": frozenset({"frontend", "ui", "radix", "css"}),
+        "backend": frozenset({"backend", "api", "rest", "endpoint"}),
+        "database": frozenset({"database", "sql", "schema"}),
+    },
+    generic=frozenset({"utils", "logging"}),
+)
+
+
+def item(kind: ItemType, path: str, minutes: float, accesses: int, tags: tuple[str, ...] = ()) -> ContextItem:
+    seen = NOW - timedelta(minutes=minutes)
+    return ContextItem(f"{kind}:{path}", kind, path, seen, seen, accesses, 500, tags)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "points"), [(0, 10), (5, 10), (5.1, 8), (15, 8), (30, 6), (60, 4), (120, 2), (121, 0)]
+)
+def test_recency_falls_by_tiers(minutes: float, points: int) -> None:
+    assert recency(minutes) == points
+
+
+@pytest.mark.parametrize(
+    ("accesses", "points"), [(0, 0), (1, 2), (2, 4), (3, 4), (4, 6), (6, 6), (7, 8), (9, 8), (10, 10), (400, 10)]
+)
+def test_frequency_rises_by_tiers(accesses: int, points: int) -> None:
+    assert frequency(accesses) == points
+
+
+@pytest.mark.parametrize(
+    ("total", "label"),
+    [
+        (0, "prune"),
+        (8, "prune"),
+        (9, "consider"),
+        (15, "consider"),
+        (16, "keep unless critical"),
+        (22, "keep unless critical"),
+        (23, "keep"),
+        (30, "keep"),
+    ],
+)
+def test_bands_label_a_score(total: int, label: str) -> None:
+    assert band(total) == label
+
+
+@pytest.mark.parametrize(
+    ("prompt", "judged", "total", "label"),
+    [
+        (
+            "Design a REST API endpoint for user authentication",
+            item("skill", "skills/api-design-framework", 3, 8, ("api", "rest", "design")),
+            28,
+            "keep",
+        ),
+        (
+            "Design a REST API endpoint for user authentication",
+            item("skill", "skills/radix-primitives", 90, 1, ("ui", "components")),
+            4,
+            "prune",
+        ),
+        (
+            "Optimize database queries",
+            item("agent", "agents/frontend-ui-developer", 10, 2),
+            12,
+            "consider",
+        ),
+    ],
+)
+def test_the_seeds_examples_by_its_own_table(prompt: str, judged: ContextItem, total: int, label: str) -> None:
+    ((_, score),) = scored([judged], prompt, NOW, LEXICON, first_prompt=False)
+    assert (score.total, score.band) == (total, label)
+
+
+@pytest.mark.parametrize(
+    ("named", "described", "points"),
+    [
+        ({"fastapi"}, set(), 10),
+        (set(), {"fastapi"}, 8),
+        ({"python"}, set(), 6),
+        ({"endpoint"}, set(), 4),
+        ({"logging"}, set(), 2),
+        ({"css"}, set(), 0),
+    ],
+)
+def test_relevance_takes_the_best_tier_that_fits(named: set[str], described: set[str], points: int) -> None:
+    assert relevance(["fastapi", "api"], frozenset(named), frozenset(described), LEXICON)[0] == points
+
+
+def test_on_the_first_prompt_only_relevance_tells_items_apart() -> None:
+    judged = [item("skill", "skills/api", 500, 20), item("skill", "skills/css", 500, 0)]
+    (_, first), (_, second) = scored(judged, "the API", NOW, LEXICON, first_prompt=True)
+    assert (first.recency, first.frequency, first.relevance) == (10, 0, 10)
+    assert (second.recency, second.frequency, second.relevance) == (10, 0, 0)
