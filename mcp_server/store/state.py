@@ -25,7 +25,7 @@ from mcp_server.store.locks import Held, Locks
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SCHEMA = """
 -- One row a session: where its open (or last) transcript lies, and how far we have read it.
@@ -67,6 +67,30 @@ CREATE INDEX IF NOT EXISTS access_log_path ON access_log (path);
 
 -- Random ids of folders that have no other name (`dir:` project keys).
 CREATE TABLE IF NOT EXISTS directories (folder TEXT PRIMARY KEY, id TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+-- The live context of open sessions, piece by piece (SPEC §5). What is cold keeps its row: it may come back.
+CREATE TABLE IF NOT EXISTS live_chunks (
+    session   TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    turn      INTEGER NOT NULL,
+    part      INTEGER NOT NULL,
+    kind      TEXT NOT NULL,           -- message | tool | file | skill | agent
+    tokens    INTEGER NOT NULL,        -- of the present form
+    added     TEXT NOT NULL,
+    form      TEXT NOT NULL,           -- whole | one line | summary | excerpt | cold
+    shown     TEXT,                    -- the text of a summary or an excerpt
+    one_line  INTEGER,                 -- tokens that a tool's call would have without its result
+    name      TEXT NOT NULL,
+    important INTEGER NOT NULL,
+    system    INTEGER NOT NULL,
+    immune    INTEGER NOT NULL,        -- the exchange until which a recovery protects it
+    accesses  INTEGER NOT NULL,
+    accessed  TEXT,
+    tags      TEXT NOT NULL,           -- JSON lists
+    topics    TEXT NOT NULL,
+    mtime     TEXT,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
 
 -- Small values by namespace, as JSON.
 CREATE TABLE IF NOT EXISTS entries (
@@ -151,7 +175,7 @@ class State:
 
     async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None:
         """Replaces the session's row and adds the keys of turns that were recorded with it."""
-        await self._write(lambda connection: _save(connection, row, keys))
+        await self.write(lambda connection: _save(connection, row, keys))
 
     async def keys(self, session: str) -> list[TurnKey]:
         """The keys of every turn of the session, in the order of their numbers."""
@@ -174,7 +198,7 @@ class State:
             (nth,) = connection.execute(count, (session, role, sha)).fetchone()
             return Recorded(_key(same) if same else None, _key(last) if last else None, nth)
 
-        return await self._read(ask)
+        return await self.read(ask)
 
     async def forget_sessions(self) -> None:
         """Empties what transcripts can give back: sessions and keys."""
@@ -183,7 +207,7 @@ class State:
             connection.execute("DELETE FROM sessions")
             connection.execute("DELETE FROM turn_keys")
 
-        await self._write(clear)
+        await self.write(clear)
 
     # references
 
@@ -229,17 +253,19 @@ class State:
         await self._execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
 
     async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
-        return await self._read(lambda connection: connection.execute(sql, values).fetchall())
+        return await self.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
-        await self._write(lambda connection: connection.execute(sql, values) and None)
+        await self.write(lambda connection: connection.execute(sql, values) and None)
 
     # the file, which may be deleted, replaced or spoilt while it is open
 
-    async def _read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `fn` on the connection's thread, in one transaction."""
         return await self._using(lambda database: database.read(fn))
 
-    async def _write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+    async def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Runs `fn` on the connection's thread, in one transaction that is on disk when this returns."""
         return await self._using(lambda database: database.write(fn))
 
     async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:

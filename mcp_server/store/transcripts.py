@@ -109,7 +109,7 @@ class Transcripts:
 
     def find(self, session_id: str) -> list[str]:
         """The session's transcripts, oldest first: in the order of their first turn's number."""
-        wanted = f"-{_file_id(session_id)}-"
+        wanted = f"-{file_id(session_id)}-"
         found: list[tuple[int, datetime, str]] = []
         for path in self.all():
             if wanted not in path:
@@ -150,13 +150,13 @@ def _paths(head: TranscriptHead) -> Iterator[str]:
     started = to_utc(head.started)
     slug = re.sub(r"[^\w-]+", "-", head.slug).encode()[:100].decode(errors="ignore").strip("-_") or "conversation"
     day = started.date().isoformat().replace("-", "/")
-    name = f"{FOLDER}/{day}/{started:%H%M}-{_file_id(head.session_id)}-{slug}"
+    name = f"{FOLDER}/{day}/{started:%H%M}-{file_id(head.session_id)}-{slug}"
     yield f"{name}.md"
     for number in count(2):
         yield f"{name}-{number}.md"
 
 
-def _file_id(session_id: str) -> str:
+def file_id(session_id: str) -> str:
     """The id as part of a file name; one that had to be changed gets six digits of its hash (SPEC §2)."""
     if _SAFE_ID.fullmatch(session_id):
         return session_id
@@ -167,5 +167,5 @@ def _file_id(session_id: str) -> str:
 
 def _slug_in(path: str, session_id: str) -> str:
     name = path.rsplit("/", 1)[-1].removesuffix(".md")
-    _, found, slug = name.partition(f"-{_file_id(session_id)}-")
+    _, found, slug = name.partition(f"-{file_id(session_id)}-")
     return slug if found else name

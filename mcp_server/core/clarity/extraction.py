@@ -30,21 +30,26 @@ _TOOL = re.compile(r"(?<![\w.-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w-])")
 _CAMEL = re.compile(r"(?<![\w-])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+(?![\w-])")
 _HYPHENATED = re.compile(r"(?<![\w-])[A-Za-z][a-z0-9]+(?:-[a-z0-9]+){1,3}(?![\w-])")
 
-EXTENSIONS = frozenset(
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+EXTENSIONS = _listed(
     """
     md txt rst json jsonl yaml yml toml ini cfg conf env csv tsv xml html css scss js jsx ts tsx mjs cjs py pyi ipynb
     rs go java kt kts c h cc cpp hpp cs rb php swift scala lua pl sh bash zsh ps1 sql proto lock log pdf png jpg svg gif
     vue svelte tf gradle ex exs erl hs clj dart r jl zig nix
-    """.split()
+    """
 )
 """What the end of a file's name may be: `e.g` and versions are no files."""
 
-_ENGLISH_PARTS = frozenset(
+_ENGLISH_PARTS = _listed(
     """
     well long short high low real self non pre post re co multi semi sub up down in out on off over under all any one
     two three four five six seven eight nine ten first second third half full open end old new day week month year
     hour minute time term known based wise like free friendly built made ready only date and or by the to of at
-    """.split()
+    """
 )
 """Parts of compounds that are English, not names: `well-known`, `long-term`, `up-to-date`."""
 

@@ -1,35 +1,52 @@
-"""Chunks: the pieces of a session's live context, and what may become of them."""
+"""Chunks: the pieces of a session's live context (S1), and what may become of them.
+
+A turn is one chunk for its words and one for each tool call that gave something; what a client says it loaded (files,
+skills, agent outputs) are chunks too, of which we know the size and not the text. A chunk's id follows from its place,
+so that a live set can be made again from the transcript and the cold records.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from mcp_server.core.model import ToolCall, Turn
+
 ChunkKind = Literal["message", "tool", "file", "skill", "agent"]
-Form = Literal["whole", "one line", "summary", "excerpt"]
-"""How a live chunk is shown: as it was said, or shortened, its original then being in cold storage."""
+Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
+"""How a chunk stands in the live context: as it was said, shortened (its original is then in cold storage), or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveChunk:
     """One piece of the live context.
 
-    `tokens` are those of its present form; `one_line` what it would have as one line (tool results). `system` is what
-    no rule may take away: system messages. `immune` chunks were recovered a short while ago.
+    `part` is 0 for a turn's words, n for its nth tool call; `tokens` are those of its present form, `shown` is its text
+    where that is a summary or an excerpt. `name` is the tool's name, or what the client calls the file. `immune` is the
+    exchange until which an automatic recovery protects it.
     """
 
     id: str
     kind: ChunkKind
     turn: int
+    part: int
     tokens: int
     added: datetime
     form: Form = "whole"
+    shown: str | None = None
     one_line: int | None = None
+    name: str = ""
     important: bool = False
-    anchored: bool = False
     system: bool = False
-    immune: bool = False
+    immune: int = 0
+    accesses: int = 1
+    accessed: datetime | None = None
+    tags: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mtime: datetime | None = None
 
 
 Action = Literal["keep", "one line", "summarise", "drop", "excerpt"]
@@ -44,3 +61,68 @@ class Decision:
     score: float
     why: str
     tokens: int
+
+
+def chunk_id(session: str, place: str) -> str:
+    """The id of a chunk: `c` and 11 hex digits, the same for the same place in the same session."""
+    return "c" + hashlib.sha256(f"{session}\0{place}".encode()).hexdigest()[:11]
+
+
+def tool_line(call: ToolCall) -> str:
+    """A tool call with what it gave, as the transcript keeps it."""
+    return f"[tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
+
+
+def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
+    """The chunks of one turn: its words if there are any, and each tool call."""
+    if turn.content:
+        yield LiveChunk(
+            id=chunk_id(session, f"{turn.number}.0"),
+            kind="message",
+            turn=turn.number,
+            part=0,
+            tokens=count(turn.content),
+            added=turn.at,
+            important=turn.important,
+            system=turn.role == "system",
+        )
+    for part, call in enumerate(turn.tool_calls, start=1):
+        yield LiveChunk(
+            id=chunk_id(session, f"{turn.number}.{part}"),
+            kind="tool",
+            turn=turn.number,
+            part=part,
+            tokens=count(tool_line(call)),
+            added=turn.at,
+            one_line=count(tool_line(replace(call, result=""))),
+            name=call.name,
+            important=turn.important,
+        )
+
+
+def text_of(turn: Turn, part: int) -> str:
+    """The original text of a turn's chunk."""
+    return turn.content if part == 0 else tool_line(turn.tool_calls[part - 1])
+
+
+def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Turn | None:
+    """The turn as the live set has it: what went cold is left out, what was shortened is short; None if nothing of it
+    is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
+
+    def words() -> str:
+        chunk = chunks.get(0)
+        if chunk is None or chunk.form == "whole":
+            return turn.content
+        return "" if chunk.form == "cold" else chunk.shown or ""
+
+    calls = []
+    for part, call in enumerate(turn.tool_calls, start=1):
+        chunk = chunks.get(part)
+        if chunk is None or chunk.form == "whole":
+            calls.append(call)
+        elif chunk.form == "one line":
+            calls.append(replace(call, result=""))
+        elif chunk.form != "cold":
+            calls.append(replace(call, result=chunk.shown or ""))
+    shown = replace(turn, content=words(), tool_calls=tuple(calls))
+    return shown if shown.content or shown.tool_calls else None

@@ -10,7 +10,7 @@ Compaction, from 50% on, step by step until the gauge is under that again:
     3. the lowest scores go to cold storage first
     4. what is protected becomes head and tail
 
-Protected are the last chunks, important and anchored ones, and what was just recovered; system messages are never
+Protected are the newest chunks, important and anchored ones, and what was just recovered; system messages are never
 touched. Everything is decided here as values; an action carries it out, so that a dry run is the real run without its
 last step.
 """
@@ -40,17 +40,26 @@ class LadderRules:
     summary_tokens: int = 500
 
 
-def protection(chunk: LiveChunk, last: frozenset[str], rules: LadderRules) -> str:
-    """Why a chunk may not be dropped; empty if it may. `last` holds the ids of the newest chunks."""
-    if chunk.system:
-        return "system"
-    if chunk.anchored:
-        return "anchored"
-    if chunk.important:
-        return "important"
-    if chunk.immune:
-        return "just recovered"
-    return f"among the last {rules.min_chunks_to_keep}" if chunk.id in last else ""
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """What no rule may take away: the newest chunks, those an anchor names, and, up to `exchange`, what was recovered
+    by itself."""
+
+    newest: frozenset[str] = frozenset()
+    anchored: frozenset[str] = frozenset()
+    exchange: int = 0
+
+    def why(self, chunk: LiveChunk) -> str:
+        """Why a chunk may not be dropped; empty if it may."""
+        if chunk.system:
+            return "system"
+        if chunk.id in self.anchored:
+            return "anchored"
+        if chunk.important:
+            return "important"
+        if chunk.immune > self.exchange:
+            return "just recovered"
+        return "among the newest" if chunk.id in self.newest else ""
 
 
 def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
@@ -58,12 +67,11 @@ def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - rules.min_chunks_to_keep) :])
 
 
-def curate(scored: Sequence[Scored], gate_open: bool, rules: LadderRules) -> list[Decision]:
-    """A decision for every chunk, in the order given, which is that of their coming: keep or drop."""
-    last = newest([chunk for chunk, _ in scored], rules)
+def curate(scored: Sequence[Scored], gate_open: bool, protected: Protected, rules: LadderRules) -> list[Decision]:
+    """A decision for every chunk, in the order given: keep or drop."""
     decisions = []
     for chunk, score in scored:
-        why = protection(chunk, last, rules) or (
+        why = protected.why(chunk) or (
             "" if gate_open else "nothing here is about the message, so nothing is judged by it"
         )
         if why:
@@ -75,10 +83,9 @@ def curate(scored: Sequence[Scored], gate_open: bool, rules: LadderRules) -> lis
     return decisions
 
 
-def compact(scored: Sequence[Scored], target: int, rules: LadderRules) -> list[Decision]:
+def compact(scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules) -> list[Decision]:
     """A decision for every chunk, in the order given: the fewest steps of the ladder that bring the sum of their tokens
     to `target` or under it, as far as that is possible."""
-    last = newest([chunk for chunk, _ in scored], rules)
     decided = {chunk.id: Decision(chunk, "keep", score.total, "", chunk.tokens) for chunk, score in scored}
     left = sum(chunk.tokens for chunk, _ in scored) - target
 
@@ -93,7 +100,7 @@ def compact(scored: Sequence[Scored], target: int, rules: LadderRules) -> list[D
                 decided[chunk.id] = Decision(chunk, action, score.total, why, tokens)
 
     free = sorted(
-        (pair for pair in scored if not protection(pair[0], last, rules)), key=lambda pair: pair[1].total
+        (pair for pair in scored if not protected.why(pair[0])), key=lambda pair: pair[1].total
     )  # stable: of equals the older goes first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
@@ -102,7 +109,7 @@ def compact(scored: Sequence[Scored], target: int, rules: LadderRules) -> list[D
         between = f"score between {rules.cutoff:g} and {rules.keep:g}"
         climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
     climb(free, "drop", lambda chunk: 0, "the lowest score goes first")
-    guarded = [pair for pair in scored if not pair[0].system and protection(pair[0], last, rules)]
+    guarded = [pair for pair in scored if not pair[0].system and protected.why(pair[0])]
     longest = sorted(guarded, key=lambda pair: -pair[0].tokens)
     climb(longest, "excerpt", lambda chunk: min(chunk.tokens, EXCERPT_TOKENS), "protected, but too long to stay whole")
     return list(decided.values())

@@ -7,16 +7,38 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.pressure.chunks import LiveChunk
-from mcp_server.core.pressure.ladder import EXCERPT_TOKENS, LadderRules, Scored, compact, curate
+from mcp_server.core.pressure import ladder
+from mcp_server.core.pressure.chunks import Decision, LiveChunk
+from mcp_server.core.pressure.ladder import EXCERPT_TOKENS, LadderRules, Protected, Scored, newest
 from mcp_server.core.scoring.live_chunks import ChunkScore
 
 RULES = LadderRules()
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def chunk(number: int, similarity: float, tokens: int = 1000, **more: bool) -> Scored:
-    return LiveChunk(f"c{number}", "message", number, tokens, AT, **more), ChunkScore(similarity, 0, 0)  # type: ignore[arg-type]  # flags
+def chunk(
+    number: int,
+    similarity: float,
+    tokens: int = 1000,
+    *,
+    important: bool = False,
+    system: bool = False,
+    immune: int = 0,
+) -> Scored:
+    live = LiveChunk(f"c{number}", "message", number, 0, tokens, AT, important=important, system=system, immune=immune)
+    return live, ChunkScore(similarity, 0, 0)
+
+
+def protected(scored: list[Scored], *anchored: str) -> Protected:
+    return Protected(newest([chunk for chunk, _ in scored], RULES), frozenset(anchored), exchange=3)
+
+
+def curate(scored: list[Scored], gate_open: bool, *anchored: str) -> list[Decision]:
+    return ladder.curate(scored, gate_open, protected(scored, *anchored), RULES)
+
+
+def compact(scored: list[Scored], target: int, *anchored: str) -> list[Decision]:
+    return ladder.compact(scored, target, protected(scored, *anchored), RULES)
 
 
 def tail(start: int = 90) -> list[Scored]:
@@ -25,33 +47,37 @@ def tail(start: int = 90) -> list[Scored]:
 
 
 def actions(scored: list[Scored], target: int) -> dict[str, str]:
-    return {decision.chunk.id: decision.action for decision in compact(scored, target, RULES)}
+    return {decision.chunk.id: decision.action for decision in compact(scored, target)}
 
 
 def test_curation_drops_what_is_at_or_below_the_cutoff() -> None:
-    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()], True, RULES)}
+    decided = {d.chunk.id: d.action for d in curate([chunk(1, 0.3), chunk(2, 0.31), *tail()], True)}
     assert decided["c1"] == "drop"
     assert decided["c2"] == "keep"
     assert all(decided[f"c{number}"] == "keep" for number in range(90, 95))
 
 
 def test_a_closed_gate_drops_nothing() -> None:
-    assert all(d.action == "keep" for d in curate([chunk(n, 0) for n in range(20)], False, RULES))
+    assert all(d.action == "keep" for d in curate([chunk(n, 0) for n in range(20)], False))
 
 
 def test_important_anchored_system_and_just_recovered_chunks_are_never_dropped() -> None:
     guarded = [
         chunk(1, 0, important=True),
-        chunk(2, 0, anchored=True),
+        chunk(2, 0),
         chunk(3, 0, system=True),
-        chunk(4, 0, immune=True),
+        chunk(4, 0, immune=4),
     ]
-    assert all(d.action == "keep" for d in curate([*guarded, *tail()], True, RULES))
-    assert "drop" not in actions([*guarded, *tail()], 0).values()
+    assert all(d.action == "keep" for d in curate([*guarded, *tail()], True, "c2"))
+    assert "drop" not in {d.action for d in compact([*guarded, *tail()], 0, "c2")}
+
+
+def test_immunity_ends_with_its_exchange() -> None:
+    assert curate([chunk(4, 0, immune=3), *tail()], True)[0].action == "drop"
 
 
 def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
-    tool = (LiveChunk("tool", "tool", 1, 2000, AT, one_line=20), ChunkScore(0.6, 0, 0))
+    tool = (LiveChunk("tool", "tool", 1, 1, 2000, AT, one_line=20), ChunkScore(0.6, 0, 0))
     scored = [tool, chunk(2, 0.4), chunk(3, 0.1), chunk(4, 0.2), *tail()]
     everything = 2000 + 3000 + 50
     assert actions(scored, everything) == dict.fromkeys(actions(scored, everything), "keep")
@@ -65,14 +91,14 @@ def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
 
 def test_what_is_protected_but_too_long_becomes_an_excerpt_at_last() -> None:
     scored = [chunk(n, 1.0, 5000) for n in range(5)]
-    decisions = compact(scored, 2000, RULES)
+    decisions = compact(scored, 2000)
     assert sum(d.tokens for d in decisions) <= 2000
     assert {d.action for d in decisions} == {"excerpt"}
     assert all(d.tokens == EXCERPT_TOKENS for d in decisions)
 
 
 def test_a_summary_is_never_summarised_again() -> None:
-    summary = (LiveChunk("s", "message", 1, 400, AT, form="summary"), ChunkScore(0.4, 0, 0))
+    summary = (LiveChunk("s", "message", 1, 0, 400, AT, form="summary"), ChunkScore(0.4, 0, 0))
     assert actions([summary, *tail()], 440)["s"] == "drop"
 
 
@@ -86,7 +112,7 @@ def test_a_decision_for_every_chunk_and_system_messages_untouched(
     drawn: list[tuple[float, int, bool, bool]], target: int
 ) -> None:
     scored = [chunk(n, s, t, important=i, system=y) for n, (s, t, i, y) in enumerate(drawn)]
-    decisions = compact(scored, target, RULES)
+    decisions = compact(scored, target)
     assert [d.chunk for d in decisions] == [one for one, _ in scored]
     assert all(d.action == "keep" for d in decisions if d.chunk.system)
     assert all(d.tokens <= d.chunk.tokens for d in decisions)

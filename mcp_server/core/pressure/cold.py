@@ -1,0 +1,104 @@
+"""Cold records: what left the live context, so that it can come back (S1 "Cold Storage Format").
+
+One JSON line a chunk, with S1's fields and a few of ours: where the chunk stood, what stands in its place, and which
+gauge was full.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from mcp_server.core.pressure.chunks import ChunkKind, Form
+
+DropReason = Literal["low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRecord:
+    """One chunk in cold storage. `content` is its original text, byte for byte; empty for what a client only named.
+
+    `form` says what was left in the live context in its place (`cold`: nothing), `shown` with which words.
+    """
+
+    chunk_id: str
+    session_id: str
+    timestamp: datetime
+    content: str
+    tokens: int
+    drop_reason: DropReason
+    relevance_score: float
+    prompt_at_drop: str
+    recoverable_until: datetime
+    kind: ChunkKind = "message"
+    turn: int = 0
+    part: int = 0
+    name: str = ""
+    form: Form = "cold"
+    shown: str | None = None
+
+    def as_line(self) -> str:
+        """The record as it stands in its file: one line of JSON, with a newline."""
+        return json.dumps(self.as_dict(), ensure_ascii=False) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record for a program; times in ISO 8601, UTC."""
+        return {
+            "chunk_id": self.chunk_id,
+            "session_id": self.session_id,
+            "timestamp": _written(self.timestamp),
+            "content": self.content,
+            "tokens": self.tokens,
+            "drop_reason": self.drop_reason,
+            "relevance_score": round(self.relevance_score, 6),
+            "prompt_at_drop": self.prompt_at_drop,
+            "recoverable_until": _written(self.recoverable_until),
+            "kind": self.kind,
+            "turn": self.turn,
+            "part": self.part,
+            "name": self.name,
+            "form": self.form,
+            "shown": self.shown,
+        }
+
+
+def read_record(line: str) -> ColdRecord:
+    """The record of a line. Raises ValueError if it is none."""
+    stored = json.loads(line)
+    if not isinstance(stored, Mapping):
+        raise ValueError("a cold record is a JSON object")
+    try:
+        return ColdRecord(
+            chunk_id=str(stored["chunk_id"]),
+            session_id=str(stored["session_id"]),
+            timestamp=_read(stored["timestamp"]),
+            content=str(stored["content"]),
+            tokens=int(stored["tokens"]),
+            drop_reason=_one_of(stored["drop_reason"], get_args(DropReason), "asked"),
+            relevance_score=float(stored["relevance_score"]),
+            prompt_at_drop=str(stored["prompt_at_drop"]),
+            recoverable_until=_read(stored["recoverable_until"]),
+            kind=_one_of(stored.get("kind"), get_args(ChunkKind), "message"),
+            turn=int(stored.get("turn", 0)),
+            part=int(stored.get("part", 0)),
+            name=str(stored.get("name", "")),
+            form=_one_of(stored.get("form"), get_args(Form), "cold"),
+            shown=stored.get("shown"),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a cold record: {error}") from error
+
+
+def _one_of(value: object, known: tuple[Any, ...], otherwise: Any) -> Any:
+    return value if value in known else otherwise
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _read(text: str) -> datetime:
+    return datetime.fromisoformat(text)

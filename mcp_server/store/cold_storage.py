@@ -1,0 +1,73 @@
+"""Cold storage: `.local/cold-storage/{session}/{chunk}.jsonl`, one record a file, on disk before anything is dropped.
+
+A record that is written again (after a crash, or because a chunk came back and went again) replaces the older one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from mcp_server.core.pressure.cold import ColdRecord, read_record
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.transcripts import file_id
+
+FOLDER = ".local/cold-storage"
+
+
+class ColdStorage:
+    """The port. Methods are synchronous and short; actions call them through a worker thread."""
+
+    def __init__(self, files: WorkspaceFiles) -> None:
+        self._files = files
+
+    def put(self, record: ColdRecord) -> str:
+        """Writes a record durably; returns its path in the workspace. Raises Unavailable if the disk refuses it."""
+        path = f"{folder_of(record.session_id)}/{record.chunk_id}.jsonl"
+        self._files.write_atomic(path, record.as_line())
+        return path
+
+    def of(self, session: str) -> list[ColdRecord]:
+        """The records of a session by their place in it; files that hold none are passed over."""
+        found = [record for record in self._in(folder_of(session)) if record.session_id == session]
+        return sorted(found, key=lambda record: (record.turn, record.part, record.chunk_id))
+
+    def all(self) -> Iterator[ColdRecord]:
+        """Every record, session by session."""
+        yield from self._in(FOLDER)
+
+    def find(self, chunk_id: str) -> ColdRecord:
+        """The record of a chunk. Raises NotFound."""
+        for stat in self._files.walk(FOLDER + "/"):
+            if stat.path.endswith(f"/{chunk_id}.jsonl"):
+                record = self._read(stat.path)
+                if record is not None:
+                    return record
+        raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
+
+    def remove(self, record: ColdRecord) -> None:
+        """Deletes a record: its chunk is whole again in the live context, or its time is over."""
+        path = f"{folder_of(record.session_id)}/{record.chunk_id}.jsonl"
+        if self._files.exists(path):
+            self._files.remove(path)
+
+    def expired(self, now: datetime) -> list[ColdRecord]:
+        """Records whose `recoverable_until` has passed."""
+        return [record for record in self.all() if record.recoverable_until < now]
+
+    def _in(self, folder: str) -> Iterator[ColdRecord]:
+        for stat in self._files.walk(folder + "/"):
+            if stat.path.endswith(".jsonl") and (record := self._read(stat.path)) is not None:
+                yield record
+
+    def _read(self, path: str) -> ColdRecord | None:
+        try:
+            return read_record(self._files.read_text(path))
+        except (ContextManagerError, ValueError):
+            return None
+
+
+def folder_of(session: str) -> str:
+    """The folder of a session's records."""
+    return f"{FOLDER}/{file_id(session)}"

@@ -1,0 +1,46 @@
+"""Chunks of a turn, and how it is shown when some of them left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from mcp_server.core.model import ToolCall, Turn
+from mcp_server.core.pressure.chunks import as_shown, chunks_of, text_of
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+TURN = Turn(4, "agent", "It fails.", AT, tool_calls=(ToolCall("Bash", "make", "error 2"), ToolCall("Read", "a.py")))
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def test_a_turn_is_one_chunk_for_its_words_and_one_for_each_call() -> None:
+    chunks = list(chunks_of("s", TURN, words))
+    assert [(chunk.kind, chunk.part, chunk.tokens, chunk.one_line) for chunk in chunks] == [
+        ("message", 0, 2, None),
+        ("tool", 1, 5, 2),
+        ("tool", 2, 2, 2),
+    ]
+    assert text_of(TURN, 0) == "It fails."
+    assert text_of(TURN, 1) == "[tool:Bash] make → error 2"
+
+
+def test_the_same_place_has_the_same_id_and_another_session_another_one() -> None:
+    first, again, other = (list(chunks_of(session, TURN, words)) for session in ("s", "s", "t"))
+    assert first == again
+    assert {chunk.id for chunk in first}.isdisjoint(chunk.id for chunk in other)
+
+
+def test_a_turn_is_shown_as_its_chunks_are() -> None:
+    said, tool, read = chunks_of("s", TURN, words)
+    assert as_shown(TURN, {}) == TURN
+    assert as_shown(TURN, {0: said, 1: tool, 2: read}) == TURN
+    short = as_shown(TURN, {0: replace(said, form="summary", shown="Fails."), 1: replace(tool, form="one line")})
+    assert short is not None
+    assert (short.content, short.tool_calls[0].result) == ("Fails.", "")
+    rest = as_shown(TURN, {0: replace(said, form="cold"), 1: replace(tool, form="cold")})
+    assert rest is not None
+    assert (rest.content, rest.tool_calls) == ("", (ToolCall("Read", "a.py"),))
+    assert as_shown(TURN, {n: replace(said, form="cold") for n in range(3)}) is None

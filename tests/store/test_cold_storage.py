@@ -1,0 +1,73 @@
+"""Cold storage: records on disk, found again, expired, and never read wrongly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.pressure.cold import ColdRecord, read_record
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.store.cold_storage import ColdStorage
+
+pytestmark = pytest.mark.anyio
+
+AT = datetime(2026, 2, 2, 22, 55, tzinfo=UTC)
+RECORD = ColdRecord(
+    chunk_id="c1",
+    session_id="xyz 789/ž",
+    timestamp=AT,
+    content="The oven\u2028fails.\n",
+    tokens=1500,
+    drop_reason="low_relevance",
+    relevance_score=0.15,
+    prompt_at_drop="journal search",
+    recoverable_until=AT + timedelta(days=30),
+)
+
+
+async def test_a_record_is_found_by_its_chunk_and_by_its_session(memory: Memory) -> None:
+    cold = ColdStorage(memory.files)
+    path = cold.put(RECORD)
+    cold.put(replace(RECORD, chunk_id="c0", turn=7))
+    cold.put(replace(RECORD, chunk_id="c9", session_id="else"))
+    assert path.startswith(".local/cold-storage/")
+    assert cold.find("c1") == RECORD
+    assert [record.chunk_id for record in cold.of("xyz 789/ž")] == ["c1", "c0"]
+    assert len(list(cold.all())) == 3
+
+
+async def test_the_same_chunk_again_replaces_its_record(memory: Memory) -> None:
+    cold = ColdStorage(memory.files)
+    cold.put(RECORD)
+    cold.put(replace(RECORD, drop_reason="asked"))
+    assert [record.drop_reason for record in cold.of(RECORD.session_id)] == ["asked"]
+    cold.remove(RECORD)
+    cold.remove(RECORD)
+    with pytest.raises(NotFound, match="cold-storage list"):
+        cold.find("c1")
+
+
+async def test_records_expire_and_files_that_hold_none_are_passed_over(memory: Memory) -> None:
+    cold = ColdStorage(memory.files)
+    cold.put(RECORD)
+    memory.files.write_atomic(".local/cold-storage/x/broken.jsonl", "{not json\n")
+    memory.files.write_atomic(".local/cold-storage/x/list.jsonl", "[1]\n")
+    assert cold.expired(AT + timedelta(days=30)) == []
+    assert cold.expired(AT + timedelta(days=30, seconds=1)) == [RECORD]
+
+
+@given(st.text(max_size=200), st.text(max_size=40))
+def test_any_text_comes_back_byte_for_byte(content: str, prompt: str) -> None:
+    said = replace(
+        RECORD,
+        content=content.encode("utf-8", "ignore").decode(),
+        prompt_at_drop=prompt.encode("utf-8", "ignore").decode(),
+    )
+    line = said.as_line()
+    assert line.count("\n") == 1
+    assert read_record(line) == said
