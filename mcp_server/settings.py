@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 Auto = Literal["auto"]
@@ -70,6 +71,78 @@ class Lifecycle(Section):
     ] = 200
 
 
+class Context(Section):
+    """When a session's live context is too full, and what leaves it then (S1). Shares are of `limit_tokens`."""
+
+    limit_tokens: Annotated[int, Field(ge=1000, description="Tokens that a session's live context may have")] = 200_000
+    curation_trigger_pct: Annotated[float, Field(gt=0, le=1, description="From here on irrelevant chunks go cold")] = (
+        0.40
+    )
+    compaction_trigger_pct: Annotated[float, Field(gt=0, le=1, description="From here on the context is compacted")] = (
+        0.50
+    )
+    max_context_pct: Annotated[float, Field(gt=0, le=1, description="Never left standing over this")] = 0.85
+    relevance_keep: Annotated[float, Field(ge=0, le=1, description="Score from which a chunk is kept whole")] = 0.5
+    relevance_cutoff: Annotated[float, Field(ge=0, le=1, description="Score up to which a chunk is dropped")] = 0.3
+    recency_bonus: Annotated[float, Field(ge=0, description="Weight of a chunk's last hour")] = 0.2
+    importance_boost: Annotated[float, Field(ge=0, description="Weight of a flag or an anchor")] = 0.1
+    memfas_weight: Annotated[float, Field(ge=0, description="Weight of a chunk's similarity to the message")] = 0.6
+    memfas_min_score: Annotated[float, Field(ge=0, le=1, description="Similarity under this counts as none")] = 0.05
+    min_chunks_to_keep: Annotated[int, Field(ge=1, description="So many of the newest chunks always stay")] = 5
+    summarize_medium_chunks: Annotated[bool, Field(description="Summarise what lies between cutoff and keep")] = True
+    summary_target_tokens: Annotated[int, Field(ge=20, description="Most that a summary may have")] = 500
+    cold_storage_enabled: Annotated[bool, Field(description="Off: nothing is ever dropped")] = True
+    recoverable_for_days: Annotated[int, Field(ge=1, description="Cold records are kept for so long")] = 30
+    auto_recover: Annotated[int, Field(ge=0, description="Cold chunks that come back by themselves, a turn")] = 3
+    log_compaction: Annotated[bool, Field(description="Write compaction.jsonl and context-health.jsonl")] = True
+    log_curation: Annotated[bool, Field(description="Write curation.jsonl")] = True
+    log_drops: Annotated[bool, Field(description="Write drops.jsonl")] = True
+    log_recovery: Annotated[bool, Field(description="Write recovery.jsonl")] = True
+
+
+class ClarityScoring(Section):
+    """Points of S0's formula; `half_life` and `recency_window` in exchanges."""
+
+    half_life: Annotated[float, Field(gt=0, description="Exchanges in which an unused item loses half its base")] = 5
+    recency_window: Annotated[int, Field(ge=0, description="Exchanges in which a mention still earns a bonus")] = 3
+    recency_bonus: Annotated[float, Field(ge=0, description="Points for a mention just now")] = 20
+    reference_weight: Annotated[float, Field(ge=0, description="Points for each reference by an answer")] = 15
+    frequency_scale: Annotated[float, Field(ge=0, description="Points for each doubling of the mentions")] = 10
+    anchor_bonus: Annotated[float, Field(ge=0, description="Points for an anchor")] = 100
+
+
+class ClarityPruning(Section):
+    """Which items stay in the block: points and numbers of items."""
+
+    prune_threshold: Annotated[float, Field(ge=0, description="Items under so many points go")] = 8
+    strict_mode_preserve_threshold: Annotated[
+        float, Field(ge=0, description="In strict mode items of so many points outlive the cap of their kind")
+    ] = 25
+    max_items_per_category: Annotated[int, Field(ge=1, description="Most of one kind")] = 20
+    target_context_items: Annotated[int, Field(ge=1, description="Left after pruning for number")] = 30
+    max_context_items: Annotated[int, Field(ge=1, description="Over so many, items are pruned for number")] = 50
+    min_mentions_preserve: Annotated[int, Field(ge=1, description="Items mentioned so often stay")] = 3
+
+
+class Clarity(Section):
+    """What a conversation is about, as running scores (S0)."""
+
+    enabled: Annotated[bool, Field(description="Track items and show the block")] = True
+    strict_mode: Annotated[bool, Field(description="Essential items always stay")] = False
+    block_tokens: Annotated[int, Field(ge=0, description="Most that the block may take")] = 150
+    scoring: ClarityScoring = ClarityScoring()
+    pruning: ClarityPruning = ClarityPruning()
+
+
+class Advisor(Section):
+    """Advice on what to take out of a full context (S2)."""
+
+    enabled: Annotated[bool, Field(description="Advise from 70% on, in observe's answer")] = True
+    lexicon: Annotated[
+        str | None, Field(description="File of technologies, layers and generic words; default: the one that ships")
+    ] = None
+
+
 class Git(Section):
     """The workspace's own repository."""
 
@@ -102,6 +175,9 @@ class Settings(BaseModel):
     context_compiler: ContextCompiler = ContextCompiler()
     search: Search = Search()
     lifecycle: Lifecycle = Lifecycle()
+    context: Context = Context()
+    clarity: Clarity = Clarity()
+    advisor: Advisor = Advisor()
     git: Git = Git()
     server: Server = Server()
     workspace: WorkspaceSection = WorkspaceSection()
@@ -114,11 +190,26 @@ class Settings(BaseModel):
         ).hexdigest()
 
 
-SECTIONS: dict[str, type[Section]] = {
-    name: field.annotation
-    for name, field in Settings.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
-}
+def _sections(of: type[BaseModel]) -> dict[str, type[Section]]:
+    """The blocks of a model by their names."""
+    return {
+        name: field.annotation
+        for name, field in of.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    }
+
+
+SECTIONS = _sections(Settings)
+
+
+def knobs(kind: type[Section], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Every knob of a block and of the blocks in it, by its whole name (`clarity.scoring.half_life`)."""
+    inner = _sections(kind)
+    for key, field in kind.model_fields.items():
+        if key in inner:
+            yield from knobs(inner[key], f"{prefix}.{key}")
+        else:
+            yield f"{prefix}.{key}", field
 
 
 def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where: str) -> Settings:
@@ -133,11 +224,13 @@ def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where
         elif values is not None:
             problems.append(f"{where}: {name} must hold keys and values, not {values!r}; its defaults are used")
     for variable, text in environ.items():
-        section, _, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-        if variable.startswith(ENVIRONMENT_PREFIX) and key and section in SECTIONS:
-            _choose(
-                chosen[section], SECTIONS[section], {key: text}, f"{ENVIRONMENT_PREFIX}{section.upper()}__", problems
-            )
+        section, *keys = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        if variable.startswith(ENVIRONMENT_PREFIX) and all(keys) and keys and section in SECTIONS:
+            given: Any = text
+            for key in reversed(keys[1:]):
+                given = {key: given}
+            where = f"{ENVIRONMENT_PREFIX}{section.upper()}__"
+            _choose(chosen[section], SECTIONS[section], {keys[0]: given}, where, problems)
     sections = {name: kind(**chosen[name]) for name, kind in SECTIONS.items()}
     return Settings.model_validate({**sections, "problems": tuple(problems)})
 
@@ -145,18 +238,30 @@ def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where
 def _choose(
     chosen: dict[str, Any], kind: type[Section], values: Mapping[str, Any], where: str, problems: list[str]
 ) -> None:
-    for key, value in values.items():
+    inner = _sections(kind)
+    for written, value in values.items():
+        key = _known_as(str(written))
         field = kind.model_fields.get(key)
         if field is None:
-            problems.append(f"{where}{key} is not a setting{_nearest(str(key), kind.model_fields)}; it is ignored")
-            continue
-        try:
-            kind(**{key: value})
-        except ValidationError as error:
-            reason = error.errors()[0]["msg"]
-            problems.append(f"{where}{key} = {value!r}: {reason}; the default {field.default!r} is used")
+            problems.append(f"{where}{written} is not a setting{_nearest(key, kind.model_fields)}; it is ignored")
+        elif key in inner:
+            if isinstance(value, Mapping):
+                _choose(chosen.setdefault(key, {}), inner[key], value, f"{where}{key}.", problems)
+            elif value is not None:
+                problems.append(f"{where}{key} must hold keys and values, not {value!r}; its defaults are used")
         else:
-            chosen[key] = value
+            try:
+                kind(**{key: value})
+            except ValidationError as error:
+                reason = error.errors()[0]["msg"]
+                problems.append(f"{where}{key} = {value!r}: {reason}; the default {field.default!r} is used")
+            else:
+                chosen[key] = value
+
+
+def _known_as(key: str) -> str:
+    """A knob's name as we write it: S1 writes its own in capitals, and one of them in its own way."""
+    return "importance_boost" if key == "IMPORTANCE_BOOT" else key.lower()
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
@@ -168,9 +273,17 @@ def default_document() -> str:
     """`memory-config.yaml` as `init` writes it: every knob at its default, commented."""
     lines = ["# Settings of this memory. Every knob is here, at its default; change what you like.", ""]
     for name, kind in SECTIONS.items():
-        lines += [f"# {(kind.__doc__ or '').splitlines()[0]}", f"{name}:"]
-        for key, field in kind.model_fields.items():
-            value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
-            lines.append(f"  {f'{key}: {value}':<30} # {field.description}")
-        lines.append("")
+        lines += [*_block(name, kind, ""), ""]
     return "\n".join(lines)
+
+
+def _block(name: str, kind: type[Section], indent: str) -> Iterator[str]:
+    yield f"{indent}# {(kind.__doc__ or '').splitlines()[0]}"
+    yield f"{indent}{name}:"
+    inner = _sections(kind)
+    for key, field in kind.model_fields.items():
+        if key in inner:
+            yield from _block(key, inner[key], f"{indent}  ")
+        else:
+            value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
+            yield f"{indent}  {f'{key}: {value}':<30} # {field.description}"

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from mcp_server.cli.main import COMMANDS, cli
-from mcp_server.settings import SECTIONS
+from mcp_server.settings import SECTIONS, knobs
 from tests.serving import connected
 
 ROOT = Path(__file__).parent.parent
@@ -43,9 +43,9 @@ def test_the_subcommands_are_in_it(name: str) -> None:
 
 def test_every_setting_is_in_it_with_its_default() -> None:
     for section, kind in SECTIONS.items():
-        for key, field in kind.model_fields.items():
+        for name, field in knobs(kind, section):
             default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-            row = f"| `{section}.{key}` | `{'null' if default is None else default}` |"
+            row = f"| `{name}` | `{'null' if default is None else default}` |"
             assert row in README, row
 
 

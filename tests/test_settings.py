@@ -33,6 +33,9 @@ def test_a_value_in_the_file_counts_and_one_in_the_environment_counts_more() -> 
         ({"search": 3}, {}, "search must hold keys and values"),
         ({}, {"CONTEXT_MANAGER_SERVER__UNNAMED_SESSIONS": "x"}, "CONTEXT_MANAGER_SERVER__unnamed_sessions = 'x'"),
         ({"context_compiler": {"token_budget": 5}}, {}, "greater than or equal to 128"),
+        ({"clarity": {"scoring": {"half_live": 5}}}, {}, "clarity.scoring.half_live is not a setting; did you mean"),
+        ({"clarity": {"scoring": {"half_life": 0}}}, {}, "clarity.scoring.half_life = 0: Input should be greater"),
+        ({"clarity": {"scoring": 5}}, {}, "clarity.scoring must hold keys and values"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_holds(
@@ -43,6 +46,19 @@ def test_what_is_wrong_is_named_and_the_rest_holds(
     assert says in problem
     assert settings.git.auto_commit is False
     assert settings.model_copy(update={"problems": (), "git": Settings().git}) == Settings()
+
+
+def test_a_block_inside_a_block_is_reached_from_the_file_and_from_the_environment() -> None:
+    document = {"clarity": {"scoring": {"half_life": 3, "recency_window": 2}}}
+    settings = read_settings(document, {"CONTEXT_MANAGER_CLARITY__SCORING__HALF_LIFE": "7"}, WHERE)
+    assert (settings.clarity.scoring.half_life, settings.clarity.scoring.recency_window) == (7, 2)
+    assert settings.problems == ()
+
+
+def test_the_seeds_capital_names_are_understood() -> None:
+    settings = read_settings({"context": {"RELEVANCE_CUTOFF": 0.2, "IMPORTANCE_BOOT": 0.4}}, {}, WHERE)
+    assert (settings.context.relevance_cutoff, settings.context.importance_boost) == (0.2, 0.4)
+    assert settings.problems == ()
 
 
 def test_an_empty_section_is_fine() -> None:
