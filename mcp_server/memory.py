@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.store.changes import Changes
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.forgotten import ForgottenTexts
     from mcp_server.store.git import Git
     from mcp_server.store.index.index import Index
     from mcp_server.store.locks import Locks
@@ -37,6 +38,7 @@ class Memory:
     embedder: Embedder | None
     tokens: TokenCounter
     changes: Changes
+    forgotten: ForgottenTexts
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     timezone: str

@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -196,7 +197,7 @@ class WorkspaceFiles:
     def make_folder(self, path: str) -> None:
         """Creates a folder and those above it, for the user alone; one that exists is left as it is."""
         real = self.resolve(path)
-        with self._explaining(path, "write"):
+        with self._explaining(str(real) if real == self.root else path, "write"):
             _make_folders(real)
 
     def remove_leftovers(self, older_than_ns: int) -> int:
@@ -213,6 +214,10 @@ class WorkspaceFiles:
                             leftover.unlink()
                             removed += 1
         return removed
+
+    def free_bytes(self) -> int:
+        """What the disk of the workspace still has room for."""
+        return shutil.disk_usage(self.root).free
 
     def nearest(self, path: str) -> str | None:
         """The file whose path or name is most like `path`, if any is."""

@@ -65,12 +65,23 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class LastSession:
+    """The conversation before this one: `day` (YYYY-MM-DD) of its last entry, and its newest turns, oldest first."""
+
+    path: str
+    title: str
+    day: str
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CompileInputs:
     """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
 
     `now` is the time of the turn that the context is for; `local_date` the user's own calendar date then (YYYY-MM-DD).
     `as_of` hides later turns. `turns` are the session's newest turns (needed for `replace` only), `first_exchange` the
-    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out.
+    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out. In `add` the
+    client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
     """
 
     message: str
@@ -102,6 +113,8 @@ class CompileInputs:
     compiler_version: int = COMPILER_VERSION
     version: int = INPUTS_VERSION
     extra: Mapping[str, Any] = field(default_factory=dict)
+    in_window: int | None = None
+    last_session: LastSession | None = None
 
     def digests(self) -> dict[str, str]:
         """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
@@ -186,6 +199,12 @@ def _turn(value: Mapping[str, Any]) -> Turn:
     return Turn(**{**_known(Turn, value), "at": _time(value["at"]), "tool_calls": calls})
 
 
+def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
+    if value is None:
+        return None
+    return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
+
+
 def _candidate(value: Mapping[str, Any]) -> Candidate:
     hit = value["hit"]
     passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
@@ -198,5 +217,6 @@ _READERS: Mapping[str, Any] = {
     "hits": lambda values: tuple(_candidate(value) for value in values),
     "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
     "turns": lambda values: tuple(_turn(value) for value in values),
+    "last_session": _last_session,
     "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
 }

@@ -112,6 +112,62 @@ def subject(lookup: Sequence[str]) -> tuple[int, ...]:
     return tuple(i for i, word in enumerate(lookup) if word not in TALK_WORDS and word not in FRAME_WORDS)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A message as the gate sees it: what its words weigh in a scope. Made by `question`, asked by `decide`."""
+
+    weights: GateWeights
+    mass: Mapping[int, float]
+    bits: int
+    total: float
+    terms: Mapping[str, float]
+
+    def decide(self, matched: Iterable[int], nearest: float | None = None) -> GateDecision:
+        """Is the message about any of these passages?
+
+        Args:
+            matched: which of the words stand in each of them: `Candidate.matched`.
+            nearest: the highest raw cosine of any of them; None without an embedder.
+        """
+        weights = self.weights
+        if not self.mass:
+            nothing = dict.fromkeys(("nearest", "covered", "known", "named", "brief"), 0.0)
+            return GateDecision(False, 0.0, weights.threshold, nothing)
+        held = max(
+            (
+                math.fsum(weight for i, weight in self.mass.items() if found >> i & 1)
+                for found in {m & self.bits for m in matched}
+            ),
+            default=0.0,
+        )
+        terms = {
+            "nearest": round(weights.nearest * min(1.0, max(0.0, nearest or 0.0)), DIGITS),
+            "covered": round(weights.covered * held / (self.total + weights.doubt), DIGITS),
+            **self.terms,
+        }
+        value = round(math.fsum(terms.values()), DIGITS)
+        return GateDecision(value >= weights.threshold, value, weights.threshold, terms)
+
+
+def question(
+    lookup: Sequence[str], frequencies: Sequence[int], passages: int, weights: GateWeights, message: str = ""
+) -> Question:
+    """What of a message does not depend on single passages; the arguments are those of the function `decide`."""
+    mass = {i: idf(frequencies[i], passages) for i in subject(lookup)} if passages > 0 else {}
+    if not mass:
+        return Question(weights, {}, 0, 0.0, {})
+    total = math.fsum(mass.values())
+    known = math.fsum(weight for i, weight in mass.items() if frequencies[i] > 0)
+    written = names_said(message)
+    names = [frequencies[i] > 0 for i in mass if lookup[i] in written]
+    terms = {
+        "known": round(weights.known * known / total, DIGITS),
+        "named": round(weights.named * (sum(names) / len(names) if names else 1.0), DIGITS),
+        "brief": round(weights.brief * (1 - min(1.0, total / (weights.length * idf(0, passages)))), DIGITS),
+    }
+    return Question(weights, mass, reduce(or_, (1 << i for i in mass)), total, terms)
+
+
 def decide(
     lookup: Sequence[str],
     frequencies: Sequence[int],
@@ -135,25 +191,4 @@ def decide(
     """
     if weights is None:
         weights = WITHOUT_EMBEDDER if nearest is None else WITH_EMBEDDER
-    mass = {i: idf(frequencies[i], passages) for i in subject(lookup)}
-    if not mass or passages <= 0:
-        nothing = dict.fromkeys(("nearest", "covered", "known", "named", "brief"), 0.0)
-        return GateDecision(False, 0.0, weights.threshold, nothing)
-    bits = reduce(or_, (1 << i for i in mass))
-    total = math.fsum(mass.values())
-    known = math.fsum(weight for i, weight in mass.items() if frequencies[i] > 0)
-    held = max(
-        (math.fsum(weight for i, weight in mass.items() if found >> i & 1) for found in {m & bits for m in matched}),
-        default=0.0,
-    )
-    written = names_said(message)
-    names = [frequencies[i] > 0 for i in mass if lookup[i] in written]
-    terms = {
-        "nearest": round(weights.nearest * min(1.0, max(0.0, nearest or 0.0)), DIGITS),
-        "covered": round(weights.covered * held / (total + weights.doubt), DIGITS),
-        "known": round(weights.known * known / total, DIGITS),
-        "named": round(weights.named * (sum(names) / len(names) if names else 1.0), DIGITS),
-        "brief": round(weights.brief * (1 - min(1.0, total / (weights.length * idf(0, passages)))), DIGITS),
-    }
-    value = round(math.fsum(terms.values()), DIGITS)
-    return GateDecision(value >= weights.threshold, value, weights.threshold, terms)
+    return question(lookup, frequencies, passages, weights, message).decide(matched, nearest)

@@ -150,6 +150,30 @@ class Generations:
             held.release(forget=True)
         return gone
 
+    def left(self) -> list[int]:
+        """The generations that are there besides the live one."""
+        return [number for number in self._numbers() if number != self.current()]
+
+    def sweep_others(self) -> list[str]:
+        """Deletes the index files of other schemas and embedders that nobody uses; returns the names of those in use.
+
+        Only for deleting on request: otherwise they are never looked at.
+        """
+        used: list[str] = []
+        for file in sorted(self.folder.glob("memory-*.db")):
+            found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)
+            if found is None or found[1] == self._prefix:
+                continue
+            held = self._locks.try_exclusive(f"index-{file.stem}")
+            if held is None:
+                used.append(file.name)
+                continue
+            (self.folder / f"{found[1]}.current").unlink(missing_ok=True)
+            for ending in ("-wal", "-shm", "-journal", ""):
+                file.with_name(file.name + ending).unlink(missing_ok=True)
+            held.release(forget=True)
+        return used
+
     def _numbers(self) -> list[int]:
         pattern = re.compile(re.escape(self._prefix) + r"-(\d+)\.db")
         try:

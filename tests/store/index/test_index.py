@@ -117,6 +117,7 @@ async def test_filters_for_session_speaker_and_leaving_out_a_session(ws: Workspa
 
     assert await turns(Filters(session="s1")) == {("s1", 1), ("s1", 2)}
     assert await turns(Filters(exclude_session="s1")) == {("s2", 1)}
+    assert await turns(Filters(exclude_session="s1", exclude_from=2)) == {("s1", 1), ("s2", 1)}
     assert await turns(Filters(speaker="Ana")) == {("s1", 1), ("s2", 1)}
     assert await turns(Filters(session="nobody")) == set()
     assert await turns(Filters(since=START, until=START)) == set()
@@ -430,6 +431,7 @@ async def test_the_scan_knows_the_same_filters(ws: Workspace, indexed: Make) -> 
     assert await scanned("walrus", Filters(projects=frozenset({"p:2"}))) == {"a walrus, blue", "walrus expert"}
     assert await scanned("walrus", Filters(speaker="Ana")) == {"a blue walrus"}
     assert await scanned("walrus", Filters(exclude_session="s1", category="conversation")) == {"a walrus, blue"}
+    assert await scanned("walrus", Filters(exclude_session="s1", exclude_from=99)) == await scanned("walrus")
     assert await scanned("zebra") == set()
 
 
