@@ -174,7 +174,7 @@ def _slot(
     cap: Callable[[Filling], int] = _memory_cap,
     least: float = 0.0,
 ) -> Slot:
-    """The slot of some files: `most_kb` caps their text, `least` is the part of P1's share that is kept free for them."""
+    """The slot of some files: `most_kb` caps their text, `least` is the part of P1's share kept free for them."""
     return Slot(
         name,
         group,

@@ -53,6 +53,15 @@ async def test_diacritics_fold(ws: Workspace, indexed: Make, query: str) -> None
     assert await paths(index, query, mode="keyword") == ["knowledge/people/a.md"]
 
 
+@pytest.mark.parametrize("query", ["办公室在哪里?", '"新办公室"', "王芳什么时候搬?"])
+async def test_chinese_is_found_by_keywords(ws: Workspace, indexed: Make, query: str) -> None:
+    ws.write("knowledge/people/a.md", "王芳下周搬到新办公室。")
+    ws.write("knowledge/people/b.md", "今天天气很好,我们去公园散步。")
+    index = indexed()
+    await index.rebuild()
+    assert await paths(index, query, mode="keyword") == ["knowledge/people/a.md"]
+
+
 async def test_names_of_speakers_are_no_keywords(ws: Workspace, indexed: Make) -> None:
     ws.say("s1", "I bought a cello", name="Ana")
     index = indexed()
