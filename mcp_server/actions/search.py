@@ -235,9 +235,7 @@ def snippet(text: str, lookup: tuple[str, ...], length: int = SNIPPET) -> str:
     if len(flat) <= length:
         return flat
     wanted = set(lookup)
-    places = [
-        match.start() for match in re.finditer(r"[^\W_]+", flat) if words(match[0])[:1] and words(match[0])[0] in wanted
-    ]
+    places = [match.start() for match in re.finditer(r"[^\W_]+", flat) if not wanted.isdisjoint(words(match[0]))]
     first = max(places, key=lambda start: sum(start <= place < start + length * 3 // 4 for place in places), default=0)
     first = max(0, min(first - length // 8, len(flat) - length))
     if first:

@@ -1,7 +1,7 @@
 """Generations: which index file is the live one, which is being filled, which may go.
 
-    memory-1-wordllama-7.db        generation 7 of schema 1 with embedder wordllama
-    memory-1-wordllama.current     names the live generation of these two; replaced atomically
+    memory-2-wordllama-7.db        generation 7 of schema 2 with embedder wordllama
+    memory-2-wordllama.current     names the live generation of these two; replaced atomically
 
 Whoever reads or fills a generation shares its lock. One that is not live and that nobody shares is deleted. Files of
 another schema or another embedder are never looked at.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -25,8 +26,11 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)  # however slow this machine is
+    project = tmp_path / "a project"
+    project.mkdir()
+    (project / ".context-manager").write_text("name: harbour\n")
     async with open_memory(workspace, PLAIN) as memory:
-        earlier = ClaudeWindow(memory, tmp_path / "projects", tmp_path / "a project", "one")
+        earlier = ClaudeWindow(memory, tmp_path / "projects", project, "one")
         earlier.write("user", FACT)
         ended = {"session_id": "one", "transcript_path": str(earlier.transcript), "cwd": str(earlier.folder)}
         command.enqueue(str(memory.files.local), "SessionEnd", ended)
@@ -35,7 +39,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
             await eventually((anyio.Path(memory.files.local) / wire.ADDRESS).exists)
             patient = {"CONTEXT_MANAGER_HOOK_SECONDS": "30"}
             prompt = "On which port does the staging database of the harbour app listen?"
-            now = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
+            now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
             answer = await responded(workspace, "UserPromptSubmit", patient, **now)
             tasks.cancel_scope.cancel()
     assert "6543" in answer["hookSpecificOutput"]["additionalContext"]
