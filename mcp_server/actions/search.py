@@ -186,19 +186,14 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _decide(memory: Memory, candidates: Candidates, message: str) -> GateSignal:
-    cosines = [c.cosine for c in candidates.candidates if c.cosine is not None]
-    nearest = max(cosines) if cosines else None
+def _decide(memory: Memory, found: Candidates, message: str) -> GateSignal:
+    seen = found.candidates
     weights = gate.WITHOUT_EMBEDDER
-    if nearest is not None and memory.embedder is not None:
+    if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
     if memory.settings.search.gate_threshold != "auto":
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
-    matched = [c.matched for c in candidates.candidates]
-    asked = candidates.asked
-    return gate.decide(
-        asked.lookup, candidates.frequencies, candidates.passages, matched, nearest, weights, message
-    ).signal()
+    return gate.decide(found.asked.lookup, found.frequencies, found.passages, seen, weights, message).signal()
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:
