@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
+from mcp_server.core.injection import LOOKED_AT
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
@@ -60,8 +61,8 @@ class Found:
     """Ranked hits, best first, whether or not the gate is open. `mode` is hybrid, keyword, vector or scan; `messages`
     are for people.
 
-    `considered` counts the units that were ranked. `alone` holds, for each hit, what the gate would measure if that
-    passage were all there is.
+    `considered` counts the units that were ranked. `alone` holds, for those of the hits that an injection
+    looks at, what the gate would measure if that passage were all there is.
     """
 
     hits: tuple[Hit, ...]
@@ -129,13 +130,13 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     ask = _question(memory, candidates, query.text)
     return Found(
         hits=tuple(hits),
-        gate=ask.decide([c.matched for c in candidates.candidates], _nearest(candidates)).signal(),
+        gate=ask.decide(candidates.candidates).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=tuple(messages),
         words=candidates.asked.lookup,
         considered=len({one.candidate.unit for one in candidates.found}),
-        alone=tuple(ask.decide([one.candidate.matched], one.candidate.cosine).value for one in ranked),
+        alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
     )
 
 
@@ -190,18 +191,15 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _nearest(candidates: Candidates) -> float | None:
-    return max((c.cosine for c in candidates.candidates if c.cosine is not None), default=None)
-
-
-def _question(memory: Memory, candidates: Candidates, message: str) -> gate.Question:
+def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
     """The message as the gate sees it, with the weights that go with the embedder in use."""
+    seen = found.candidates
     weights = gate.WITHOUT_EMBEDDER
-    if memory.embedder is not None and _nearest(candidates) is not None:
+    if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
     if memory.settings.search.gate_threshold != "auto":
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
-    return gate.question(candidates.asked.lookup, candidates.frequencies, candidates.passages, weights, message)
+    return gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:

@@ -16,7 +16,8 @@ from pathlib import Path
 from mcp_server.core.forgetting import Forgotten, cut_short, joined
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.store.cleaning import Cleaned, Place, cleaned
-from mcp_server.store.files import LOCAL, WorkspaceFiles
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.paths import LOCAL
 
 INTENTS = f"{LOCAL}/forget"
 _LEFT_OUT = re.compile(

@@ -32,7 +32,11 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
     async with open_memory(workspace, PLAIN) as memory:
         earlier = ClaudeWindow(memory, tmp_path / "projects", project, "one")
         earlier.write("user", FACT)
-        ended = {"session_id": "one", "transcript_path": str(earlier.transcript), "cwd": str(earlier.folder)}
+        ended: dict[str, object] = {
+            "session_id": "one",
+            "transcript_path": str(earlier.transcript),
+            "cwd": str(earlier.folder),
+        }
         command.enqueue(str(memory.files.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(attending.attend, memory)
