@@ -24,13 +24,16 @@ from anyio.to_thread import run_sync
 from mcp_server import embed
 from mcp_server.actions import sessions
 from mcp_server.errors import ContextManagerError, Invalid
-from mcp_server.home import resolve_workspace
+from mcp_server.home import resolve_workspace, user_home
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings, default_document, read_settings
 from mcp_server.store.changes import Changes
+from mcp_server.store.cold_storage import ColdStorage
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.forgotten import ForgottenTexts
 from mcp_server.store.git import Git
 from mcp_server.store.index.index import Index
+from mcp_server.store.live_sets import LiveSets
 from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
 from mcp_server.store.state import State
@@ -77,13 +80,16 @@ async def open_memory(
             files=files,
             transcripts=Transcripts(files),
             state=state,
+            live=LiveSets(state),
+            cold=ColdStorage(files),
             locks=locks,
             index=index,
             git=Git(root),
-            folders=ProjectFolders(Path.home(), Path(tempfile.gettempdir()), root),
+            folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
             embedder=loaded,
             tokens=TokenCounter(),
             changes=Changes(),
+            forgotten=ForgottenTexts(files),
             clock=clock or (lambda: datetime.now(UTC)),
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
@@ -159,11 +165,15 @@ def _timezone(settings: Settings) -> str:
 
 
 async def catch_up(memory: Memory) -> None:
-    """For one command: brings state and index up to date with the files, unless a server is there that does it."""
+    """For one command: brings state and index up to date with files and queue, unless a server does that."""
+    from mcp_server.clients.hooks import queue
+    from mcp_server.clients.hooks.events import work
+
     await sessions.ready(memory)
     held = await run_sync(memory.locks.try_maintainer)
     if held is not None:
         try:
+            await queue.drain(memory, work)
             await memory.index.refresh()
         finally:
             held.release()
@@ -171,13 +181,18 @@ async def catch_up(memory: Memory) -> None:
 
 @asynccontextmanager
 async def maintain(memory: Memory) -> AsyncIterator[None]:
-    """For a server: keeps index and sessions up to date in the background and tells `memory.changes` what changed."""
+    """For a server: keeps index and sessions up to date in the background and tells `memory.changes` what changed.
+
+    The process that maintains also answers the hooks of clients and works off what they left in the queue.
+    """
     import anyio
 
+    from mcp_server.clients.hooks.attending import attend
     from mcp_server.jobs import maintainer
+    from mcp_server.jobs.briefs import keep_briefs
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(maintainer.run, memory)
+        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs))
         try:
             yield
         finally:

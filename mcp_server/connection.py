@@ -35,27 +35,41 @@ class Connection:
     `memory()` waits until the workspace is open, and raises what went wrong if it could not be opened. Over stdio a
     process serves one connection, whose sessions are remembered here; over HTTP nothing is: there every call names its
     session, and its project too, since the server's folder says nothing about the client's (`folder` is None).
+    `window` is what the client calls the window that this server belongs to: hooks tell by it which session it is in.
     """
 
     memory: Callable[[], Awaitable[Memory]]
     transport: Literal["stdio", "http"] = "stdio"
     folder: str | None = None
+    window: str | None = None
+    _hooked: str | None = None
     _seen: dict[str, None] = field(default_factory=dict)
     _own: str | None = None
     _first: Lock = field(default_factory=Lock)
 
     @property
     def session(self) -> str | None:
-        """What an unnamed call means: the one session that this connection has seen; None with none or several."""
-        return next(iter(self._seen)) if len(self._seen) == 1 else None
+        """What an unnamed call means: the session that the client's hooks last gave, else the one that this connection
+        has seen; None with none or several."""
+        return self._hooked or (next(iter(self._seen)) if len(self._seen) == 1 else None)
 
     def saw(self, session: str | None) -> None:
         """Remembers a session that a call has named and that exists."""
         if session and self.transport == "stdio":
             self._seen[session] = None
 
+    def follow(self, session: str | None) -> None:
+        """The client's hooks say that it is in this session now."""
+        self.saw(session)
+        if session and self.transport == "stdio":
+            self._hooked = session
+
     async def caller(self, client: str | None = None) -> Caller:
         """The caller of every action but `observe`."""
+        if self.window:
+            from mcp_server.actions.windows import session_in
+
+            self.follow(await session_in(await self.memory(), self.window))
         return self._caller(await self._explicit(client), client, self.session)
 
     async def project(self, client: str | None = None) -> Project:

@@ -12,9 +12,12 @@ from mcp_server.settings import Settings
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.store.changes import Changes
+    from mcp_server.store.cold_storage import ColdStorage
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.forgotten import ForgottenTexts
     from mcp_server.store.git import Git
     from mcp_server.store.index.index import Index
+    from mcp_server.store.live_sets import LiveSets
     from mcp_server.store.locks import Locks
     from mcp_server.store.project_folder import ProjectFolders
     from mcp_server.store.state import State
@@ -30,6 +33,8 @@ class Memory:
     files: WorkspaceFiles
     transcripts: Transcripts
     state: State
+    live: LiveSets
+    cold: ColdStorage
     locks: Locks
     index: Index
     git: Git
@@ -37,6 +42,7 @@ class Memory:
     embedder: Embedder | None
     tokens: TokenCounter
     changes: Changes
+    forgotten: ForgottenTexts
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     timezone: str

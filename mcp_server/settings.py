@@ -16,6 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
+PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
+"""The one variable that switches off what is pushed, whatever the settings say."""
+
 Auto = Literal["auto"]
 
 
@@ -69,6 +72,12 @@ class Lifecycle(Section):
     memory_line_cap: Annotated[
         int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
     ] = 200
+
+
+class Knowledge(Section):
+    """What agents may write by themselves."""
+
+    approve: Annotated[bool, Field(description="Changes of identity and topics wait for your approval")] = True
 
 
 class Context(Section):
@@ -158,6 +167,19 @@ class Server(Section):
     ] = "auto"
 
 
+class Hooks(Section):
+    """What a client's hooks record, and how much they may push into its prompts."""
+
+    inject: Annotated[
+        bool, Field(description="Push what is relevant into prompts; CONTEXT_MANAGER_PAUSE=1 stops it")
+    ] = True
+    capture: Annotated[bool, Field(description="Record what is said in the client")] = True
+    start_tokens: Annotated[
+        int, Field(ge=0, le=4000, description="Most tokens at a start and after a compaction; 0: none")
+    ] = 1200
+    turn_tokens: Annotated[int, Field(ge=0, le=4000, description="Most tokens with one prompt; 0: none")] = 400
+
+
 class WorkspaceSection(Section):
     """Where this machine's own files lie, and whose day it is."""
 
@@ -175,18 +197,20 @@ class Settings(BaseModel):
     context_compiler: ContextCompiler = ContextCompiler()
     search: Search = Search()
     lifecycle: Lifecycle = Lifecycle()
+    knowledge: Knowledge = Knowledge()
     context: Context = Context()
     clarity: Clarity = Clarity()
     advisor: Advisor = Advisor()
     git: Git = Git()
     server: Server = Server()
+    hooks: Hooks = Hooks()
     workspace: WorkspaceSection = WorkspaceSection()
     problems: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """SHA-256 of what these settings change in a compilation."""
         return hashlib.sha256(
-            self.model_dump_json(exclude={"problems", "workspace", "server", "git"}).encode()
+            self.model_dump_json(exclude={"problems", "workspace", "server", "git", "hooks", "knowledge"}).encode()
         ).hexdigest()
 
 
@@ -231,6 +255,8 @@ def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where
                 given = {key: given}
             where = f"{ENVIRONMENT_PREFIX}{section.upper()}__"
             _choose(chosen[section], SECTIONS[section], {keys[0]: given}, where, problems)
+    if environ.get(PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off"):
+        chosen["hooks"]["inject"] = False
     sections = {name: kind(**chosen[name]) for name, kind in SECTIONS.items()}
     return Settings.model_validate({**sections, "problems": tuple(problems)})
 

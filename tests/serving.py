@@ -12,6 +12,7 @@ from typing import Any, Literal
 import anyio
 import numpy  # noqa: F401 - in the server's own process `serve` loads it before threads can do so at the same moment
 from mcp import Client, StdioServerParameters
+from mcp.server import MCPServer
 from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
 
 from mcp_server.app import maintain, open_memory
@@ -56,12 +57,7 @@ async def connected(
     server = build(
         opener(root, maintained), transport=transport, folder=folder, kept=root / ".local" / "instructions.md"
     )
-    async with Client(
-        server,
-        mode=mode,
-        client_info=Implementation(name=client, version="1"),
-        message_handler=updates.handle if updates else None,
-    ) as connection:
+    async with _client(server, client, mode, updates) as connection:
         yield connection
 
 
@@ -78,13 +74,17 @@ async def process(
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "mcp_server"], env=environment(root), cwd=str(cwd or ROOT)
     )
-    async with Client(
+    async with _client(server, client, mode, updates) as connection:
+        yield connection
+
+
+def _client(server: MCPServer[Any] | StdioServerParameters, name: str, mode: Mode, updates: Updates | None) -> Client:
+    return Client(
         server,
         mode=mode,
-        client_info=Implementation(name=client, version="1"),
+        client_info=Implementation(name=name, version="1"),
         message_handler=updates.handle if updates else None,
-    ) as connection:
-        yield connection
+    )
 
 
 def environment(root: Path) -> dict[str, str]:

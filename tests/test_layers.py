@@ -27,9 +27,11 @@ BELOW: dict[str, set[str]] = {
 RIM = set(BELOW)
 BELOW |= dict.fromkeys(("connection", "jobs", "clients", "bench", "demo"), RIM)
 BELOW |= {room: RIM | {"connection"} for room in ("tools", "resources", "prompts")}
+BELOW["tools"] |= {"clients"}
 BELOW["bench"] = BELOW["demo"] = RIM | {"clients"}
-BELOW["app"] = RIM | {"jobs"}
-BELOW["serve"] = RIM | {"jobs", "app", "connection", "tools", "resources", "prompts"}
+BELOW["app"] = RIM | {"jobs", "clients"}
+BELOW["serve"] = RIM | {"jobs", "clients", "app", "connection", "tools", "resources", "prompts"}
+BELOW["agent"] = RIM | {"app"}
 BELOW["__main__"] = BELOW["cli"] = set(BELOW)
 
 ONLY_IN = {

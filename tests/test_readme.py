@@ -3,14 +3,18 @@ nothing that exists is missing from it."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import click
 import pytest
 
+from mcp_server.agent import AgentMemory
 from mcp_server.cli.main import COMMANDS, cli
 from mcp_server.settings import SECTIONS, knobs
 from tests.serving import connected
@@ -21,7 +25,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 
 def block(name: str) -> str:
     """The command in the README under `<!-- command: NAME -->`."""
-    found = re.search(rf"<!-- command: {name} -->\n```sh\n(.*?)\n```", README, re.DOTALL)
+    found = re.search(rf"<!-- command: {name} -->\n *```sh\n *(.*?)\n *```", README, re.DOTALL)
     assert found, name
     return found[1]
 
@@ -62,7 +66,7 @@ async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: P
 
 
 def test_every_place_it_points_to_exists() -> None:
-    for path in re.findall(r"`((?:mcp_server|tools|resources|prompts|tests)/[\w/.]*)`", README):
+    for path in re.findall(r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle)/[\w/.]*)`", README):
         assert (ROOT / path).exists(), path
 
 
@@ -87,3 +91,15 @@ def test_nothing_in_the_project_names_a_machine() -> None:
         if file.suffix in {".py", ".md", ".toml", ".yaml", ".json", ".mjs", ".txt"} and file.exists():
             text = file.read_text("utf-8")
             assert not re.search(r"(?<![\w./])/(?:root/|work/(?:main|lab|shared)\b)", text), path
+
+
+def test_its_python_is_what_the_memory_takes() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert example.count("\n") <= 15
+    loop = f"async def main(question, agent):\n{textwrap.indent(example, '    ')}"
+    ast.parse(loop)
+    for call in (node for node in ast.walk(ast.parse(loop)) if isinstance(node, ast.Call)):
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "memory":
+            given = [ast.unparse(argument) for argument in call.args]
+            named = {keyword.arg: None for keyword in call.keywords if keyword.arg}
+            inspect.signature(getattr(AgentMemory, call.func.attr)).bind(None, *given, **named)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_server.connection import Connection
-from tools import compile_context, observe, read, remember, search, status
+from tools import compile_context, hook, observe, read, remember, search, status
 
 ALL: tuple[Callable[[Connection], Tool], ...] = (
     search.tool,
@@ -18,3 +18,6 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
     status.tool,
 )
 """Each makes its tool for one connection; in the order in which they are listed."""
+
+WITH_HOOKS = (*(tool for tool in ALL if tool not in (observe.tool, compile_context.tool)), hook.tool)
+"""For a client whose hooks record what is said and bring in the context: the model has nothing to do with either."""

@@ -5,16 +5,30 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from anyio import CancelScope
-from mcp.server.mcpserver import Context
+from mcp.server.elicitation import AcceptedElicitation, DeclinedElicitation
+from mcp.server.mcpserver import Context, ElicitationResult
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult
-from pydantic import Field
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcp_server.connection import Connection
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.errors import Refused
 from tools.rim import Path, Short, answer, client_of, hints, strict_tool
 
 Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
+
+
+LONGEST_QUESTION = 3_000
+"""Characters of a change that the user is asked about; what is cut says so."""
+
+
+class Approval(BaseModel):
+    """The user's word about a change of identity or topics."""
+
+    write: bool = Field(description="Write this into the file?")
 
 
 class Remembered(TypedDict):
@@ -27,6 +41,27 @@ class Remembered(TypedDict):
 
 
 def tool(connection: Connection) -> Tool:
+    async def ask(
+        ctx: Context[Any, Any],
+        content: str,
+        kind: Kind,
+        project: str,
+        session: str | None,
+        path: str | None,
+        section: str | None,
+        action: str,
+        old_text: str | None,
+    ) -> Elicit[Approval] | None:
+        """The question about a change that waits for the user's word; None where none is needed, or nobody can be
+        asked."""
+        from mcp_server.actions.remember import NewFact, previewed
+
+        if not can_ask(ctx):
+            return None
+        fact = NewFact(content, kind, project, session, path, section, action, old_text)
+        change = await previewed(await connection.memory(), fact, await connection.caller(client_of(ctx)))
+        return None if change is None else Elicit(_question(change.path, change.diff), Approval)
+
     async def remember(
         ctx: Context[Any, Any],
         content: Annotated[str, Field(max_length=20_000, description="Plain sentences that stand alone, with names")],
@@ -40,6 +75,7 @@ def tool(connection: Connection) -> Tool:
             Field(description="replace: the section; edit: old_text only; create: a new file"),
         ] = "append",
         old_text: Annotated[str | None, Field(max_length=20_000, description="What edit replaces, exactly")] = None,
+        approval: Any = None,
     ) -> Annotated[CallToolResult, Remembered]:
         """Use when something should still be known in later conversations: a fact, a decision and its reason, a lesson,
         a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
@@ -48,11 +84,32 @@ def tool(connection: Connection) -> Tool:
         fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text)
         memory = await connection.memory()
         caller = await connection.caller(client_of(ctx))
+        said = approval.data if isinstance(approval, AcceptedElicitation) else None
+        if isinstance(approval, DeclinedElicitation) or (said is not None and not said.write):
+            raise Refused("the user does not want this written; nothing has changed, and nothing waits")
         with CancelScope(shield=True):  # half a change is none
-            done = await knowledge.remember(memory, fact, caller)
+            done = await knowledge.remember(memory, fact, caller, approved=said is not None)
             connection.saw(session)
         return answer(
             done.markdown, {"path": done.path, "action": done.action, "diff": done.diff, "notes": list(done.notes)}
         )
 
+    # The resolver is of this connection, so no text of an annotation could name it.
+    remember.__annotations__["approval"] = Annotated[ElicitationResult[Approval], Resolve(ask)]
     return strict_tool(remember, hints(reads=False, destroys=True), structured=True)
+
+
+def can_ask(ctx: Context[Any, Any]) -> bool:
+    """Whether the client shows questions to its user. One that says `elicitation: {}` does; one with URLs alone does
+    not."""
+    capabilities = ctx.client_capabilities
+    asks = capabilities.elicitation if capabilities else None
+    return asks is not None and (asks.form is not None or asks.url is None)
+
+
+def _question(path: str, diff: str) -> str:
+    """The same text for the same change: the protocol asks again until it is answered."""
+    shown = neutralise(diff)
+    if len(shown) > LONGEST_QUESTION:
+        shown = f"{shown[:LONGEST_QUESTION]}\n[… {len(shown) - LONGEST_QUESTION:,} more characters]"
+    return f"An agent wants to change {path}, which tells every agent who you are and how to work:\n\n{shown}"

@@ -20,13 +20,14 @@ class Report(TypedDict, total=False):
     problems: Required[list[str]]
     cut: Required[str | None]
     sessions: dict[str, Any]
+    hooks: dict[str, Any]
     index: dict[str, Any]
     git: dict[str, Any]
     settings: dict[str, Any]
     sizes: dict[str, Any]
 
 
-View = Literal["all", "sessions", "index", "git", "settings", "sizes"]
+View = Literal["all", "sessions", "hooks", "index", "git", "settings", "sizes"]
 
 
 def tool(connection: Connection) -> Tool:

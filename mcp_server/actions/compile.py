@@ -59,6 +59,7 @@ class _Conversation:
 
     row: SessionRow | None = None
     turns: tuple[Turn, ...] = ()
+    in_window: int | None = None
 
     @property
     def delivery(self) -> Delivery:
@@ -121,12 +122,13 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         project=project.key,
         scope=request.scope,
         as_of=conversation.turns[-1].number if conversation.turns else None,
-        files=tuple(await run_sync(lambda: list(_files(memory, local_date, project)))),
+        files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project)))),
         hits=tuple(Candidate(hit, references.get(hit.passage.path, 0)) for hit in found.hits) if found else (),
         gate=found.gate if found else None,
         turns=turns,
         first_exchange=first_exchange,
-        settings=_settings(memory.settings),
+        in_window=conversation.in_window,
+        settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
@@ -143,8 +145,10 @@ async def _conversation(memory: Memory, session: str | None) -> _Conversation:
     latest = await run_sync(memory.transcripts.read, row.path)
     conversation = _Conversation(row, tuple(placed.turn for placed in latest.turns))
     if row.delivery == "replace" or conversation.last_user is None:
-        return replace(conversation, turns=await sessions.session_turns(memory, session))
-    return conversation
+        conversation = replace(conversation, turns=await sessions.session_turns(memory, session))
+    if conversation.delivery == "replace":
+        return conversation
+    return replace(conversation, in_window=await sessions.window_start(memory, row))
 
 
 async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:
@@ -167,12 +171,13 @@ async def _found(
         scope=scope,
         project=project,
         exclude_session=own,
+        exclude_from=conversation.in_window,
         operators=False,
     )
     return await find(memory, request)
 
 
-def _files(memory: Memory, local_date: str, project: Project) -> Iterator[SourceFile]:
+def source_files(memory: Memory, local_date: str, project: Project) -> Iterator[SourceFile]:
     """The files that every context carries, as they stand; one that cannot be read is left out (`status` names it)."""
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
     paths += [MEMORY_FILE, ACTIVE_FILE, *journal_files(local_date)]
@@ -189,7 +194,8 @@ def _files(memory: Memory, local_date: str, project: Project) -> Iterator[Source
         yield SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
 
 
-def _settings(settings: Settings) -> CompilerSettings:
+def compiler_settings(settings: Settings) -> CompilerSettings:
+    """The knobs of the configuration that shape a text."""
     knobs = settings.context_compiler
     return CompilerSettings(
         identity_share=knobs.identity_share,

@@ -1,41 +1,65 @@
-"""Doctor: does this machine have what the memory needs, and if not, what to do about it?"""
+"""Doctor: does this machine have what the memory needs, and if not, what to do about it?
+
+What lies between a client and the workspace is looked at in `mcp_server/clients/installers/chain.py`.
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
+from mcp_server import __version__
+from mcp_server.actions.approve import waiting_sentence
+from mcp_server.actions.forget import unfinished_sentences
 from mcp_server.actions.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
+from mcp_server.store.database import driver
 
 PROBE = "scratch/.doctor"
+
+LITTLE = 200 * 1024 * 1024
+"""Bytes; with less than that free, a disk is full before anybody notices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at. `advice` is empty where all is well."""
+    """One thing looked at. `advice` is empty where all is well; `matters` is False where all works in spite of it."""
 
     name: str
     ok: bool
     detail: str
     advice: str = ""
+    matters: bool = True
 
 
 async def examine(memory: Memory) -> tuple[Check, ...]:
-    """Looks at settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
+    """Looks at versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
     return (
+        _versions(),
         _settings(memory),
         await run_sync(_disk, memory),
+        await run_sync(_space, memory),
         await _state(memory),
         await _index(memory),
         await run_sync(_embedder, memory),
         await run_sync(_tokenizer, memory),
         await run_sync(_git, memory),
         await run_sync(_files, memory),
+        await run_sync(_promises, memory),
     )
+
+
+def _versions() -> Check:
+    used = driver()
+    python = ".".join(map(str, sys.version_info[:3]))
+    said = f"context-manager-mcp {__version__}, Python {python}, SQLite {used.version} ({used.name})"
+    if not used.loads_extensions:
+        return Check("versions", False, f"{said} without extensions: vectors are compared by NumPy", matters=False)
+    return Check("versions", True, said)
 
 
 def _settings(memory: Memory) -> Check:
@@ -55,6 +79,12 @@ def _disk(memory: Memory) -> Check:
     except ContextManagerError as error:
         return Check("disk", False, str(error), "nothing can be recorded until this folder can be written")
     return Check("disk", True, f"{memory.files.root} can be written durably")
+
+
+def _space(memory: Memory) -> Check:
+    free = memory.files.free_bytes()
+    said = f"{free / 1e9:.1f} GB free"
+    return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: what cannot be written is lost")
 
 
 async def _state(memory: Memory) -> Check:
@@ -124,4 +154,16 @@ def _files(memory: Memory) -> Check:
         not problems,
         "; ".join(problems[:5]) or "every front matter is understood",
         "edit these files" if problems else "",
+    )
+
+
+def _promises(memory: Memory) -> Check:
+    """What was to be forgotten is, and what waits for the user's word is named."""
+    memory.forgotten.requests()
+    undone = [*unfinished_sentences(memory), *memory.forgotten.problems]
+    if undone:
+        return Check("promises", False, "; ".join(undone), "context-manager forget --yes")
+    waits = waiting_sentence(memory)
+    return Check(
+        "promises", not waits, waits or "nothing waits for your approval", waits and "context-manager approve", False
     )

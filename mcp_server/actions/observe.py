@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from anyio.to_thread import run_sync
@@ -110,12 +110,13 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
             row = await _named(memory, row, turn)
         else:
             nth = 0
-        if row is not None and row.status == "open" and _is_idle(memory, row, arrived):
+        if row is not None and row.status == "open" and sessions.is_idle(memory, row, arrived):
             row = await sessions.seal(memory, row)
         said = replace(said, number=row.turns + 1 if row else 1)
-        row = await _written(memory, row, session, said, turn, caller, arrived)
-        key = TurnKey(said.number, role, content_sha(said.content), nth, said.turn_id)
-        await memory.state.save_session(row, [key])
+        async with sessions.continuing(memory, row if row and row.status == "closed" else None):
+            row = await _written(memory, row, session, said, turn, caller, arrived)
+            key = TurnKey(said.number, role, content_sha(said.content), nth, said.turn_id)
+            await memory.state.save_session(row, [key])
         await _keep_chunks(memory, session, said.number, turn.chunks)
 
     memory.changes.publish(Change("turn", row.path, session))
@@ -189,10 +190,6 @@ def _kind(value: str | None) -> Kind | None:
 
 def _delivery(value: str | None) -> Delivery | None:
     return next((delivery for delivery in get_args(Delivery) if delivery == value), None)
-
-
-def _is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
-    return now - row.last_arrival > timedelta(hours=memory.settings.lifecycle.session_idle_hours)
 
 
 async def _written(

@@ -116,7 +116,7 @@ async def plan(memory: Memory, session: str, turns: Sequence[Turn], event: Event
     scored, gate_open, hits = await _scored(memory, session, chunks, query)
     rules = rules_of(memory.settings)
     exchange = exchanges(turns)[-1] + 1 if turns else 0
-    protected = Protected(ladder.newest(chunks, rules), await anchored_ids(memory, chunks), exchange)
+    protected = Protected(ladder.newest(chunks, rules), await anchored_ids(memory, session, chunks), exchange)
     if event == "curation":
         decisions = ladder.curate(scored, gate_open, protected, rules)
     else:
@@ -192,7 +192,7 @@ async def _scored(
     similar, gate_open = await _similarities(memory, session, chunks, query)
     best = max(similar.values(), default=0.0)
     now, weights = memory.clock(), weights_of(memory.settings)
-    anchored = await anchored_ids(memory, chunks)
+    anchored = await anchored_ids(memory, session, chunks)
     scored = []
     for chunk in chunks:
         scaled = similar.get(chunk.id, 0.0) / best if gate_open and best > 0 else 0.0

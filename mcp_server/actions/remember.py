@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import secrets as random_ids
 from dataclasses import dataclass
 from datetime import datetime
 from typing import get_args
@@ -21,10 +22,13 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
+from mcp_server.store.pending import Pending, Proposal, hash_of
 
 MEMORY = "knowledge/memory/MEMORY.md"
 ARCHIVE = "archive/memory/MEMORY.md"
-WRITABLE = ("knowledge/", "archive/")
+WRITABLE = ("knowledge/", "archive/", "topics/")
+OWN_HAND = ("knowledge/identity/", "topics/")
+"""Who the user is, and what an agent is told to do: such a change waits for the user's word."""
 WARN_LINES, REFUSE_LINES = 180, 220
 LONGEST = 20_000
 ACTIONS = ("append", "replace", "edit", "create")
@@ -47,12 +51,14 @@ class NewFact:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What changed. `action` is appended, replaced, edited, created, or kept for something that was known already."""
+    """What changed. `action` is appended, replaced, edited, created, kept for something that was known already, or
+    waiting: then `proposal` names what waits for the user's word, and `diff` is what it would change."""
 
     path: str
     action: str
     diff: str
     notes: tuple[str, ...] = ()
+    proposal: str | None = None
 
     @property
     def markdown(self) -> str:
@@ -61,19 +67,29 @@ class Remembered:
         return "\n".join([f"{self.action}: {self.path}", *diff, *self.notes])
 
 
-async def remember(memory: Memory, fact: NewFact, caller: Caller) -> Remembered:
+async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: bool = False) -> Remembered:
     """Writes a fact durably into a knowledge file and returns the diff. What is known already is not written twice.
 
+    What is for the user's own hand (identity, topics) becomes a proposal, unless a setting says otherwise, or the user
+    has `approved` it.
+
     Raises:
-        Refused: it holds a secret, or its file waits for the user's own hand (identity, topics), or is not knowledge.
+        Refused: it holds a secret, or its file is no knowledge.
         Invalid: an unknown kind or action, or a kind that needs more (a person without a name).
         NotFound, Conflict: `old_text` does not stand there, or more than once; `create` on a file that exists.
     """
-    _check(fact)
+    check(fact)
     session = fact.session or caller.session
     project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
     place = _place(memory, fact, project)
+    if needs_approval(memory, place.path) and not approved:
+        return await _propose(memory, fact, place, session, caller)
     await claim(memory, project)
+    return await write(memory, fact, place, session)
+
+
+async def write(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
+    """Writes what was checked and approved, and notes it in the conversation's transcript."""
     if session is None:
         done = await _apply(memory, fact, place, None)
     else:
@@ -87,7 +103,62 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller) -> Remembered:
     return done
 
 
-def _check(fact: NewFact) -> None:
+def needs_approval(memory: Memory, path: str) -> bool:
+    """Whether a change of this file waits for the user's word."""
+    return memory.settings.knowledge.approve and path.startswith(OWN_HAND)
+
+
+async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
+    """What `remember` would ask the user about, with its diff; None where it asks nothing. Writes nothing. Raises as
+    `remember` does."""
+    check(fact)
+    session = fact.session or caller.session
+    project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
+    place = _place(memory, fact, project)
+    if not needs_approval(memory, place.path):
+        return None
+    edit = await run_sync(edited, memory, fact, place, session)
+    return (
+        Remembered(place.path, "waiting", difference(edit.before or "", edit.after, place.path))
+        if edit.changes
+        else None
+    )
+
+
+async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | None, caller: Caller) -> Remembered:
+    async with memory.locks.files():
+        edit = await run_sync(edited, memory, fact, place, session)
+        if not edit.changes:
+            return Remembered(place.path, "kept", "", edit.notes)
+        given = {
+            "content": fact.content,
+            "kind": fact.kind,
+            "section": place.section,
+            "action": fact.action,
+            "old_text": fact.old_text,
+            "template": place.template,
+        }
+        proposal = Proposal(
+            id=f"prop_{random_ids.token_hex(4)}",
+            at=memory.clock(),
+            path=place.path,
+            fact=given,
+            base=hash_of(edit.before),
+            session=session,
+            by=caller.client or caller.source,
+        )
+        proposal = await run_sync(Pending(memory.files).add, proposal)
+    note = (
+        f"not written yet: it waits for the user's approval. Tell the user to run "
+        f"`context-manager approve {proposal.id}`, which shows the change first"
+    )
+    return Remembered(
+        place.path, "waiting", difference(edit.before or "", edit.after, place.path), (note,), proposal.id
+    )
+
+
+def check(fact: NewFact) -> None:
+    """Raises Invalid or Refused for what cannot be remembered at all: empty, too long, a secret."""
     if fact.kind not in get_args(Kind):
         raise Invalid(f"kind {fact.kind!r} is none of {', '.join(get_args(Kind))}")
     if fact.action not in ACTIONS:
@@ -119,11 +190,12 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
     else:
         place = Place(fact.path, fact.section or DEFAULTS.get(fact.kind, ""), "", dated=fact.path == MEMORY)
     path = memory.files.relative(place.path)
-    own_hand = path.startswith(("knowledge/identity/", "topics/")) or fact.kind in {"identity", "topic"}
-    if own_hand:
-        raise Refused(f"{path} is for the user's own hand; propose the words to the user, who edits that file")
+    if fact.kind in {"identity", "topic"} and not path.startswith(OWN_HAND):
+        raise Invalid(f"kind {fact.kind!r} belongs under {' or '.join(OWN_HAND)}, not into {path}")
     if not path.startswith(WRITABLE) or not path.endswith(".md"):
-        raise Refused(f"{path} is no knowledge file; memory is written under knowledge/ or archive/, in .md files")
+        raise Refused(
+            f"{path} is no knowledge file; memory is written under knowledge/, topics/ or archive/, in .md files"
+        )
     return Place(path, place.section, place.template, place.dated, place.level)
 
 
@@ -139,27 +211,59 @@ async def _apply(memory: Memory, fact: NewFact, place: Place, session: str | Non
         raise AssertionError("unreachable")
 
 
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it."""
+
+    before: str | None
+    after: str
+    action: str
+    notes: tuple[str, ...] = ()
+    leaving: tuple[entries.Entry, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would be written."""
+        return self.action != "kept"
+
+
 def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
+    edit = edited(memory, fact, place, session)
+    if not edit.changes:
+        path = ARCHIVE if edit.notes and edit.notes[0].endswith(_MOVED) else place.path
+        return Remembered(path, "kept", "", edit.notes)
+    if edit.leaving:
+        _archive(memory, list(edit.leaving))
+    memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
+    diff = difference(edit.before or "", edit.after, place.path)
+    return Remembered(place.path, edit.action, diff, edit.notes)
+
+
+_MOVED = f"it moved to {ARCHIVE} today"
+
+
+def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Edit:
+    """What a fact makes of its file. Writes nothing. Raises as `remember` does."""
     now = memory.clock()
     exists = memory.files.exists(place.path)
     if fact.action == "create" and exists:
         raise Conflict(f"{place.path} exists already; use append, replace or edit")
     if fact.action in {"replace", "edit"} and not exists:
         raise NotFound(f"no file {place.path}; use create or append")
-    before = memory.files.read_text(place.path) if exists else ""
+    before = memory.files.read_text(place.path) if exists else None
     text = before or place.template
     start = split_front_matter(text)
     body, notes, action = _edited(fact, place, start.body, memory.local_date(now))
     if body == start.body and exists:
-        return Remembered(place.path, "kept", "", notes)
+        return Edit(before, text, "kept", notes)
     if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
-        return Remembered(ARCHIVE, "kept", "", (f"known already: it moved to {ARCHIVE} today",))
+        return Edit(before, text, "kept", (f"known already: {_MOVED}",))
+    leaving: tuple[entries.Entry, ...] = ()
     if place.path == MEMORY:
-        body, note = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
+        body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
     after = _stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
-    memory.files.write_atomic(place.path, after, before if exists else None, new=not exists)
-    return Remembered(place.path, action if exists else "created", _diff(before, after, place.path), notes)
+    return Edit(before, after, action if exists else "created", notes, leaving)
 
 
 def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
@@ -192,24 +296,22 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             )
 
 
-def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...]]:
-    """MEMORY.md stays short: over the cap its oldest entries go to the archive first, and only then leave."""
+def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
+    """MEMORY.md stays short: over the cap its oldest entries leave, and go to the archive first."""
     lines = body.count("\n") + head_lines
     cap = memory.settings.lifecycle.memory_line_cap
     if lines > cap:
         body, leaving = entries.without_oldest(body, lines - cap)
-        if leaving:
-            _archive(memory, leaving)
         lines = body.count("\n") + head_lines
         if lines > max(cap, REFUSE_LINES):
             raise Refused(
                 f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
             )
         if leaving:
-            return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",)
+            return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",), tuple(leaving)
     if lines >= WARN_LINES:
-        return body, (f"{MEMORY} has {lines} of {cap} lines; the oldest entries are archived beyond that",)
-    return body, ()
+        return body, (f"{MEMORY} has {lines} of {cap} lines; the oldest entries are archived beyond that",), ()
+    return body, (), ()
 
 
 def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
@@ -253,7 +355,8 @@ def _stamped(path: str, text: str, now: datetime, session: str | None) -> str:
     return text
 
 
-def _diff(before: str, after: str, path: str) -> str:
+def difference(before: str, after: str, path: str) -> str:
+    """A change of a file as a unified diff."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
     return "\n".join(lines)
 

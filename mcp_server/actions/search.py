@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
+from mcp_server.core.injection import LOOKED_AT
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
@@ -36,9 +37,8 @@ class SearchRequest:
     """What to look for, and where. `since` and `until` are moments, or text as `since:` takes it; both include what
     they name.
 
-    `exclude_session` leaves out a conversation with all that continues it. `operators` off takes the query as a
-    message: quotes,
-    `-word` and `since:` in it mean nothing special.
+    `exclude_session` leaves out a conversation with all that continues it; with `exclude_from` only its turns from that
+    number on. `operators` off takes the query as a message: quotes, `-word` and `since:` in it mean nothing special.
     """
 
     query: str
@@ -51,6 +51,7 @@ class SearchRequest:
     until: datetime | str | None = None
     project: Project | None = None
     exclude_session: str | None = None
+    exclude_from: int | None = None
     operators: bool = True
     speaker: str | None = None
 
@@ -60,7 +61,8 @@ class Found:
     """Ranked hits, best first, whether or not the gate is open. `mode` is hybrid, keyword, vector or scan; `messages`
     are for people.
 
-    `considered` counts the units that were ranked.
+    `considered` counts the units that were ranked. `alone` holds, for those of the hits that an injection
+    looks at, what the gate would measure if that passage were all there is.
     """
 
     hits: tuple[Hit, ...]
@@ -70,6 +72,7 @@ class Found:
     messages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     considered: int = 0
+    alone: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +127,16 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         passage = by_identity[id(one.candidate)].passage
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
+    ask = _question(memory, candidates, query.text)
     return Found(
         hits=tuple(hits),
-        gate=_decide(memory, candidates, query.text),
+        gate=ask.decide(candidates.candidates).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=tuple(messages),
         words=candidates.asked.lookup,
         considered=len({one.candidate.unit for one in candidates.found}),
+        alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
     )
 
 
@@ -186,19 +191,15 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
     )
 
 
-def _decide(memory: Memory, candidates: Candidates, message: str) -> GateSignal:
-    cosines = [c.cosine for c in candidates.candidates if c.cosine is not None]
-    nearest = max(cosines) if cosines else None
+def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
+    """The message as the gate sees it, with the weights that go with the embedder in use."""
+    seen = found.candidates
     weights = gate.WITHOUT_EMBEDDER
-    if nearest is not None and memory.embedder is not None:
+    if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
     if memory.settings.search.gate_threshold != "auto":
         weights = replace(weights, threshold=float(memory.settings.search.gate_threshold))
-    matched = [c.matched for c in candidates.candidates]
-    asked = candidates.asked
-    return gate.decide(
-        asked.lookup, candidates.frequencies, candidates.passages, matched, nearest, weights, message
-    ).signal()
+    return gate.question(found.asked.lookup, found.frequencies, found.passages, seen, weights, message)
 
 
 def _filters(request: SearchRequest, now: datetime) -> Filters:
@@ -210,6 +211,7 @@ def _filters(request: SearchRequest, now: datetime) -> Filters:
         category=request.category,
         session=request.session,
         exclude_session=request.exclude_session,
+        exclude_from=request.exclude_from,
         since=_moment("since", request.since, now, 0),
         until=_moment("until", request.until, now, 1),
         speaker=request.speaker,
@@ -231,9 +233,7 @@ def snippet(text: str, lookup: tuple[str, ...], length: int = SNIPPET) -> str:
     if len(flat) <= length:
         return flat
     wanted = set(lookup)
-    places = [
-        match.start() for match in re.finditer(r"[^\W_]+", flat) if words(match[0])[:1] and words(match[0])[0] in wanted
-    ]
+    places = [match.start() for match in re.finditer(r"[^\W_]+", flat) if not wanted.isdisjoint(words(match[0]))]
     first = max(places, key=lambda start: sum(start <= place < start + length * 3 // 4 for place in places), default=0)
     first = max(0, min(first - length // 8, len(flat) - length))
     if first:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from anyio.to_thread import run_sync
 
-from mcp_server.core.model import Delivery, Kind, Turn
+from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
 from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import ContextManagerError, NotFound
@@ -18,6 +20,8 @@ from mcp_server.store.changes import Change
 from mcp_server.store.state import SessionRow
 
 PENDING_COMMITS = "pending_commits"
+CONTINUING = "continuing"
+"""Sessions that are just getting another transcript: should the process die, the next one looks for it."""
 
 EXPLICIT_CLIENTS = (
     "claude-ai",
@@ -72,7 +76,8 @@ async def current_row(memory: Memory, session: str) -> SessionRow | None:
         paths = await run_sync(memory.transcripts.find, session)
         return await restore(memory, paths[-1]) if paths else None
     if row.status == "closed":
-        return row
+        # Somebody was about to continue it, and may have been killed before the state knew.
+        return await _restored_elsewhere(memory, session) if await memory.state.get(CONTINUING, session) else row
     try:
         size = memory.files.stat(row.path).size
     except NotFound:
@@ -135,6 +140,27 @@ async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
     """Every turn of the session, across all its transcripts, oldest first; empty for a session that never was."""
     row = await current_row(memory, session)
     return _turns(await run_sync(_chain, memory, row.path)) if row else ()
+
+
+async def window_start(memory: Memory, row: SessionRow) -> int | None:
+    """The number of the session's last compaction: the client's window begins there, and holds no turn before it. None
+    if its client never compacted it."""
+
+    def look() -> int | None:
+        path: str | None = row.path
+        seen: set[str] = set()
+        while path is not None and path not in seen:
+            seen.add(path)
+            try:
+                found = memory.transcripts.last_named(path, COMPACTION)
+                path = memory.transcripts.continued(path) if found is None else None
+            except ContextManagerError:
+                return None
+            if found is not None:
+                return found
+        return None
+
+    return await run_sync(look)
 
 
 def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
@@ -234,6 +260,21 @@ async def close_idle(memory: Memory) -> list[str]:
     for session in idle:
         await end_session(memory, session)
     return idle
+
+
+def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
+    """True if the session was silent for so long that it counts as over."""
+    return now - row.last_arrival > timedelta(hours=memory.settings.lifecycle.session_idle_hours)
+
+
+@asynccontextmanager
+async def continuing(memory: Memory, row: SessionRow | None) -> AsyncIterator[None]:
+    """Around writing the transcript that continues `row`'s, until the state knows it."""
+    if row is not None:
+        await memory.state.put(CONTINUING, row.session, row.path)
+    yield
+    if row is not None:
+        await memory.state.remove(CONTINUING, row.session)
 
 
 def token_sums(memory: Memory, said: list[Turn]) -> tuple[int, int]:

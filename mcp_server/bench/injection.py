@@ -169,7 +169,7 @@ def candidate_thresholds(
 
 def _conversations(path: Path) -> list[Conversation]:
     kind = detect(path)
-    if kind == "markdown":
+    if kind not in ("locomo", "beam"):
         raise Invalid(f"{path} holds no conversations with questions; give LoCoMo or BEAM files")
     return list(conversations(path, kind))
 

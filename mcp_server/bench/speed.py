@@ -18,7 +18,7 @@ from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.bench import made_up
+from mcp_server.bench import hooks, made_up
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.server_process import ServerProcess, empty, ours, proportional, resident, running
@@ -32,6 +32,7 @@ OBSERVED = 200
 QUERIES = 100
 CHANGES = 10
 SERVERS = 6
+HOOKS = 30
 PLAIN_QUERIES = 5
 LARGE = 50_000
 """From so many passages on, the bars for 100,000 hold."""
@@ -107,6 +108,7 @@ async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] =
         bench.show(total - 1, total, "server processes")
         rows[0:0] = await anyio.to_thread.run_sync(_first_answers, workspace)
         rows += await anyio.to_thread.run_sync(_memory, workspace)
+        rows += await anyio.to_thread.run_sync(_hooks, workspace)
     return SpeedReport(held, os.cpu_count() or 1, name, tuple(rows))
 
 
@@ -293,6 +295,16 @@ def _memory(workspace: Path) -> list[Measured]:
         rows.append(_row(f"{what}, PSS", [taken], bar, "MB", note=note))
         rows.append(_row(f"{what}, RSS", [counted], None, "MB", note="shared pages six times", **empties))
     return rows
+
+
+def _hooks(workspace: Path) -> list[Measured]:
+    """A prompt's hook with a running server, as clients call it."""
+    by_command, by_tool, idle = hooks.round_trips(workspace, HOOKS)
+    whole = _row("hook round trip, command", by_command, 50, deciding="median")
+    return [
+        dataclasses.replace(whole, plain=statistics.median(idle), plain_what="an idle Python"),
+        _row("hook round trip, tool", by_tool, 20, deciding="median"),
+    ]
 
 
 def _together(servers: Sequence[ServerProcess]) -> tuple[float, float | None]:

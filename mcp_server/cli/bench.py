@@ -86,7 +86,7 @@ def injection(
 @click.argument("files", type=EXISTING, nargs=-1)
 @to_json
 def speed(passages: int, files: tuple[Path, ...], json_file: Path | None) -> None:
-    """Measure start, observe, search, compile, indexing and memory, on FILES and made-up conversations."""
+    """Measure start, observe, search, compile, indexing, memory and hooks, on FILES and made-up conversations."""
     from mcp_server.bench.speed import measure_speed
 
     report = _run("Measuring", lambda bench: measure_speed(bench, passages, files))

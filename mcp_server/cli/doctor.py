@@ -2,23 +2,60 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from mcp_server.cli.install import this_machine
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_table
+from mcp_server.cli.printing import console, json_option, print_json, visible
+
+if TYPE_CHECKING:
+    from mcp_server.actions.doctor import Check
 
 
 @click.command("doctor")
 @json_option
 def command(as_json: bool) -> None:
-    """Check this machine: Python, SQLite, git, embedder, tokenizer, disk. Exit 1 if something is missing."""
-    from mcp_server.actions.doctor import examine
+    """Check the whole chain, from the clients' configuration (with a real handshake) to disk, index and git.
 
-    checks = with_memory(examine)
+    Exit 1 if something that matters is broken.
+    """
+    from mcp_server.actions.doctor import examine
+    from mcp_server.cli.progress import working
+    from mcp_server.clients.installers.chain import examine_chain
+    from mcp_server.memory import Memory
+
+    machine = this_machine()
+
+    async def act(memory: Memory) -> tuple[Check, ...]:
+        with working("Looking …"):
+            return (*await examine(memory), *await examine_chain(memory, machine))
+
+    checks = with_memory(act)
     if as_json:
         print_json(checks)
     else:
-        rows = [("ok" if check.ok else "NO", check.name, check.detail, check.advice) for check in checks]
-        print_table(("", "what", "found", "what to do"), rows)
-    if not all(check.ok for check in checks):
+        _print(checks)
+    if any(check.matters and not check.ok for check in checks):
         click.get_current_context().exit(1)
+
+
+def _print(checks: tuple[Check, ...]) -> None:
+    """One line for each thing, and below it what to do."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        sign, style = ("ok", "green") if check.ok else ("NO", "bold red") if check.matters else ("--", "yellow")
+        said = Text(visible(check.detail))
+        if check.advice:
+            said.append(f"\n→ {visible(check.advice)}", style="bold")
+        table.add_row(Text(sign, style=style), Text(check.name), said)
+    console().print(table)
+    broken = sum(check.matters and not check.ok for check in checks)
+    click.echo("\nAll that matters works." if not broken else f"\n{broken} to mend: the lines with NO.")

@@ -25,6 +25,7 @@ COLOURS: Mapping[str, str] = {
     "active projects": "cyan",
     "project": "bright_cyan",
     "journal": "yellow",
+    "last session": "bright_yellow",
     "history": "bright_blue",
     "knowledge": "green",
 }

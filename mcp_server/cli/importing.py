@@ -17,18 +17,22 @@ from mcp_server.cli.progress import progress, working
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", "locomo", "beam", "markdown"]),
+    type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]),
     default="auto",
     show_default=True,
 )
-@click.option("--project", help="What it belongs to (default: no project; it is seen from everywhere).")
+@click.option(
+    "--project", help="What it belongs to (default: the folder it was said in; else no project, seen from everywhere)."
+)
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
+@click.option("--anew", is_flag=True, help="Read again what has not changed since it was imported.")
 @json_option
-def command(path: Path, format_name: str, project: str | None, name: str | None, as_json: bool) -> None:
+def command(path: Path, format_name: str, project: str | None, name: str | None, anew: bool, as_json: bool) -> None:
     """Import a file or a folder. Doing so again adds only what is new."""
     from mcp_server.app import catch_up
     from mcp_server.clients.importers.imported import Format, Progress
-    from mcp_server.clients.importers.run import ImportReport, import_path
+    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.importers.run import import_path
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> ImportReport:
@@ -38,7 +42,7 @@ def command(path: Path, format_name: str, project: str | None, name: str | None,
                 show(step.done, step.total, step.label)
 
             chosen = None if format_name == "auto" else cast(Format, format_name)
-            report = await import_path(memory, path, kind=chosen, project=project, name=name, watch=watch)
+            report = await import_path(memory, path, kind=chosen, project=project, name=name, anew=anew, watch=watch)
         with working("Indexing …"):
             await catch_up(memory)
         return report

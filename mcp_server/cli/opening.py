@@ -41,6 +41,7 @@ def with_memory(act: Callable[[Memory], Awaitable[T]], *, fresh: bool = False, w
 def caller() -> Caller:
     """Who calls: this command, from the folder that the client or the shell works in."""
     from mcp_server.core.model import Caller
+    from mcp_server.home import working_folder
 
-    folder = os.environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or working_folder()
     return Caller(source="cli", client="context-manager", explicit_sessions=True, folder=folder)

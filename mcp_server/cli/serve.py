@@ -13,9 +13,10 @@ import click
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option("--token", help="Bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token).")
 @click.option("--no-token", is_flag=True, help="Ask for no token; on loopback only.")
-def command(http: bool, host: str, port: int, token: str | None, no_token: bool) -> None:
+@click.option("--hooks", is_flag=True, help="For a client whose hooks record and bring in the context.")
+def command(http: bool, host: str, port: int, token: str | None, no_token: bool, hooks: bool) -> None:
     """Start the MCP server, for a client that started this process or, with --http, for any on this machine."""
     from mcp_server.serve import Serving, run
 
     workspace = click.get_current_context().find_root().obj
-    run(Serving(workspace, http, host, port, token, not no_token), os.environ)
+    run(Serving(workspace, http, host, port, token, not no_token, hooks), os.environ)

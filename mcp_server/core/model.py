@@ -21,6 +21,9 @@ Category = Literal[
 GLOBAL = ""
 """The project of what belongs to no project: seen from everywhere."""
 
+COMPACTION = "compaction"
+"""The name of the system turn that says: here the client compacted its window. What was said before has left it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

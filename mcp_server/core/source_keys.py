@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mcp_server.core.model import Role, Turn
 
@@ -78,3 +78,41 @@ def missing(recorded: Sequence[TurnKey], sequence: Sequence[tuple[Role, str, str
             continue
         new.append(position)
     return new
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a session has recorded of an arriving sequence: the ids, how often each `(role, sha)`, and the numbers of
+    the turns among those that have no id. `elsewhere` are ids that another session has recorded."""
+
+    ids: frozenset[str] = frozenset()
+    counts: Mapping[tuple[Role, str], int] = field(default_factory=dict)
+    nameless: Mapping[tuple[Role, str], tuple[int, ...]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOut:
+    """Which of an arriving sequence are new, by position, and the ids that recorded turns now have, by number."""
+
+    new: tuple[int, ...]
+    named: tuple[tuple[int, str], ...]
+
+
+def sort_out(known: Known, sequence: Sequence[tuple[Role, str, str]]) -> SortedOut:
+    """As `missing`, for any part of a sequence whose every turn has an id: a turn that was recorded without one is
+    taken for the first arriving turn of equal role and content, and bears its id from then on."""
+    ids = known.ids | known.elsewhere
+    nameless = {key: list(numbers) for key, numbers in known.nameless.items()}
+    new: list[int] = []
+    named: list[tuple[int, str]] = []
+    seen: set[str] = set()
+    for position, (role, sha, turn_id) in enumerate(sequence):
+        if turn_id in ids or turn_id in seen:
+            continue
+        seen.add(turn_id)
+        if numbers := nameless.get((role, sha)):
+            named.append((numbers.pop(0), turn_id))
+        else:
+            new.append(position)
+    return SortedOut(tuple(new), tuple(named))

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.sessions import list_sessions, session_turns
-from mcp_server.clients.importers.run import ImportReport, import_path
+from mcp_server.clients.importers.report import ImportReport
+from mcp_server.clients.importers.run import import_path
 from mcp_server.core.model import Caller
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory

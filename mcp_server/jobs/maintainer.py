@@ -7,12 +7,13 @@ and keeps house. The operating system takes the lock back from a process that di
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from mcp_server.actions import forget
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
@@ -38,6 +39,12 @@ SCAN_UNWATCHED_SECONDS = 2.0
 HOUSE_SECONDS = 60.0
 """How often idle sessions are closed and failed commits repeated."""
 
+DUTY_AGAIN_SECONDS = 5.0
+"""So long after a duty has failed or ended it is begun again."""
+
+Duty = Callable[[Memory], Awaitable[None]]
+"""What the maintainer does besides, as long as it maintains; `app` says what that is."""
+
 
 @dataclass(slots=True)
 class Wanted:
@@ -61,20 +68,20 @@ class Wanted:
         return taken
 
 
-async def run(memory: Memory) -> None:
-    """Maintains the workspace, or waits for the chance to; ends when it is cancelled."""
+async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
+    """Maintains the workspace, or waits for the chance to; ends when it is cancelled. `duties` are done alongside."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_notice, memory)
-        tasks.start_soon(_hold, memory)
+        tasks.start_soon(_hold, memory, duties)
 
 
-async def _hold(memory: Memory) -> None:
+async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
     """Waits for the lock, maintains while it is held, and starts again after a failure."""
     while True:
         held = await anyio.to_thread.run_sync(memory.locks.try_maintainer)
         if held is not None:
             try:
-                await _work(memory)
+                await _work(memory, duties)
             except Exception as error:  # a background job never takes the server down
                 _complain("maintaining the workspace", error)
             finally:
@@ -82,7 +89,7 @@ async def _hold(memory: Memory) -> None:
         await anyio.sleep(TAKE_OVER_SECONDS)
 
 
-async def _work(memory: Memory) -> None:
+async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
     wanted = Wanted()
     wanted.add(None)
     async with anyio.create_task_group() as tasks, memory.changes.listen() as heard:
@@ -91,6 +98,9 @@ async def _work(memory: Memory) -> None:
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
         tasks.start_soon(_keep_house, memory)
+        tasks.start_soon(_finish_forgetting, memory)
+        for duty in duties:
+            tasks.start_soon(_keep_doing, memory, duty)
         while True:
             paths = await wanted.take()
             try:
@@ -117,6 +127,24 @@ async def _keep_house(memory: Memory) -> None:
         await anyio.sleep(HOUSE_SECONDS)
 
 
+async def _finish_forgetting(memory: Memory) -> None:
+    """What a crash left of a `forget` is carried on, once: if that fails, `status` says so."""
+    try:
+        await forget.finish(memory)
+    except ContextManagerError as error:
+        _complain("forgetting what was to be forgotten", error)
+
+
+async def _keep_doing(memory: Memory, duty: Duty) -> None:
+    """A duty that fails is not the end of the others."""
+    while True:
+        try:
+            await duty(memory)
+        except Exception as error:
+            _complain("a background job", error)
+        await anyio.sleep(DUTY_AGAIN_SECONDS)
+
+
 async def _mend(memory: Memory, wanted: Wanted) -> None:
     """Asks for a refresh while the index needs one; where that does not help (a full disk), less and less often."""
     pause = HEALTH_SECONDS
@@ -140,7 +168,7 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
                     wanted.add(paths or None)
                     for path in paths:
                         memory.changes.publish(Change("file", path))
-            except (OSError, RuntimeError) as error:  # too many watches, a file system without events
+            except (OSError, RuntimeError, ValueError) as error:  # too many watches, no events, a name that is no text
                 _complain("watching the files; they are compared every two seconds instead", error)
                 await anyio.sleep(SCAN_UNWATCHED_SECONDS)
                 wanted.add(None)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How to serve: `workspace` as given by the user; HTTP instead of stdio, and then where and behind which token."""
+    """How to serve: `workspace` as given by the user; HTTP instead of stdio, and then where and behind which token.
+
+    `hooks`: the client's hooks record what is said and bring in the context, so the model gets no tools for that."""
 
     workspace: Path | None = None
     http: bool = False
@@ -31,6 +33,7 @@ class Serving:
     port: int = 8765
     token: str | None = None
     ask_token: bool = True
+    hooks: bool = False
 
 
 def run(serving: Serving, environ: Mapping[str, str]) -> None:
@@ -40,7 +43,10 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     import anyio
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    from mcp_server.home import check_neighbours, resolve_workspace
+    from mcp_server.clients.hooks.command import local_folder
+    from mcp_server.clients.hooks.marker import starting
+    from mcp_server.clients.hooks.wire import WINDOW_VARIABLE
+    from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
     from mcp_server.serve.server import build
@@ -51,10 +57,14 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory):
             yield memory
 
-    local = resolve_workspace(serving.workspace, environ) / ".local"
+    root = resolve_workspace(serving.workspace, environ)
+    local = root / ".local"
+    instructions = local / ("instructions-hooks.md" if serving.hooks else "instructions.md")
+    starting(Path(local_folder(str(root), environ)))
     if not serving.http:
-        folder = environ.get("CLAUDE_PROJECT_DIR") or str(Path.cwd())
-        mcp = build(enter, folder=folder, kept=local / "instructions.md")
+        folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
+        window = environ.get(WINDOW_VARIABLE)
+        mcp = build(enter, folder=folder, kept=instructions, hooks=serving.hooks, window=window)
         from mcp_server.serve import stdio
 
         anyio.run(stdio.serve, mcp)
@@ -64,7 +74,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
     http.refuse_open_door(serving.host, serving.ask_token)
     token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
-    mcp = build(enter, transport="http", kept=local / "instructions.md")
+    mcp = build(enter, transport="http", kept=instructions, hooks=serving.hooks)
     listening = http.bound(serving.host, serving.port)
     anyio.run(http.serve, mcp, listening, token, source, serving.host)
 
@@ -78,6 +88,7 @@ def _load() -> ModuleType:
     import_module("numpy")
     for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
         import_module(f"mcp_server.actions.{action}")
+    import_module("mcp_server.clients.hooks.attending")
     return import_module("mcp_server.app")
 
 
@@ -92,8 +103,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")
     parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
     parser.add_argument("--no-token", action="store_true", help="ask for no token; on loopback only")
+    parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and bring in the context")
     given = parser.parse_args(arguments)
-    serving = Serving(given.workspace, given.http, given.host, given.port, given.token, not given.no_token)
+    serving = Serving(given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks)
     try:
         run(serving, environ)
     except ContextManagerError as error:

@@ -24,27 +24,35 @@ A long memory for conversations, kept as markdown files. Nothing is stored in it
 - `remember` writes down what should last; `search` and `read` find particulars; `status` says how the memory is.
 """
 
+FIRST_WITH_HOOKS = """\
+A long memory for conversations, kept as markdown files. Nothing is stored in it yet.
+
+- This client's hooks record the conversation and bring in what is known: there is nothing that you must do for it.
+- `remember` writes down what should last; `search` and `read` find particulars; `status` says how the memory is.
+"""
 
 EVERY = 30.0
 """Seconds between two writings of them; counting what is stored walks through the workspace."""
 
 
-async def now(memory: Memory | None, kept: Path | None) -> str:
-    """The instructions: from the open memory, else the kept ones, else those of an empty memory. Never raises."""
+async def now(memory: Memory | None, kept: Path | None, hooks: bool = False) -> str:
+    """The instructions: from the open memory, else the kept ones, else those of an empty memory. Never raises.
+
+    `hooks`: of a server whose client's hooks record and bring in the context."""
     if memory is not None:
         from mcp_server.actions.status import instructions
 
         with contextlib.suppress(
             Exception
         ):  # a broken workspace must not stop the handshake; `status` says what is wrong
-            return await instructions(memory)
-    return (await run_sync(_read, kept) if kept else "") or FIRST
+            return await instructions(memory, hooks=hooks)
+    return (await run_sync(_read, kept) if kept else "") or (FIRST_WITH_HOOKS if hooks else FIRST)
 
 
-async def keep(memory: Memory, kept: Path | None) -> None:
+async def keep(memory: Memory, kept: Path | None, hooks: bool = False) -> None:
     """Writes the instructions down for the next start, if they have changed."""
     if kept is not None and kept.parent.is_dir():
-        text = await now(memory, None)
+        text = await now(memory, None, hooks)
         await run_sync(_write, kept, text)
 
 

@@ -36,10 +36,14 @@ def build(
     transport: Literal["stdio", "http"] = "stdio",
     folder: str | None = None,
     kept: Path | None = None,
+    hooks: bool = False,
+    window: str | None = None,
 ) -> MCPServer[Any]:
     """The server of a workspace that `enter` opens: after the first answer, or with the first call that needs it.
 
     `folder` is where the client works (its project); `kept` the file in which the instructions wait for the next start.
+    `hooks`: the client's hooks record and bring in the context, so the model gets no tools for it; `window` is what
+    they call the client's window.
     """
     subscriptions = Subscriptions()
 
@@ -47,12 +51,12 @@ def build(
         """While the workspace is open: tells subscribers what changes, keeps the instructions true."""
         async with memory.changes.listen() as changes:
             await subscriptions.tell(None)
-            await instructions.keep(memory, kept)
+            await instructions.keep(memory, kept, hooks)
             written = anyio.current_time()
             async for burst in subscriptions.bursts(changes):
                 await subscriptions.tell(burst)
                 if anyio.current_time() - written > instructions.EVERY:
-                    await instructions.keep(memory, kept)
+                    await instructions.keep(memory, kept, hooks)
                     written = anyio.current_time()
 
     opening = Opening(enter, work)
@@ -74,16 +78,16 @@ def build(
         """Middleware: the handshake of either era carries the instructions as they are now, not as at the start."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            result = {**result, "instructions": await instructions.now(opening.ready, kept)}
+            result = {**result, "instructions": await instructions.now(opening.ready, kept, hooks)}
         opening.answered()
         return result
 
-    connection = Connection(opening.memory, transport, folder)
+    connection = Connection(opening.memory, transport, folder, window)
     mcp = Rim(
         "context-manager",
         title="Context manager",
         version=__version__,
-        tools=[tool(connection) for tool in tools.ALL],
+        tools=[tool(connection) for tool in (tools.WITH_HOOKS if hooks else tools.ALL)],
         lifespan=life,
         log_level="WARNING",
         cache_hints={"resources/read": FRESH},

@@ -11,32 +11,16 @@ import contextlib
 import difflib
 import errno
 import os
-import re
-import secrets
-import stat
-import sys
+import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
-
-LOCAL = ".local"
-_TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
-_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
-_BINARY = getattr(os, "O_BINARY", 0)
-_CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
-
-
-@dataclass(frozen=True, slots=True)
-class FileStat:
-    """A file as the folder lists it. Sizes in bytes."""
-
-    path: str
-    size: int
-    mtime_ns: int
+from mcp_server.store import durable
+from mcp_server.store.paths import LOCAL, parts_of
+from mcp_server.store.walking import FileStat as FileStat  # those who list files know it from here
+from mcp_server.store.walking import walk
 
 
 class WorkspaceFiles:
@@ -48,7 +32,7 @@ class WorkspaceFiles:
 
     def resolve(self, path: str) -> Path:
         """The real place of `path`. Raises Refused for anything that leaves the workspace, or could on some machine."""
-        parts = _parts(path)
+        parts = parts_of(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
@@ -118,21 +102,7 @@ class WorkspaceFiles:
         alone."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
-            _make_folders(real.parent)
-            temporary = real.parent / f".cm-{secrets.token_hex(8)}.tmp"
-            try:
-                _write_new(temporary, data, mode if mode is not None else _mode_of(real))
-                if new:
-                    _put_if_absent(temporary, real, path)
-                else:
-                    if expected is not None and (not real.exists() or real.read_bytes() != expected):
-                        raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
-                    _replace(temporary, real)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
-            _sync_folder(real.parent)
+            durable.put(real, data, path, expected, new=new, mode=mode)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
         """Writes `data` at byte `at_offset`, where the intact file ends, cuts off what stood after it; returns the
@@ -144,25 +114,7 @@ class WorkspaceFiles:
         """
         real = self.resolve(path)
         with self._explaining(path, "write"):
-            handle = os.open(real, os.O_WRONLY | _BINARY | _CLOSE_ON_EXEC)
-            try:
-                found = os.fstat(handle)
-                if found.st_size < at_offset:
-                    raise Conflict(f"{path} has {found.st_size} bytes, {at_offset} were expected; somebody cut it")
-                if found.st_size > at_offset:
-                    os.ftruncate(handle, at_offset)
-                try:
-                    os.lseek(handle, at_offset, os.SEEK_SET)
-                    _write_all(handle, data)
-                    _sync(handle)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        os.ftruncate(handle, at_offset)
-                        _sync(handle)
-                    raise
-            finally:
-                os.close(handle)
-        return at_offset + len(data)
+            return durable.append(real, data, at_offset, path)
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
         """Every file below a folder, in the order of names; none if there is no such folder.
@@ -171,7 +123,7 @@ class WorkspaceFiles:
         """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
-        yield from _walk(top, "" if clean in ("", ".") else f"{clean}/")
+        yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
 
     def move(self, path: str, to: str) -> None:
         """Renames a file or folder, durably. Raises Conflict if something stands at `to`."""
@@ -181,23 +133,23 @@ class WorkspaceFiles:
         if target.exists():
             raise Conflict(f"{to} exists already; move it away or choose another name")
         with self._explaining(to, "write"):
-            _make_folders(target.parent)
+            durable.make_folders(target.parent)
             source.rename(target)
-            _sync_folder(target.parent)
-            _sync_folder(source.parent)
+            durable.sync_folder(target.parent)
+            durable.sync_folder(source.parent)
 
     def remove(self, path: str) -> None:
         """Deletes a file, durably. Raises NotFound with the nearest name."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
             real.unlink()
-            _sync_folder(real.parent)
+            durable.sync_folder(real.parent)
 
     def make_folder(self, path: str) -> None:
         """Creates a folder and those above it, for the user alone; one that exists is left as it is."""
         real = self.resolve(path)
-        with self._explaining(path, "write"):
-            _make_folders(real)
+        with self._explaining(str(real) if real == self.root else path, "write"):
+            durable.make_folders(real)
 
     def remove_leftovers(self, older_than_ns: int) -> int:
         """Deletes temporary files last written before `older_than_ns` (epoch), that crashed writes left; returns
@@ -206,13 +158,17 @@ class WorkspaceFiles:
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders if name != ".git"]
             for name in names:
-                if _TEMPORARY.fullmatch(name):
+                if durable.TEMPORARY.fullmatch(name):
                     leftover = Path(folder, name)
                     with contextlib.suppress(OSError):
                         if leftover.stat().st_mtime_ns < older_than_ns:
                             leftover.unlink()
                             removed += 1
         return removed
+
+    def free_bytes(self) -> int:
+        """What the disk of the workspace still has room for."""
+        return shutil.disk_usage(self.root).free
 
     def nearest(self, path: str) -> str | None:
         """The file whose path or name is most like `path`, if any is."""
@@ -262,140 +218,3 @@ def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
             return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
         case _:
             return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")
-
-
-def _parts(path: str) -> list[str]:
-    """The parts of a relative path that means the same file on every system."""
-    if not path.strip():
-        raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
-    found = _FORBIDDEN.search(path)
-    if found:
-        raise Refused(
-            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
-        )
-    if path.startswith(("/", "~")):
-        raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    for part in parts:
-        if part == "..":
-            raise Refused(f"{path!r} leaves the workspace ('..'); give a path inside it")
-        if part.lower() == ".git":
-            raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
-        if _DEVICE.fullmatch(part) or part.endswith((".", " ")):
-            raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
-        if len(part.encode()) > 255:
-            raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
-    return parts
-
-
-def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
-    try:
-        with os.scandir(folder) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:  # no such folder, or one that we may not read
-        return
-    for entry in entries:
-        if entry.name.startswith(".") or not _is_text(entry.name):
-            continue
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
-            elif entry.is_file(follow_symlinks=False):
-                found = entry.stat(follow_symlinks=False)
-                yield FileStat(prefix + entry.name, found.st_size, found.st_mtime_ns)
-        except OSError:  # gone since it was listed
-            continue
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return False
-    return True
-
-
-def _make_folders(folder: Path) -> None:
-    """As `mkdir -p` with mode 0700; a new folder's name is on disk before anything is put into it."""
-    if folder.is_dir():
-        return
-    _make_folders(folder.parent)
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise
-    else:
-        _sync_folder(folder.parent)
-
-
-def _mode_of(real: Path) -> int:
-    try:
-        return stat.S_IMODE(real.stat().st_mode)
-    except OSError:
-        return 0o600
-
-
-def _write_new(temporary: Path, data: bytes, mode: int) -> None:
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
-    try:
-        _write_all(handle, data)
-        if mode != 0o600 and hasattr(os, "fchmod"):
-            os.fchmod(handle, mode)
-        _sync(handle)
-    finally:
-        os.close(handle)
-
-
-def _put_if_absent(temporary: Path, real: Path, path: str) -> None:
-    """A hard link is the one way to name a file only if nobody else has done so."""
-    taken = Conflict(f"{path} exists already; read it first, or choose another name")
-    try:
-        os.link(temporary, real)
-    except FileExistsError:
-        raise taken from None
-    except OSError:  # a file system without hard links
-        if real.exists():
-            raise taken from None
-        _replace(temporary, real)
-    else:
-        temporary.unlink()
-
-
-def _replace(temporary: Path, real: Path) -> None:
-    if sys.platform == "win32" and real.exists():  # Windows refuses to replace a read-only file
-        real.chmod(0o600)
-    temporary.replace(real)
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
-def _sync(handle: int) -> None:
-    """Returns once the disk has it. macOS's fsync leaves it in the drive's cache."""
-    if sys.platform == "darwin":
-        import fcntl
-
-        try:
-            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
-            return
-        except OSError:  # a file system that does not know it
-            pass
-    os.fsync(handle)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is only on disk once its folder is. Windows has no such call and needs none."""
-    if sys.platform == "win32":
-        return
-    handle = os.open(folder, os.O_RDONLY | _CLOSE_ON_EXEC)
-    try:
-        _sync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems
-            raise
-    finally:
-        os.close(handle)

@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.store.versions import FORMAT, Version, parse
 
 NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
 OUR_NAME, OUR_EMAIL = "context-manager", "context-manager@localhost"
@@ -125,6 +126,26 @@ class Git:
         if "\0" in text:
             raise Invalid(f"{path} at {at} is a binary file; only text can be read")
         return text
+
+    def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
+        """What the last so many commits wrote under these paths, the newest first; nothing where there is no history.
+
+        Raises Unavailable if git is missing or fails.
+        """
+        if self.head() is None:
+            return []
+        wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", FORMAT, f"--max-count={commits}")
+        try:
+            return list(parse(self._run("log", *wanted, "--", *(_clean(prefix) for prefix in prefixes))))
+        except Failed as error:
+            raise Unavailable(f"git could not list earlier versions: {error}") from error
+
+    def blob(self, name: str) -> bytes:
+        """The bytes that git knows under this name, as `versions` gives it. Raises Unavailable."""
+        try:
+            return self._run("cat-file", "blob", name)
+        except Failed as error:
+            raise Unavailable(f"git could not read {name[:10]}: {error}") from error
 
     # ------------------------------------------------------------ commits
 

@@ -35,6 +35,11 @@ class LiveSets:
         total = "SELECT coalesce(sum(tokens), 0) FROM live_chunks WHERE session = ? AND form <> 'cold'"
         return await self._state.read(lambda connection: int(connection.execute(total, (session,)).fetchone()[0]))
 
+    async def knows(self, chunk_id: str) -> bool:
+        """Whether some session has a chunk of this id."""
+        found = "SELECT 1 FROM live_chunks WHERE id = ?"
+        return await self._state.read(lambda connection: connection.execute(found, (chunk_id,)).fetchone() is not None)
+
     async def put(self, session: str, chunks: Iterable[LiveChunk]) -> None:
         """Adds chunks, or puts them in the place of those with the same ids, all or none."""
         rows = [(session, *_values(chunk)) for chunk in chunks]

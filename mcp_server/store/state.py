@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,15 +18,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from mcp_server.core.forgetting import Forgotten
 from mcp_server.core.model import Delivery, Kind, Role
-from mcp_server.core.source_keys import TurnKey
+from mcp_server.core.source_keys import Known, TurnKey
 from mcp_server.errors import Unavailable
+from mcp_server.store import scrubbing
 from mcp_server.store.database import Database, DatabaseBroken, driver
 from mcp_server.store.locks import Held, Locks
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+
+WIPE_TRIES = 100
+"""So often, 50 ms apart, it is tried to empty the write-ahead log while others read."""
 
 SCHEMA = """
 -- One row a session: where its open (or last) transcript lies, and how far we have read it.
@@ -56,6 +62,7 @@ CREATE TABLE IF NOT EXISTS turn_keys (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS turn_keys_id ON turn_keys (session, turn_id) WHERE turn_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS turn_keys_sha ON turn_keys (session, sha);
+CREATE INDEX IF NOT EXISTS turn_keys_turn ON turn_keys (turn_id) WHERE turn_id IS NOT NULL;
 
 -- Reads and recoveries of files: the reference count of knowledge scores (SPEC §8). Compiling never writes here.
 CREATE TABLE IF NOT EXISTS access_log (
@@ -200,6 +207,47 @@ class State:
 
         return await self.read(ask)
 
+    async def known(self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False) -> Known:
+        """What is recorded of an arriving sequence of `(role, sha, turn_id)`, without reading all keys. `anywhere`: the
+        ids are unique beyond the session, so that other sessions are asked too."""
+        ids = json.dumps([turn_id for _, _, turn_id in arriving])
+        shas = json.dumps(sorted({sha for _, sha, _ in arriving}))
+
+        def ask(connection: sqlite3.Connection) -> Known:
+            given = "turn_id IN (SELECT value FROM json_each(?))"
+            here = connection.execute(
+                f"SELECT turn_id FROM turn_keys WHERE session = ? AND {given}", (session, ids)
+            ).fetchall()
+            elsewhere = (
+                connection.execute(f"SELECT turn_id FROM turn_keys WHERE session <> ? AND {given}", (session, ids))
+                if anywhere
+                else ()
+            )
+            same = connection.execute(
+                "SELECT role, sha, turn_id, number FROM turn_keys "
+                "WHERE session = ? AND sha IN (SELECT value FROM json_each(?)) ORDER BY number",
+                (session, shas),
+            ).fetchall()
+            counts = Counter((role, sha) for role, sha, _, _ in same)
+            nameless: dict[tuple[Role, str], tuple[int, ...]] = {}
+            for role, sha, turn_id, number in same:
+                if turn_id is None:
+                    nameless[role, sha] = (*nameless.get((role, sha), ()), number)
+            return Known(
+                frozenset(turn_id for (turn_id,) in here),
+                counts,
+                nameless,
+                frozenset(turn_id for (turn_id,) in elsewhere),
+            )
+
+        return await self.read(ask)
+
+    async def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> None:
+        """Gives recorded turns, by number, the ids that they came without."""
+        sql = "UPDATE turn_keys SET turn_id = ? WHERE session = ? AND number = ? AND turn_id IS NULL"
+        values = [(turn_id, session, number) for number, turn_id in named]
+        await self.write(lambda connection: connection.executemany(sql, values) and None)
+
     async def forget_sessions(self) -> None:
         """Empties what transcripts can give back: sessions and keys."""
 
@@ -208,6 +256,30 @@ class State:
             connection.execute("DELETE FROM turn_keys")
 
         await self.write(clear)
+
+    async def forget_keys(self, session: str) -> None:
+        """Empties the keys of one session, whose transcripts were written anew."""
+        await self._execute("DELETE FROM turn_keys WHERE session = ?", (session,))
+
+    # what was deleted on request
+
+    async def held(self, request: Forgotten) -> dict[str, int]:
+        """How many rows of which table hold what a request names."""
+        return await self.read(lambda connection: scrubbing.scrub(connection, request))
+
+    async def scrub(self, request: Forgotten) -> bool:
+        """Takes what a request names out of every row, and out of the pages that rows have left behind.
+
+        False if another process kept reading for so long that the write-ahead log could not be emptied.
+        """
+        from anyio import sleep
+
+        await self.write(lambda connection: scrubbing.scrub(connection, request))
+        for _ in range(WIPE_TRIES):
+            if await self._using(lambda database: database.outside(scrubbing.wipe)):
+                return True
+            await sleep(0.05)
+        return False
 
     # references
 
@@ -248,9 +320,10 @@ class State:
         """Stores a JSON value."""
         await self._execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, json.dumps(value)))
 
-    async def remove(self, namespace: str, key: str) -> None:
-        """Removes a value; nothing happens if there is none."""
-        await self._execute("DELETE FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
+    async def remove(self, namespace: str, *keys: str) -> None:
+        """Removes values; nothing happens if there are none."""
+        sql = "DELETE FROM entries WHERE namespace = ? AND key IN (SELECT value FROM json_each(?))"
+        await self._execute(sql, (namespace, json.dumps(keys)))
 
     async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
         return await self.read(lambda connection: connection.execute(sql, values).fetchall())

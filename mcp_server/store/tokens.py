@@ -38,13 +38,14 @@ _PATTERN = {
 
 EXACT_CHARACTERS = 1_000_000
 """Texts up to this length are counted exactly; of a longer one only so much is, the rest by an upper bound."""
-_REMEMBERED_CHARACTERS = 2_000  # passages and lines are counted again and again; whole files are not
+_REMEMBERED_CHARACTERS = 2_000  # lines and passages are counted again and again
+_BY_LINES = 200_000  # characters up to which a text is counted by its lines; those of a larger one would displace all
 _WINDOW = 64  # characters a token are looked at first when truncating: English has 4 to 5, runs of spaces more
 
 # A million blanks in a row overflow the stack of tiktoken's regular expression, which panics. (Tried: 0.14)
 _LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
-# Between a line feed and a letter or digit no token runs on, whatever stands around it: see the pattern.
-_SAFE_CUT = re.compile(r"\n(?=[^\W_])")
+# Over a line feed no token runs on, whatever stands around it, unless a blank or a slash follows: see the pattern.
+_SAFE_CUT = re.compile(r"\n(?=[^\s/])")
 
 
 class TokenCounter:
@@ -63,6 +64,9 @@ class TokenCounter:
         """The number of tokens: exact up to EXACT_CHARACTERS (long blanks apart); above, never too low, never slow."""
         if len(text) <= _REMEMBERED_CHARACTERS:
             return self._count_small(text)
+        if len(text) <= _BY_LINES:
+            ends = [*(match.end() for match in _SAFE_CUT.finditer(text)), len(text)]
+            return sum(map(self._count_piece, map(text.__getitem__, map(slice, [0, *ends], ends))))
         if len(text) <= EXACT_CHARACTERS:
             return self._count(text)
         cut = 0
@@ -91,6 +95,9 @@ class TokenCounter:
                 return cut
             ids.pop()
         return ""
+
+    def _count_piece(self, text: str) -> int:
+        return self._count_small(text) if len(text) <= _REMEMBERED_CHARACTERS else self._count(text)
 
     def _count(self, text: str) -> int:
         blank = _LONG_BLANK.search(text)

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 
 from mcp_server.core.model import KnowledgeChange, TranscriptHead, Turn
@@ -26,6 +26,7 @@ from mcp_server.core.text.transcript import (
 from mcp_server.core.text.yaml_line import to_utc
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.transcript_names import TranscriptNames
 from mcp_server.store.yaml_text import load
 
 FOLDER = "raw/conversations"
@@ -40,34 +41,30 @@ class Transcripts:
 
     def __init__(self, files: WorkspaceFiles) -> None:
         self._files = files
+        self._names = TranscriptNames(files.root / FOLDER)
 
     def path_for(self, head: TranscriptHead) -> str:
         """The free path of a new transcript: by its start in UTC, with `-2` and so on where a name is taken."""
         return next(path for path in _paths(head) if not self._files.exists(path))
 
-    def create(self, head: TranscriptHead, turn: Turn) -> tuple[str, int]:
-        """Writes a new transcript with its first turn; returns path and size. It appears whole or not at all."""
-        return self._write_new(head, render_head(head) + render_turn(turn, head.started), None)
+    def create(self, head: TranscriptHead, *turns: Turn) -> tuple[str, int]:
+        """Writes a new transcript with its first turns; returns path and size. It appears whole or not at all."""
+        return self._write_new(head, render_head(head) + _rendered(turns, head.started), None)
 
     def create_sealed(self, head: TranscriptHead, turns: Sequence[Turn]) -> str:
         """Writes a whole conversation that is over; returns its path."""
-        blocks = [render_head(head)]
-        previous = head.started
-        for turn in turns:
-            blocks.append(render_turn(turn, previous))
-            previous = turn.at
-        return self._write_new(head, "".join(blocks), SEALED)[0]
+        return self._write_new(head, render_head(head) + _rendered(turns, head.started), SEALED)[0]
 
     def append(
         self,
         path: str,
-        entry: Turn | KnowledgeChange,
+        entry: Turn | Sequence[Turn] | KnowledgeChange,
         offset: int,
         last_at: datetime | None,
         turn_number: int = 0,
     ) -> int:
-        """Adds a turn, or a memory operation after turn `turn_number`, at byte `offset`; durable when it returns
-        the new size.
+        """Adds a turn, several turns, or a memory operation after turn `turn_number`, at byte `offset`; durable when it
+        returns the new size. Of several, a crash may leave the first ones.
 
         `offset` is where the intact file ends (`complete_bytes`, or what the last append returned), `last_at` the
         time of the block before. The rest of an append that crashed is cut off. Raises Conflict if intact turns
@@ -77,22 +74,42 @@ class Transcripts:
         if real.exists() and not real.stat().st_mode & 0o222:
             raise Refused(f"{path} is sealed: the conversation is over; what is said now opens a new transcript")
         if self._files.stat(path).size > offset:
-            tail = self.tail(path, offset, 1, 0, entry.at)
+            tail = self.tail(path, offset, 1, 0, last_at or datetime.fromtimestamp(0, UTC))
             if tail.complete_bytes:
                 raise Conflict(f"{path} has grown since it was read; read it again and repeat")
-        block = render_turn(entry, last_at) if isinstance(entry, Turn) else render_memory(entry, last_at, turn_number)
+        if isinstance(entry, KnowledgeChange):
+            block = render_memory(entry, last_at, turn_number)
+        else:
+            block = _rendered([entry] if isinstance(entry, Turn) else entry, last_at)
         return self._files.append_durable(path, block.encode(), offset)
 
     def read(self, path: str) -> Transcript:
         """The whole transcript. Raises NotFound, or Invalid naming file and field."""
         transcript = parse(_decode(self._files.read_bytes(path)), path, load)
-        return replace(transcript, head=replace(transcript.head, slug=_slug_in(path, transcript.head.session_id)))
+        return replace(transcript, head=replace(transcript.head, slug=slug_in(path, transcript.head.session_id)))
 
     def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
         """What was appended after byte `offset`, where a block ended on the line before `first_line`; sizes from
         `offset` on."""
         data = self._files.read_bytes(path, offset)
         return parse_tail(_decode(data), first_line, last_number, last_at)
+
+    def last_named(self, path: str, name: str) -> int | None:
+        """The number of the last system turn of that name, found without parsing; None if there is none."""
+        data = self._files.read_bytes(path)
+        header = f" — system ({name})\n".encode()
+        at = data.rfind(header)
+        while at >= 0:  # a line of a message that looks like a header has a backslash before it
+            line = data.rfind(b"\n", 0, at) + 1
+            number = _FIRST_NUMBER.match(data, at + len(header))
+            if number and data.startswith(b"## ", line):
+                return int(number.group(1))
+            at = data.rfind(header, 0, at)
+        return None
+
+    def continued(self, path: str) -> str | None:
+        """The transcript that this one continues, read from its beginning alone."""
+        return parse(_decode(self._files.read_bytes(path, 0, _HEAD_BYTES)), path, load).head.continues
 
     def replace_head(self, path: str, head: TranscriptHead) -> int:
         """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the
@@ -111,9 +128,8 @@ class Transcripts:
         """The session's transcripts, oldest first: in the order of their first turn's number."""
         wanted = f"-{file_id(session_id)}-"
         found: list[tuple[int, datetime, str]] = []
-        for path in self.all():
-            if wanted not in path:
-                continue
+        for name in self._names.holding(wanted):
+            path = f"{FOLDER}/{name}"
             try:
                 start = self._files.read_bytes(path, 0, _HEAD_BYTES)
                 head = parse(_decode(start), path, load).head
@@ -142,6 +158,14 @@ class Transcripts:
         return len(data)
 
 
+def _rendered(turns: Sequence[Turn], last_at: datetime | None) -> str:
+    blocks: list[str] = []
+    for turn in turns:
+        blocks.append(render_turn(turn, last_at))
+        last_at = turn.at
+    return "".join(blocks)
+
+
 def _decode(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -165,7 +189,8 @@ def file_id(session_id: str) -> str:
     return f"{safe}-{digest}" if safe else digest
 
 
-def _slug_in(path: str, session_id: str) -> str:
+def slug_in(path: str, session_id: str) -> str:
+    """The words in the name of a session's transcript."""
     name = path.rsplit("/", 1)[-1].removesuffix(".md")
     _, found, slug = name.partition(f"-{file_id(session_id)}-")
     return slug if found else name

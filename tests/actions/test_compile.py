@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from mcp_server.actions import sessions
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
-from mcp_server.core.model import Caller
+from mcp_server.core.model import COMPACTION, Caller
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from tests.conftest import Clock
@@ -182,3 +183,26 @@ async def test_without_any_index_the_files_are_read_and_the_receipt_says_so(memo
     result = await compiled(memory, "Where is my passport?")
     assert "blue drawer" in result.text
     assert any("index" in message for message in result.receipt.messages)
+
+
+async def test_own_turns_from_before_the_last_compaction_are_found_again(past: Memory) -> None:
+    await say(past, "My bicycle key hangs behind the cellar door.", turn_id="a")
+    await say(past, "Noted.", role="agent", turn_id="b")
+    await say(past, "The conversation was compacted.", role="system", name=COMPACTION, turn_id="c")
+    await say(past, "I also keep a spare bicycle key at the office.", turn_id="d")
+    await past.index.refresh()
+    text = (await compiled(past, "Where is my bicycle key?", session="now")).text
+    assert "cellar door" in text
+    assert "spare" not in text
+    assert "compacted" not in text
+
+
+async def test_a_compaction_counts_in_the_transcript_that_continues_it(past: Memory) -> None:
+    await say(past, "My bicycle key hangs behind the cellar door.", turn_id="a")
+    await say(past, "The conversation was compacted.", role="system", name=COMPACTION, turn_id="c")
+    await sessions.end_session(past, "now")
+    await say(past, "## 10:00 — system (compaction)\nis what the file says", turn_id="e")
+    row = await sessions.require(past, "now")
+    assert row.path != (await sessions.show_session(past, "now")).paths[0]
+    assert await sessions.window_start(past, row) == 2
+    assert await sessions.window_start(past, await sessions.require(past, "old")) is None

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from mcp_server.actions import sessions
 from mcp_server.actions.imports import (
     ImportedSession,
     ImportedTurn,
+    RecordedSession,
+    append_turns,
     commit_import,
     import_markdown_file,
     record_session,
 )
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import show_session
-from mcp_server.core.model import Caller
+from mcp_server.core.model import Caller, Turn
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 
@@ -110,3 +115,83 @@ async def test_what_cannot_be_read_is_skipped_and_says_why(
 async def test_an_import_needs_a_name(memory: Memory) -> None:
     with pytest.raises(Invalid, match="another name"):
         await import_markdown_file(memory, "☂", "x.md", b"# X")
+
+
+async def test_turns_are_appended_to_the_open_transcript(memory: Memory) -> None:
+    first = await append_turns(memory, conversation("hello", "again"))
+    more = await append_turns(memory, conversation("hello", "again", "more", "and more"))
+    assert (first.new_turns, more.new_turns, more.repeated_turns) == (2, 2, 2)
+    assert first.path == more.path
+    shown = await show_session(memory, "talk-1")
+    assert [(turn.number, turn.content) for turn in shown.turns] == [
+        (1, "hello"),
+        (2, "again"),
+        (3, "more"),
+        (4, "and more"),
+    ]
+    assert shown.row.status == "open"
+    assert (await append_turns(memory, conversation("hello", "again"))).path is None
+
+
+async def test_what_is_observed_and_what_is_appended_go_into_one_transcript(memory: Memory) -> None:
+    await append_turns(memory, conversation("hello"))
+    await observe(memory, NewTurn("agent", "hi", "talk-1"), Caller())
+    await append_turns(memory, conversation("hello", "again"))
+    shown = await show_session(memory, "talk-1")
+    assert [turn.content for turn in shown.turns] == ["hello", "hi", "again"]
+    assert len(shown.paths) == 1
+
+
+async def test_an_id_that_is_unique_is_recorded_in_one_session_only(memory: Memory) -> None:
+    original = replace(conversation("hello", "again"), unique_ids=True)
+    await record_session(memory, original)
+    copy = await record_session(memory, replace(original, session_id="talk-2"))
+    assert (copy.new_turns, copy.copied) == (0, 2)
+    other = await record_session(memory, replace(original, session_id="talk-3", unique_ids=False))
+    assert (other.new_turns, other.copied) == (2, 0)
+
+
+async def test_a_turn_without_an_id_gets_the_one_that_comes_later(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "ok", "talk-1"), Caller())
+    await observe(memory, NewTurn("agent", "fine", "talk-1"), Caller())
+    await observe(memory, NewTurn("user", "ok", "talk-1"), Caller())
+    assert (await append_turns(memory, conversation("ok"))).new_turns == 0
+    assert (await append_turns(memory, conversation("ok"))).new_turns == 0
+    (first, _, third) = await memory.state.keys("talk-1")
+    assert (first.turn_id, third.turn_id) == ("D1:1", None)
+
+
+@pytest.mark.parametrize("record", [record_session, append_turns])
+async def test_a_part_that_was_written_before_a_crash_is_not_written_again(
+    memory: Memory, record: Callable[[Memory, ImportedSession], Awaitable[RecordedSession]]
+) -> None:
+    await record_session(memory, conversation("one", "two"))
+    row = await sessions.require(memory, "talk-1")
+    head = replace(memory.transcripts.read(row.path).head, continues=row.path)
+    third = Turn(3, "user", "three", START + timedelta(seconds=3), "D1:3", "Ana", "import:test")
+    async with memory.locks.transcript("talk-1"):
+        async with sessions.continuing(memory, row):
+            memory.transcripts.create_sealed(head, [third])
+            crash = await memory.state.get(sessions.CONTINUING, "talk-1")
+        await memory.state.put(sessions.CONTINUING, "talk-1", crash)
+    done = await record(memory, conversation("one", "two", "three", "four"))
+    assert done.new_turns == 1
+    shown = await show_session(memory, "talk-1")
+    assert [(turn.number, turn.content) for turn in shown.turns] == [(1, "one"), (2, "two"), (3, "three"), (4, "four")]
+
+
+async def test_the_folder_it_was_held_in_tells_the_project(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / ".context-manager").write_text("atlas\n")
+    imported = replace(conversation("hello"), project=None, folder=str(tmp_path))
+    await record_session(memory, imported)
+    assert (await sessions.require(memory, "talk-1")).project == "name:atlas"
+
+
+async def test_a_later_part_keeps_kind_delivery_and_project(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "hello", "talk-1", kind="subagent", project="other"), Caller())
+    await append_turns(memory, conversation("hello", "again"))
+    await sessions.end_session(memory, "talk-1")
+    done = await append_turns(memory, conversation("hello", "again", "more"))
+    assert done.path is not None
+    head = memory.transcripts.read(done.path).head
+    assert (head.kind, head.delivery, head.project) == ("subagent", "add", "name:other")

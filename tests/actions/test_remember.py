@@ -76,10 +76,6 @@ async def test_a_secret_is_refused_by_its_kind(memory: Memory) -> None:
 @pytest.mark.parametrize(
     "fact",
     [
-        NewFact("I am kind", "identity"),
-        NewFact("When mail comes", "topic"),
-        NewFact("x", path="knowledge/identity/SOUL.md"),
-        NewFact("x", path="topics/mail.md"),
         NewFact("x", path="raw/conversations/x.md"),
         NewFact("x", path="memory-config.yaml"),
         NewFact("x", path="knowledge/x.txt"),
@@ -93,11 +89,6 @@ async def test_a_secret_is_refused_by_its_kind(memory: Memory) -> None:
 async def test_no_tool_writes_where_only_people_or_the_capture_do(memory: Memory, fact: NewFact) -> None:
     with pytest.raises(Refused):
         await remember(memory, fact, CALLER)
-
-
-async def test_an_identity_file_is_named_for_the_user_to_edit(memory: Memory) -> None:
-    with pytest.raises(Refused, match=r"knowledge/identity/USER\.md is for the user's own hand"):
-        await remember(memory, NewFact("I like tea", "identity"), CALLER)
 
 
 async def test_create_replace_and_edit(memory: Memory) -> None:

@@ -31,13 +31,22 @@ def test_a_bar_is_met_by_the_figure_that_decides(row: Measured, met: bool | None
 
 @pytest.mark.anyio
 async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES"):
+    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS"):
         monkeypatch.setattr(speed, name, 1)
     report = await measure_speed(bench, 100)
     assert report.passages >= 100
     plain = ("first answer after start", "observe, durable", "search, warm")
     words = " ".join(row.what for row in report.rows)
-    for what in ("first answer", "observe", "search", "compile", "index build", "changed file", "memory, one server"):
+    for what in (
+        "first answer",
+        "observe",
+        "search",
+        "compile",
+        "index build",
+        "changed file",
+        "memory, one server",
+        "hook",
+    ):
         assert what in words
     assert all(row.median > 0 for row in report.rows)
     assert all(row.plain for row in report.rows if row.what in plain)

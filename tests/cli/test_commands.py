@@ -164,8 +164,28 @@ def test_the_index_is_rebuilt_and_tells_its_state(run: Run) -> None:
     assert "passages" in run("index", "status")
 
 
-def test_status_and_doctor_answer(run: Run) -> None:
+def test_status_and_doctor_answer(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # doctor looks at the clients that are installed there
     assert run("status").strip()
     assert isinstance(json.loads(run("status", "--json")), dict)
     assert json.loads(run("doctor", "--json"))
     assert "git" in run("doctor")
+
+
+def test_an_earlier_version_is_listed_shown_and_brought_back(run: Run, workspace: Path) -> None:
+    run("init")
+    user = workspace / "knowledge/identity/USER.md"
+    first = user.read_text(encoding="utf-8")
+    assert "Nothing to recover" in run("recover")
+    user.write_text("All is lost.\n", encoding="utf-8")
+    (listed,) = json.loads(run("recover", "--json"))
+    assert listed["id"] in run("recover", "--query", "who the user is")
+    assert f"recover {listed['id']} --apply" in run("recover", listed["id"])
+    assert user.read_text(encoding="utf-8") == "All is lost.\n"
+    undo = json.loads(run("recover", listed["id"], "--apply", "--json"))["undo"]
+    assert user.read_text(encoding="utf-8") == first
+    assert "Undo it with: context-manager recover before-" in run("recover", undo, "--apply")
+    assert user.read_text(encoding="utf-8") == "All is lost.\n"
+    assert "--query" in run("recover", listed["id"], "--query", "x", code=2)
+    assert "--apply needs" in run("recover", "--apply", code=2)
+    assert "context-manager:" in run("recover", "nothing", code=1)

@@ -19,6 +19,7 @@ PACKAGES = {
     "@modelcontextprotocol/conformance": "0.1.16",
     "conformance-alpha": "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/sdk": "1.32.2",
+    "@anthropic-ai/mcpb": "2.1.2",
 }
 BIN_VARIABLE = "CONTEXT_MANAGER_NODE_BIN"
 CACHE_VARIABLE = "CONTEXT_MANAGER_NODE_CACHE"

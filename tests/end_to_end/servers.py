@@ -204,7 +204,7 @@ def turns(root: Path) -> dict[str, list[tuple[int, str]]]:
     """Number and first line of every turn by session, as they stand in the transcripts; no code of ours reads them."""
     spoken: dict[str, list[tuple[int, str]]] = {}
     for written in transcripts(root).values():
-        head = re.match(r"---\nsession_id: (\S+)\n", written)
+        head = re.match(r'---\nsession_id: "?([^\s"]+)"?\n', written)
         assert head, written[:200]
         for line in re.finditer(r'^<!-- (\{"turn":.*\}) -->\n(.*)$', written, re.MULTILINE):
             spoken.setdefault(head[1], []).append((json.loads(line[1])["turn"], line[2]))

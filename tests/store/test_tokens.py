@@ -36,6 +36,18 @@ def test_a_cut_text_is_a_beginning_that_fits(text: str, tokens: int) -> None:
         assert cut == text
 
 
+@given(
+    st.lists(
+        TEXTS | st.sampled_from(["/", "\n/", ". ", "\u0301", "\x1c", "\x85", "\r", " word\n", "[", "'s"]), max_size=40
+    )
+)
+def test_a_text_counted_by_its_lines_counts_as_the_tokenizer_counts_it_whole(parts: list[str]) -> None:
+    text = "".join(parts)
+    padded = text + "\n" + "word " * 500  # only what is longer than a passage is taken apart
+
+    assert counter.count(padded) == len(counter._encoding().encode_ordinary(padded))
+
+
 def test_a_cut_uses_what_it_may() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 2000
 

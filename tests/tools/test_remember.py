@@ -3,8 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mcp import Client
+from mcp.types import ElicitRequestParams, ElicitResult
 
-from tests.serving import connected, refused, say, text
+from mcp_server.serve.server import build
+from tests.serving import ERAS, Mode, connected, opener, refused, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -25,9 +28,47 @@ async def test_a_secret_is_refused(tmp_path: Path) -> None:
         assert "secret" in (await refused(client, "remember", content=f"The token is {secret}")).lower()
 
 
-async def test_identity_is_the_users_own_to_write(tmp_path: Path) -> None:
+async def test_a_change_of_identity_waits_where_the_client_cannot_ask(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
-        assert "knowledge/identity/" in await refused(client, "remember", content="I am kind.", kind="identity")
+        result = await client.call_tool("remember", {"content": "I am kind.", "kind": "identity"})
+    assert result.structured_content is not None
+    assert result.structured_content["action"] == "waiting"
+    assert "context-manager approve" in text(result)
+    assert "I am kind." not in (tmp_path / "knowledge/identity/USER.md").read_text()
+    assert len(list((tmp_path / ".local/pending").glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("reply", "written", "pending"),
+    [
+        (ElicitResult(action="accept", content={"write": True}), True, 0),
+        (ElicitResult(action="accept", content={"write": False}), False, 0),
+        (ElicitResult(action="decline"), False, 0),
+        (ElicitResult(action="cancel"), False, 1),
+    ],
+)
+async def test_the_user_is_asked_where_the_client_can(
+    tmp_path: Path, mode: Mode, reply: ElicitResult, written: bool, pending: int
+) -> None:
+    asked: list[str] = []
+
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return reply
+
+    server = build(opener(tmp_path))
+    async with Client(server, mode=mode, elicitation_callback=ask) as client:
+        result = await client.call_tool("remember", {"content": "I am \x1b[31mkind\u202e.", "kind": "identity"})
+        await client.call_tool("remember", {"content": "The boat is blue.", "project": "global"})
+    (question,) = asked
+    assert "knowledge/identity/USER.md" in question
+    assert "\x1b" not in question
+    assert "\u202e" not in question
+    assert ("kind" in (tmp_path / "knowledge/identity/USER.md").read_text()) is written
+    folder = tmp_path / ".local/pending"
+    assert len(list(folder.glob("*.json")) if folder.exists() else []) == pending
+    assert result.is_error is (not written and pending == 0)
 
 
 async def test_a_session_that_is_named_counts_as_this_connections(tmp_path: Path) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from mcp_server.clients.importers import beam, locomo, markdown
+from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
+from mcp_server.clients.importers.claude_code import places
+from mcp_server.clients.importers.claude_code.lines import lines
 from mcp_server.clients.importers.imported import Format
 from mcp_server.errors import Invalid, NotFound, Unavailable
 
 HEAD = 256 * 1024
 """Bytes that are looked at: a long first message may stand before the first telling key."""
+
+_LINES, _FILES = 50, 20
+"""So many lines of a transcript, and transcripts of a folder, are looked at."""
 
 
 def detect(path: Path) -> Format:
@@ -22,27 +30,65 @@ def detect(path: Path) -> Format:
     if path.is_dir():
         if any(detect_json(found) == "beam" for found in beam.chats(path)[:1]):
             return "beam"
+        if found := _by_marks(exports.head(path, HEAD)):
+            return found
+        if any(is_claude_code(file) for file in islice(_jsonl(path), _FILES)):
+            return "claude-code"
         if any(found.suffix.lower() in markdown.SUFFIXES for found, _ in markdown.listing(path)):
             return "markdown"
-        raise Invalid(f"{path}: no markdown file and no {beam.CHAT} in it; give a folder that has some, or --format")
+        raise Invalid(f"{path}: nothing in it is known here; give a folder of transcripts or notes, or --format")
     if not path.exists():
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
     if path.suffix.lower() in markdown.SUFFIXES:
         return "markdown"
+    if path.suffix == places.SUFFIX and is_claude_code(path):
+        return "claude-code"
+    if path.suffix.lower() == exports.SUFFIX:
+        exports.parts(path)  # says what is wrong with a broken one
+        if found := _by_marks(exports.head(path, HEAD)):
+            return found
+        raise Invalid(f"{path}: no export known here is in it; unpack it, or say which one it is with --format")
     if found := detect_json(path):
         return found
     raise Invalid(f"{path}: neither markdown nor a conversation file known here; say which with --format")
 
 
 def detect_json(path: Path) -> Format | None:
-    """`locomo` or `beam` by the keys that show at the start of a JSON file, else None."""
+    """The format of a JSON file by the keys that show at its start, if it is one that is known."""
     try:
         with path.open("rb") as file:
-            head = file.read(HEAD).decode("utf-8", "ignore")
+            head = file.read(HEAD)
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
-    if not head.lstrip("\ufeff \t\r\n").startswith(("[", "{")):
+    return _by_marks(head)
+
+
+def is_claude_code(path: Path) -> bool:
+    """True if one of the first lines looks like Claude Code's: they all name their session and what they are."""
+    try:
+        with path.open("rb") as file:
+            return any(
+                line.fields is not None and "sessionId" in line.fields and "type" in line.fields
+                for line in islice(lines(file, 0), _LINES)
+            )
+    except OSError:
+        return False
+
+
+def _by_marks(head: bytes) -> Format | None:
+    text = head.decode("utf-8", "ignore")
+    if not text.lstrip("\ufeff \t\r\n").startswith(("[", "{")):
         return None
-    if any(mark in head for mark in locomo.MARKS):
+    if any(mark in text for mark in locomo.MARKS):
         return "locomo"
-    return "beam" if any(mark in head for mark in beam.MARKS) else None
+    if any(mark in text for mark in beam.MARKS):
+        return "beam"
+    if claude_ai.MARK in text:
+        return "claude-ai"
+    return "chatgpt" if any(mark in text for mark in chatgpt.MARKS) else None
+
+
+def _jsonl(path: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        yield from (Path(folder, name) for name in sorted(files) if name.endswith(places.SUFFIX))

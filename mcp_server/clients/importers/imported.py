@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-Format = Literal["locomo", "beam", "markdown"]
-FORMATS: tuple[Format, ...] = ("locomo", "beam", "markdown")
+from mcp_server.actions.imports import ImportedSession, ImportedTurn
+
+Format = Literal["claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 
 SECONDS_A_TURN = 10
 """Where a file gives one time for a whole session, its turns follow each other at this distance."""
@@ -31,6 +34,13 @@ class Progress:
     done: int
     total: int
     label: str
+
+
+LARGEST_PART = 4_000_000
+"""Characters that are recorded in one piece."""
+
+LONGEST_ID = 128
+"""Characters of an id that is taken over."""
 
 
 Watch = Callable[[Progress], None]
@@ -96,6 +106,34 @@ def _clock(match: re.Match[str]) -> tuple[int, int, int]:
             raise ValueError(f"no such hour: {match[0]}")
         return hour % 12 + (12 if match[4] in "pP" else 0), int(match[2] or 0), int(match[3] or 0)
     return int(match[5]), int(match[6]), int(match[7] or 0)
+
+
+def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:
+    """A long session in pieces that are recorded one after the other; one whose turns have no ids stays whole."""
+    size = sum(len(turn.content) for turn in session.turns)
+    if size <= LARGEST_PART or not all(turn.turn_id for turn in session.turns):
+        yield session
+        return
+    turns: list[ImportedTurn] = []
+    size = 0
+    for turn in session.turns:
+        turns.append(turn)
+        size += len(turn.content)
+        if size > LARGEST_PART:
+            yield replace(session, turns=tuple(turns))
+            turns, size = [], 0
+    if turns:
+        yield replace(session, turns=tuple(turns))
+
+
+def plain_id(given: object, of: ImportedTurn) -> str:
+    """`given` if it can serve as an id; else a digest of the turn that has none."""
+    if isinstance(given, str | int) and not isinstance(given, bool):
+        text = str(given).strip()
+        if text and len(text) <= LONGEST_ID and text.isprintable():
+            return text
+    said = f"{of.role}\0{of.at.isoformat()}\0{of.content}"
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def short_name(path: Path) -> str:

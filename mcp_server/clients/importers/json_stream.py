@@ -6,7 +6,7 @@ import codecs
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
 
@@ -16,6 +16,9 @@ CUT_SHORT = 16
 
 CUT_NUMBER = 2
 """So much may follow a number that goes on: `1` and `e+` of `1e+5`."""
+
+LARGEST_ITEM = 256 * 1024 * 1024
+"""Characters of one item; a larger one is no conversation, but would fill the memory."""
 
 _UNFINISHED = ("Unterminated string", "Invalid \\", "Expecting value: end")
 _BETWEEN = " \t\r\n,"
@@ -32,16 +35,22 @@ def json_items(path: Path, at: Callable[[int], None] = lambda _: None) -> Iterat
     """
     try:
         with path.open("rb") as file:
-            yield from _Reader(path, _chunks(file, at)).items()
+            yield from items_in(file, str(path), at)
     except FileNotFoundError:
         raise NotFound(f"there is no file {path}; give the path of a file that exists") from None
-    except UnicodeDecodeError as error:
-        raise Invalid(f"{path} is not UTF-8 ({error.reason}); convert it first") from None
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
 
 
-def _chunks(file: BinaryIO, at: Callable[[int], None]) -> Iterator[bytes]:
+def items_in(file: IO[bytes], where: str, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
+    """As `json_items`, of an open file that is called `where`. Raises Invalid as above."""
+    try:
+        yield from _Reader(where, _chunks(file, at)).items()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{where} is not UTF-8 ({error.reason}); convert it first") from None
+
+
+def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
     while chunk := file.read(CHUNK):
         at(file.tell())
         yield chunk
@@ -50,7 +59,7 @@ def _chunks(file: BinaryIO, at: Callable[[int], None]) -> Iterator[bytes]:
 class _Reader:
     """A window on the text of a file that grows at its end and is let go of at its start."""
 
-    def __init__(self, path: Path, chunks: Iterator[bytes]) -> None:
+    def __init__(self, path: str, chunks: Iterator[bytes]) -> None:
         self._path = path
         self._chunks = chunks
         self._text = ""
@@ -107,4 +116,7 @@ class _Reader:
                     raise Invalid(f"{self._path}, line {line}: not JSON ({error.msg}); mend the file") from None
             except RecursionError:
                 raise Invalid(f"{self._path}, line {self._line}: JSON nested too deeply") from None
+            if len(self._text) - self._place > LARGEST_ITEM:
+                size = f"{LARGEST_ITEM // 1024**2} MB"
+                raise Invalid(f"{self._path}, line {self._line}: an item of more than {size}; split the file")
             self._more(max(CHUNK, len(self._text) - self._place))

@@ -1,78 +1,42 @@
 """Imports a file or folder: reads it piece by piece, records every piece, accounts for what was left out.
 
-Importing the same thing again adds nothing: turns are known by their source keys, files by their bytes.
+Importing the same thing again adds nothing: turns are known by their source keys, files by their bytes. What has not
+changed since it was imported is not read again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from dataclasses import dataclass
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 
 from mcp_server.actions.imports import ImportedSession, commit_import, import_markdown_file, record_session
-from mcp_server.clients.importers import beam, locomo, markdown
+from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
+from mcp_server.clients.importers.claude_code import record as claude_code
+from mcp_server.clients.importers.claude_code.places import transcripts
 from mcp_server.clients.importers.detect import detect
-from mcp_server.clients.importers.imported import Format, Progress, Skipped, Watch, short_name, unwatched
-from mcp_server.errors import NotFound
+from mcp_server.clients.importers.imported import (
+    Format,
+    Progress,
+    Skipped,
+    Watch,
+    in_parts,
+    short_name,
+    unwatched,
+)
+from mcp_server.clients.importers.report import ImportReport
+from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 
-NAMED = 1000
-"""So many of the things left out are named; the rest is counted."""
+IMPORTED = "imported"
+"""Where the state keeps what came of an export, by its real path."""
 
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What an import did. `files` count markdown, `sessions` and `turns` conversations.
-
-    `commit` is the id of the commit that holds it, or a sentence why there is none; empty if nothing was new.
-    """
-
-    format: Format
-    sessions: int = 0
-    new_sessions: int = 0
-    turns: int = 0
-    new_turns: int = 0
-    files: int = 0
-    new_files: int = 0
-    changed_files: int = 0
-    redacted: int = 0
-    commit: str = ""
-    skipped: tuple[Skipped, ...] = ()
-    skipped_count: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @property
-    def markdown(self) -> str:
-        """What was imported, what was there already, and what was skipped and why."""
-        if self.format == "markdown":
-            known = self.files - self.new_files - self.changed_files
-            lines = [
-                f"{self.files} files imported: {self.new_files} new, {self.changed_files} changed, {known} as they were"
-            ]
-        else:
-            known = self.turns - self.new_turns
-            lines = [
-                f"{self.sessions} sessions, {self.turns} turns imported: {self.new_sessions} sessions and "
-                f"{self.new_turns} turns new, {known} turns already recorded"
-            ]
-        if self.redacted:
-            lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
-        if self.skipped_count:
-            lines += [f"{self.skipped_count} skipped:", *(f"  {item.name}: {item.why}" for item in self.skipped)]
-            if self.skipped_count > len(self.skipped):
-                lines.append(f"  … and {self.skipped_count - len(self.skipped)} more")
-        return "\n".join(lines)
-
-    def with_skipped(self, item: Skipped) -> ImportReport:
-        """The same, with one more thing left out."""
-        named = (*self.skipped, item) if len(self.skipped) < NAMED else self.skipped
-        return dataclasses.replace(self, skipped=named, skipped_count=self.skipped_count + 1)
+Pieces = Iterator[ImportedSession | Skipped]
 
 
 async def import_path(
@@ -82,32 +46,26 @@ async def import_path(
     kind: Format | None = None,
     project: str | None = None,
     name: str | None = None,
+    anew: bool = False,
     watch: Watch = unwatched,
 ) -> ImportReport:
     """Imports `path` and says what came of it. `name` is the folder that markdown goes to (default: the path's name).
+    `anew` reads again what has not changed since it was imported.
 
     Raises:
         NotFound, Invalid, Unavailable: what the file or folder is cannot be read; what was recorded before stays.
     """
     path, chosen = await anyio.to_thread.run_sync(_look_at, path, kind)
-    if chosen == "markdown":
-        return await _import_markdown(
-            memory, path, name or short_name(path if path.is_dir() else path.with_suffix("")), watch
-        )
-    report = ImportReport(chosen)
-    files = [path] if chosen == "locomo" else beam.chats(path)
-    if not files:
-        raise NotFound(f"{path} holds no {beam.CHAT}; give the chat file itself, or another --format")
-    sizes = [file.stat().st_size for file in files]
-    for place, file in enumerate(files):
-        offsets = [0]
-        pieces = (locomo if chosen == "locomo" else beam).read(file, project, offsets.append)
-        while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
-            if isinstance(piece, ImportedSession):
-                report = await _record(memory, piece, report)
-                watch(Progress(sum(sizes[:place]) + offsets[-1], sum(sizes), piece.session_id))
-            else:
-                report = report.with_skipped(piece)
+    match chosen:
+        case "markdown":
+            name = name or short_name(path if path.is_dir() else path.with_suffix(""))
+            return await _import_markdown(memory, path, name, watch)
+        case "claude-code":
+            report = await _import_claude_code(memory, path, project, anew, watch)
+        case "claude-ai" | "chatgpt":
+            report = await _import_export(memory, path, chosen, project, anew, watch)
+        case "locomo" | "beam":
+            report = await _import_chats(memory, path, chosen, project, watch)
     return await _committed(memory, report, short_name(path), [])
 
 
@@ -119,16 +77,140 @@ def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
     return path, kind or detect(path)
 
 
+async def _import_chats(memory: Memory, path: Path, kind: Format, project: str | None, watch: Watch) -> ImportReport:
+    files = [path] if kind == "locomo" else beam.chats(path)
+    if not files:
+        raise NotFound(f"{path} holds no {beam.CHAT}; give the chat file itself, or another --format")
+    read = locomo.read if kind == "locomo" else beam.read
+    report, done = ImportReport(kind), 0
+    total = sum(file.stat().st_size for file in files)
+    for file in files:
+        offsets = [0]
+        report = await _pieces(memory, read(file, project, offsets.append), report, _shown(watch, done, total, offsets))
+        done += file.stat().st_size
+    return report
+
+
+async def _import_export(
+    memory: Memory, path: Path, kind: Format, project: str | None, anew: bool, watch: Watch
+) -> ImportReport:
+    """A chat service's export. One that was imported whole and did not change is known by its size and time."""
+    real, before = await anyio.to_thread.run_sync(lambda: (path.resolve(), path.stat()))
+    key, is_file = str(real), stat.S_ISREG(before.st_mode)
+    stamp = [kind, before.st_size, before.st_mtime_ns]
+    stored = await memory.state.get(IMPORTED, key) if is_file and not anew else None
+    if isinstance(stored, dict) and stored.get("stamp") == stamp:
+        watch(Progress(before.st_size, before.st_size, path.name))
+        return _remembered(kind, stored)
+    found = await anyio.to_thread.run_sync(exports.parts, path)
+    parts = [part for part in found if isinstance(part, exports.Part)]
+    report = ImportReport(kind)
+    for item in found:
+        report = report.with_skipped(item) if isinstance(item, Skipped) else report
+    if not parts and not report.skipped_count:
+        raise NotFound(f"{path} holds no conversations.json; give the export as it was downloaded, or another --format")
+    read = chatgpt.session if kind == "chatgpt" else claude_ai.session
+    done, total = 0, sum(part.size for part in parts)
+    for part in parts:
+        offsets = [0]
+
+        def pieces(part: exports.Part = part, offsets: list[int] = offsets) -> Pieces:
+            for place, conversation in enumerate(exports.conversations(part, offsets.append), start=1):
+                yield from read(conversation, place, project)
+
+        report = await _pieces(memory, pieces(), report, _shown(watch, done, total, offsets))
+        done += part.size
+        watch(Progress(done, total, part.name))
+    if is_file:
+        kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": dict(report.reasons)}
+        await memory.state.put(IMPORTED, key, kept)
+    return report
+
+
+def _remembered(kind: Format, stored: dict[str, object]) -> ImportReport:
+    sessions, turns, reasons = stored.get("sessions"), stored.get("turns"), stored.get("reasons")
+    report = ImportReport(
+        kind,
+        sessions=sessions if isinstance(sessions, int) else 0,
+        turns=turns if isinstance(turns, int) else 0,
+        unchanged=1,
+    )
+    return report.with_counted(reasons) if isinstance(reasons, dict) else report
+
+
+async def _pieces(memory: Memory, pieces: Pieces, report: ImportReport, watch: Callable[[str], None]) -> ImportReport:
+    while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
+        if isinstance(piece, Skipped):
+            report = report.with_skipped(piece)
+        else:
+            report = await _record(memory, piece, report)
+            watch(piece.session_id)
+    return report
+
+
+def _shown(watch: Watch, done: int, total: int, offsets: list[int]) -> Callable[[str], None]:
+    return lambda label: watch(Progress(done + offsets[-1], total, label))
+
+
 async def _record(memory: Memory, session: ImportedSession, report: ImportReport) -> ImportReport:
-    recorded = await record_session(memory, session)
+    new = repeated = redacted = 0
+    for part in in_parts(session):
+        recorded = await record_session(memory, part)
+        new, repeated = new + recorded.new_turns, repeated + recorded.repeated_turns
+        redacted += recorded.redacted
     return dataclasses.replace(
         report,
         sessions=report.sessions + 1,
-        new_sessions=report.new_sessions + bool(recorded.new_turns and not recorded.repeated_turns),
-        turns=report.turns + recorded.new_turns + recorded.repeated_turns,
-        new_turns=report.new_turns + recorded.new_turns,
-        redacted=report.redacted + recorded.redacted,
+        new_sessions=report.new_sessions + bool(new and not repeated),
+        turns=report.turns + new + repeated,
+        new_turns=report.new_turns + new,
+        redacted=report.redacted + redacted,
     )
+
+
+async def _import_claude_code(
+    memory: Memory, path: Path, project: str | None, anew: bool, watch: Watch
+) -> ImportReport:
+    report = ImportReport("claude-code")
+    found = await anyio.to_thread.run_sync(lambda: list(transcripts(path)))
+    files = [item for item in found if isinstance(item, Path)]
+    for item in found:
+        report = report.with_skipped(item) if isinstance(item, Skipped) else report
+    if not files and not report.skipped_count:
+        raise NotFound(f"{path} holds no transcript (.jsonl); give the folder of one project, or of all projects")
+    sizes = await anyio.to_thread.run_sync(lambda: [_size(file) for file in files])
+    done, total = 0, sum(sizes)
+    for file, size in zip(files, sizes, strict=True):
+        skipped: Counter[str] = Counter()
+
+        def reading(offset: int, done: int = done, label: str = file.name) -> None:
+            watch(Progress(done + offset, total, label))
+
+        try:
+            came = await claude_code.import_file(memory, file, project, skipped, anew=anew, told=reading)
+        except ContextManagerError as error:
+            report = report.with_skipped(Skipped(file.name, str(error)))
+        else:
+            report = dataclasses.replace(
+                report,
+                sessions=report.sessions + came.sessions,
+                new_sessions=report.new_sessions + came.new_sessions,
+                turns=report.turns + came.turns,
+                new_turns=report.new_turns + came.new_turns,
+                copied=report.copied + came.copied,
+                redacted=report.redacted + came.redacted,
+                unchanged=report.unchanged + came.unchanged,
+            ).with_counted(skipped)
+        done += size
+        watch(Progress(done, total, file.name))
+    return report
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 async def _import_markdown(memory: Memory, path: Path, name: str, watch: Watch) -> ImportReport:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mcp_server.core.compiler import knowledge
 from mcp_server.core.compiler.budget import Count, Meter, Room
-from mcp_server.core.compiler.inputs import LEAST_BUDGET, CompileInputs
+from mcp_server.core.compiler.inputs import LEAST_BUDGET, CompileInputs, Digests
 from mcp_server.core.compiler.receipt import Receipt, SlotAccount, accounted
 from mcp_server.core.compiler.render import SEPARATOR
 from mcp_server.core.compiler.section import Filling, Section
@@ -55,7 +55,7 @@ def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
         considered=considered,
         left_out=left_out,
         gate=inputs.gate,
-        inputs=inputs.digests(),
+        inputs=Digests(inputs),
         too_small=inputs.budget < LEAST_BUDGET,
     )
     return Compiled(text, sha256, tokens, receipt, inputs)

@@ -1,14 +1,8 @@
-"""Near-duplicates: two passages that say nearly the same, by the Jaccard share of their three-word shingles.
-
-Sets that share so much also share one of their first few members in any fixed order, so only those are looked up
-(prefix filtering); what is found that way is compared exactly.
-"""
+"""Near-duplicates: two passages that say nearly the same, by the Jaccard share of their three-word shingles."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
 
 _WORD = re.compile(r"\w+")
 
@@ -18,8 +12,7 @@ SAME = 0.8
 SHINGLE = 3
 
 Shingles = frozenset[int]
-"""Hashes of the shingles: they compare and sort several times faster than words. Python's hashes are others in every
-process; that changes which few are looked up, never what is found."""
+"""Hashes of the shingles: they compare several times faster than words."""
 
 
 def shingles(text: str) -> Shingles:
@@ -35,13 +28,13 @@ class Seen:
 
     def __init__(self) -> None:
         self._passages: list[tuple[str, Shingles]] = []
-        self._holders: dict[int, list[int]] = {}
+        self._all: set[int] = set()
 
     def twin(self, wanted: Shingles) -> str | None:
         """The id of the earliest passage that says nearly the same, or None."""
-        holders = {holder for shingle in _first_few(wanted) for holder in self._holders.get(shingle, ())}
-        for place in sorted(holders):
-            identity, known = self._passages[place]
+        if not wanted or len(wanted & self._all) < SAME * len(wanted):
+            return None  # what all of them share with it is too little, and most passages end here
+        for identity, known in self._passages:
             shared = len(wanted & known)
             if shared >= SAME * (len(wanted) + len(known) - shared):
                 return identity
@@ -49,11 +42,5 @@ class Seen:
 
     def add(self, identity: str, known: Shingles) -> None:
         """Remembers a passage that goes in."""
-        for shingle in _first_few(known):
-            self._holders.setdefault(shingle, []).append(len(self._passages))
         self._passages.append((identity, known))
-
-
-def _first_few(known: Shingles) -> Sequence[int]:
-    """So many that the others alone are too few to make two sets nearly equal."""
-    return sorted(known)[: len(known) - math.ceil(SAME * len(known)) + 1]
+        self._all |= known

@@ -19,7 +19,7 @@ from mcp_server.core.compiler.budget import (
     shared_out,
 )
 from mcp_server.core.compiler.cut import Cut, beginning
-from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
+from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
@@ -165,41 +165,28 @@ def _memory_cap(filling: Filling) -> int:
     return filling.share(filling.inputs.settings.memory_share)
 
 
-IDENTITY = Slot(
-    "identity",
-    "identity",
-    _filler("identity", is_identity),
-    cap=_identity_cap,
-    most_bytes=lambda filling: kilobytes(filling.inputs.settings.identity_kb),
-)
-MEMORY = Slot(
-    "memory",
-    "P1",
-    _filler("memory", is_memory),
-    cap=_memory_cap,
-    most_bytes=lambda filling: kilobytes(filling.inputs.settings.memory_kb),
-)
-JOURNAL = Slot(
-    "journal",
-    "P1",
-    _filler("journal", is_journal),
-    cap=_memory_cap,
-    floor=_floor(is_journal, 0.2),
-    most_bytes=lambda filling: kilobytes(filling.inputs.settings.journal_kb),
-)
-ACTIVE_PROJECTS = Slot(
-    "active projects",
-    "P1",
-    _filler("active projects", is_active),
-    cap=_memory_cap,
-    floor=_floor(is_active, 0.1),
-    most_bytes=lambda filling: kilobytes(filling.inputs.settings.active_projects_kb),
-)
-PROJECT = Slot(
-    "project",
-    "P1",
-    _filler("project", is_project),
-    cap=_memory_cap,
-    floor=_floor(is_project, 0.3),
-    most_bytes=lambda filling: UNLIMITED_BYTES,
-)
+def _slot(
+    name: str,
+    belongs: Callable[[CompileInputs, str], bool],
+    most_kb: Callable[[CompilerSettings], float] | None = None,
+    *,
+    group: str = "P1",
+    cap: Callable[[Filling], int] = _memory_cap,
+    least: float = 0.0,
+) -> Slot:
+    """The slot of some files: `most_kb` caps their text, `least` is the part of P1's share kept free for them."""
+    return Slot(
+        name,
+        group,
+        _filler(name, belongs),
+        cap=cap,
+        floor=_floor(belongs, least),
+        most_bytes=lambda filling: kilobytes(most_kb(filling.inputs.settings)) if most_kb else UNLIMITED_BYTES,
+    )
+
+
+IDENTITY = _slot("identity", is_identity, lambda knobs: knobs.identity_kb, group="identity", cap=_identity_cap)
+MEMORY = _slot("memory", is_memory, lambda knobs: knobs.memory_kb)
+JOURNAL = _slot("journal", is_journal, lambda knobs: knobs.journal_kb, least=0.2)
+ACTIVE_PROJECTS = _slot("active projects", is_active, lambda knobs: knobs.active_projects_kb, least=0.1)
+PROJECT = _slot("project", is_project, least=0.3)

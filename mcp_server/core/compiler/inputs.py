@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -65,12 +66,23 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class LastSession:
+    """The conversation before this one: `day` (YYYY-MM-DD) of its last entry, and its newest turns, oldest first."""
+
+    path: str
+    title: str
+    day: str
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CompileInputs:
     """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
 
     `now` is the time of the turn that the context is for; `local_date` the user's own calendar date then (YYYY-MM-DD).
     `as_of` hides later turns. `turns` are the session's newest turns (needed for `replace` only), `first_exchange` the
-    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out.
+    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out. In `add` the
+    client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
     """
 
     message: str
@@ -102,6 +114,8 @@ class CompileInputs:
     compiler_version: int = COMPILER_VERSION
     version: int = INPUTS_VERSION
     extra: Mapping[str, Any] = field(default_factory=dict)
+    in_window: int | None = None
+    last_session: LastSession | None = None
 
     def digests(self) -> dict[str, str]:
         """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
@@ -123,6 +137,26 @@ class CompileInputs:
         known = set(_names(cls)) - {"extra"}
         given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
         return cls(**given, extra={name: value for name, value in document.items() if name not in known})
+
+
+class Digests(Mapping[str, str]):
+    """`CompileInputs.digests`, counted when somebody looks: it takes milliseconds, and few receipts are read so far."""
+
+    def __init__(self, inputs: CompileInputs) -> None:
+        self._inputs = inputs
+
+    @cached_property
+    def _counted(self) -> dict[str, str]:
+        return self._inputs.digests()
+
+    def __getitem__(self, name: str) -> str:
+        return self._counted[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counted)
+
+    def __len__(self) -> int:
+        return len(self._counted)
 
 
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
@@ -186,6 +220,12 @@ def _turn(value: Mapping[str, Any]) -> Turn:
     return Turn(**{**_known(Turn, value), "at": _time(value["at"]), "tool_calls": calls})
 
 
+def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
+    if value is None:
+        return None
+    return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
+
+
 def _candidate(value: Mapping[str, Any]) -> Candidate:
     hit = value["hit"]
     passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
@@ -198,5 +238,6 @@ _READERS: Mapping[str, Any] = {
     "hits": lambda values: tuple(_candidate(value) for value in values),
     "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
     "turns": lambda values: tuple(_turn(value) for value in values),
+    "last_session": _last_session,
     "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
 }

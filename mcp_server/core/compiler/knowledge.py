@@ -211,7 +211,8 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
     if not passage.text.strip():
         return "empty"
     if _own(inputs, passage):
-        if inputs.delivery == "add":
+        left_the_window = inputs.in_window is not None and (passage.turn or 0) < inputs.in_window
+        if inputs.delivery == "add" and not left_the_window:
             return "the client has it: a turn of this session"
         if inputs.as_of is not None and (passage.turn or 0) > inputs.as_of:
             return "said later than this compilation looks"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from mcp_server.core.compiler.inputs import LEAST_BUDGET
@@ -80,7 +80,7 @@ class Receipt:
 
     def to_json(self) -> dict[str, Any]:
         """The receipt as JSON values."""
-        return asdict(self)
+        return asdict(replace(self, inputs=dict(self.inputs)))
 
     @property
     def markdown(self) -> str:

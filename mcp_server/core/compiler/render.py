@@ -8,6 +8,7 @@ Name: what was said                 one turn; its further lines are indented, so
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from mcp_server.core.model import Passage, Turn
 from mcp_server.core.text.fencing import neutralise
@@ -26,7 +27,12 @@ _LONGEST_PATH = 300
 
 def one_line(text: str, longest: int) -> str:
     """Stored text made fit for a label or a header: neutral, one line, cut at a word with an ellipsis."""
-    line = " ".join(neutralise(text[: 4 * longest]).split())
+    return _one_line(text[: 4 * longest], longest)
+
+
+@lru_cache(maxsize=1024)  # titles, paths and names come again and again
+def _one_line(text: str, longest: int) -> str:
+    line = " ".join(neutralise(text).split())
     if len(line) <= longest:
         return line
     return line[:longest].rsplit(" ", 1)[0].rstrip(",;:.-– ") + "…"

@@ -8,7 +8,7 @@ A new slot is one file with a `fill` function and one entry in each of these two
 
 from __future__ import annotations
 
-from mcp_server.core.compiler import files, history, knowledge, safety
+from mcp_server.core.compiler import files, history, knowledge, last_session, safety
 from mcp_server.core.compiler.section import Slot
 
 FILL: tuple[Slot, ...] = (
@@ -18,6 +18,7 @@ FILL: tuple[Slot, ...] = (
     files.JOURNAL,
     files.ACTIVE_PROJECTS,
     files.PROJECT,
+    last_session.LAST_SESSION,
     knowledge.KNOWLEDGE,  # P3
     history.HISTORY,  # P4
 )
@@ -29,6 +30,7 @@ SHOWN: tuple[str, ...] = (
     "active projects",
     "project",
     "journal",
+    "last session",
     "history",
     "knowledge",
 )

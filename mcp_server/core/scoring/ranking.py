@@ -219,6 +219,11 @@ def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
     )
 
 
+def brief(length: int) -> float:
+    """How short a unit of so many characters is: 1 if empty, 0.77 at 100, 0.42 at 800, 0 from about 6,400 on."""
+    return 1 - min(1.0, math.log2(1 + length / 50) / 7)
+
+
 def idf(frequency: int, passages: int) -> float:
     """What it says that a passage holds a word which `frequency` of `passages` hold, in nats; always above 0."""
     return math.log(1 + (max(0, passages - frequency) + 0.5) / (frequency + 0.5))
@@ -330,7 +335,7 @@ def signals(
             group.best,
             1.0 if c.speaker and c.speaker in query.people else 0.0,
             unit.match if c.role in ("user", "") else 0.0,
-            1 - min(1.0, math.log2(1 + c.length / 50) / 7),
+            brief(c.length),
             0.0 if c.ends_with_question else 1.0,
         )
         found.append((c, unit.own + beside))

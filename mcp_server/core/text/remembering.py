@@ -21,6 +21,8 @@ DEFAULTS = {
     "procedure": "Steps",
     "project": "Notes",
     "journal": "General",
+    "identity": "About me",
+    "topic": "Notes",
 }
 """The section of each kind, in whatever file it lands."""
 
@@ -77,9 +79,10 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
             title = _title(content)
             return Place(f"knowledge/procedures/{slugify(title)}.md", within, f"{_front('procedure')}# {title}\n")
         case "identity":
-            return Place("knowledge/identity/USER.md", within, "")
+            return Place("knowledge/identity/USER.md", within, "---\ntype: identity\nrole: user\n---\n\n# User\n")
         case _:
-            return Place(f"topics/{slugify(_title(content)) or 'topic'}.md", within, "")
+            title = _title(content)
+            return Place(f"topics/{slugify(title)}.md", within, f"---\ntype: topic\n---\n\n# {title}\n")
 
 
 def _front(kind: str) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 
 def _listed(text: str) -> frozenset[str]:
@@ -83,6 +84,8 @@ _LETTERS = str.maketrans(
 
 _CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"([\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)")
+"""A run of Chinese characters, hiragana or katakana: no blanks between its words."""
 _MONTH_MAY = re.compile(r"\b(?:\d|in|since|of|on|last|this|next|until|by) May\b|\bMay,? \d")
 
 
@@ -95,8 +98,22 @@ def fold(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """All words of a text in order, folded; English contractions lose their tail ("didn't" → "didn", "Ana's")."""
-    return _WORD.findall(fold(_CONTRACTION.sub("", text)))
+    """All words of a text in order, folded; English contractions lose their tail ("didn't" → "didn", "Ana's").
+
+    Of Chinese and Japanese, which put no blanks between words, each two neighbouring characters count as one.
+    """
+    folded = fold(_CONTRACTION.sub("", text))
+    found = _WORD.findall(folded)
+    if folded.isascii() or not _UNSPACED.search(folded):
+        return found
+    return [part for word in found for run in _UNSPACED.split(word) if run for part in _pairs(run)]
+
+
+def _pairs(run: str) -> Iterator[str]:
+    """The overlapping pairs of characters of an unspaced run; a single character, or another word, as it is."""
+    if len(run) < 3 or not _UNSPACED.match(run):
+        return iter((run,))
+    return map("".join, pairwise(run))
 
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:

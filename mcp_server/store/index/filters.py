@@ -11,14 +11,16 @@ class Filters:
     """All of them hold together; None restricts nothing.
 
     `projects`: raw keys and `slug:NAME`s; what is global is always seen too. `exclude_session` takes out a session
-    with what continues it. `since` is inclusive, `until` exclusive; a file that names no date counts as of its last
-    change. A unit must hold every one of `phrases` (sequences of folded words) and none of `excluded`.
+    with what continues it; with `exclude_from` only its turns from that number on. `since` is inclusive, `until`
+    exclusive; a file that names no date counts as of its last change. A unit must hold every one of `phrases`
+    (sequences of folded words) and none of `excluded`.
     """
 
     projects: frozenset[str] | None = None
     category: str | None = None
     session: str | None = None
     exclude_session: str | None = None
+    exclude_from: int | None = None
     since: datetime | None = None
     until: datetime | None = None
     speaker: str | None = None

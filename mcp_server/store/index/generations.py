@@ -1,7 +1,7 @@
 """Generations: which index file is the live one, which is being filled, which may go.
 
-    memory-1-wordllama-7.db        generation 7 of schema 1 with embedder wordllama
-    memory-1-wordllama.current     names the live generation of these two; replaced atomically
+    memory-2-wordllama-7.db        generation 7 of schema 2 with embedder wordllama
+    memory-2-wordllama.current     names the live generation of these two; replaced atomically
 
 Whoever reads or fills a generation shares its lock. One that is not live and that nobody shares is deleted. Files of
 another schema or another embedder are never looked at.
@@ -149,6 +149,30 @@ class Generations:
                 gone.append(number)
             held.release(forget=True)
         return gone
+
+    def left(self) -> list[int]:
+        """The generations that are there besides the live one."""
+        return [number for number in self._numbers() if number != self.current()]
+
+    def sweep_others(self) -> list[str]:
+        """Deletes the index files of other schemas and embedders that nobody uses; returns the names of those in use.
+
+        Only for deleting on request: otherwise they are never looked at.
+        """
+        used: list[str] = []
+        for file in sorted(self.folder.glob("memory-*.db")):
+            found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)
+            if found is None or found[1] == self._prefix:
+                continue
+            held = self._locks.try_exclusive(f"index-{file.stem}")
+            if held is None:
+                used.append(file.name)
+                continue
+            (self.folder / f"{found[1]}.current").unlink(missing_ok=True)
+            for ending in ("-wal", "-shm", "-journal", ""):
+                file.with_name(file.name + ending).unlink(missing_ok=True)
+            held.release(forget=True)
+        return used
 
     def _numbers(self) -> list[int]:
         pattern = re.compile(re.escape(self._prefix) + r"-(\d+)\.db")

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
+RENEW_SECONDS = 15.0
+"""How long `renew` waits for other processes to let go of the old index: a server looks twice a second."""
+
 
 class Index:
     """The search index of one workspace, for one embedder. `name` is the embedder asked for, also where it is not
@@ -328,6 +331,26 @@ class Index:
         Returns the number of files. Anybody may; raises Unavailable where no file can be made.
         """
         return await self._keeper.rebuild(progress)
+
+    async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
+        """As `rebuild`, and every other index file is deleted: a table for searching keeps words that its rows lost.
+
+        Returns the names of files that another process still used after `patience` seconds; it deletes them itself
+        when it lets go of them.
+        """
+        from anyio import current_time, sleep, to_thread
+
+        await self._keeper.rebuild(progress)
+        await self._keeper.close()
+        await self._retire()
+        until = current_time() + patience
+        while True:
+            await to_thread.run_sync(self._generations.sweep)
+            left = [self._generations.path(number).name for number in self._generations.left()]
+            left += await to_thread.run_sync(self._generations.sweep_others)
+            if not left or current_time() > until:
+                return tuple(left)
+            await sleep(0.05)
 
     async def close(self) -> None:
         """Closes everything; the index can be used again afterwards."""

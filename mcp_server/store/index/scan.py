@@ -125,11 +125,17 @@ def _inside(p: Passage, filters: Filters, mtime: float) -> bool:
         (filters.projects is None or p.project == GLOBAL or p.project in filters.projects)
         and (filters.category is None or p.category == filters.category)
         and (filters.session is None or p.session == filters.session)
-        and (not filters.exclude_session or p.session != filters.exclude_session)
+        and not _excluded(p, filters)
         and (filters.speaker is None or p.speaker == filters.speaker)
         and (filters.since is None or at >= filters.since.timestamp())
         and (filters.until is None or at < filters.until.timestamp())
     )
+
+
+def _excluded(p: Passage, filters: Filters) -> bool:
+    if not filters.exclude_session or p.session != filters.exclude_session:
+        return False
+    return filters.exclude_from is None or (p.turn or 0) >= filters.exclude_from
 
 
 def _with_phrases(

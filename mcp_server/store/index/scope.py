@@ -68,7 +68,11 @@ def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
         values.append(json.dumps(projects))
     else:
         projects = None
-    if without >= 0:
+    if without >= 0 and filters.exclude_from is not None:
+        where.append("(m.session <> ? OR m.mark < ?)")
+        values += [without, filters.exclude_from]
+        without, other = -1, True  # the vector table knows no turns: what it finds is looked at by the condition
+    elif without >= 0:
         where.append("m.session <> ?")
         values.append(without)
     condition = " AND ".join(where) or "1"

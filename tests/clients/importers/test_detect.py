@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.clients.importers.detect import detect
 from mcp_server.errors import Invalid, NotFound
-from tests.clients.importers import data
+from tests.clients.importers import claude_code_files, data, test_chatgpt, test_claude_ai
 
 
 def test_each_format_is_recognised(tmp_path: Path) -> None:
@@ -25,6 +25,20 @@ def test_each_format_is_recognised(tmp_path: Path) -> None:
     assert detect(tmp_path / "chats" / "1" / "chat.json") == "beam"
     assert detect(tmp_path / "notes") == "markdown"
     assert detect(tmp_path / "notes" / "a.MD") == "markdown"
+
+
+def test_chats_of_claude_and_chatgpt_are_recognised(tmp_path: Path) -> None:
+    (tmp_path / "claude.json").write_text(json.dumps(test_claude_ai.export()))
+    (tmp_path / "gpt.json").write_text(json.dumps([test_chatgpt.conversation()]))
+    path = claude_code_files.everything().write(tmp_path / "projects")
+    (tmp_path / "other.jsonl").write_text('{"a": 1}')
+    assert detect(tmp_path / "claude.json") == "claude-ai"
+    assert detect(tmp_path / "gpt.json") == "chatgpt"
+    assert detect(path) == "claude-code"
+    assert detect(path.parent) == "claude-code"
+    assert detect(tmp_path / "projects") == "claude-code"
+    with pytest.raises(Invalid, match="--format"):
+        detect(tmp_path / "other.jsonl")
 
 
 def test_what_is_not_known_is_refused_with_what_to_do(tmp_path: Path) -> None:

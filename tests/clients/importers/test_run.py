@@ -116,3 +116,25 @@ async def test_the_account_reads_well(memory: Memory, talk: Path, notes: Path) -
     said = (await import_path(memory, notes)).markdown
     assert "2 files imported" in said
     assert "picture.svg: not markdown" in said
+
+
+async def test_what_was_skipped_is_grouped_by_reason(memory: Memory, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    write(folder / "a.md", "# A")
+    for number in range(50):
+        write(folder / f"{number:02}.svg", "<svg/>")
+    report = await import_path(memory, folder)
+    assert report.reasons == {"not markdown (.svg)": 50}
+    assert "50 skipped:\n  50 × not markdown (.svg): 00.svg, 01.svg, 02.svg, …" in report.markdown
+
+
+async def test_many_reasons_are_summed_up(memory: Memory, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    write(folder / "a.md", "# A")
+    for number in range(40):
+        write(folder / f"x.s{number}", "?")
+    lines = (await import_path(memory, folder)).markdown.splitlines()
+    assert lines[-1] == "  16 for 16 other reasons (--json names them)"
+    assert len(lines) < 30

@@ -144,3 +144,10 @@ def test_the_receipt_holds_score_terms_and_counts_the_rest_by_reason() -> None:
     assert best.tokens > 0
     assert "number 299" not in result.receipt.markdown.lower()
     assert "no room left" in result.receipt.markdown
+
+
+def test_own_turns_that_have_left_the_clients_window_come_in_again() -> None:
+    own = [candidate(passage(f"Ana lives in place {n}.", session="ses_now", start=n)) for n in (3, 30)]
+    text = compile_inputs(inputs(session="ses_now", hits=tuple(own), in_window=20), tokens().count).text
+    assert "place 3." in text
+    assert "place 30." not in text

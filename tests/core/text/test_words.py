@@ -44,6 +44,12 @@ def test_contractions_and_genitives_leave_no_letters_behind() -> None:
     assert words("Ana's boat, I'd say, isn’t blue") == ["ana", "boat", "i", "say", "isn", "blue"]
 
 
+def test_chinese_and_japanese_are_taken_in_pairs_of_characters() -> None:
+    assert words("搬到新办公室。Python3を使う") == ["搬到", "到新", "新办", "办公", "公室", "python3", "を使", "使う"]
+    assert words("茶 一蘭 ｶﾀｶﾅ 한국어 naïve") == ["茶", "一蘭", "カタ", "タカ", "カナ", *words("한국어"), "naive"]
+    assert len(words("한국어")) == 1  # Korean has blanks
+
+
 def test_a_letter_that_is_a_word_stays() -> None:
     assert content_words("vitamin D and the C compiler") == ["vitamin", "d", "c", "compiler"]
 

@@ -1,4 +1,4 @@
-"""Workspaces on disk and an embedder that needs no weights."""
+"""Workspaces on disk, an embedder that needs no weights, and short ways to ask."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ import pytest
 from numpy.typing import NDArray
 
 from mcp_server.core.model import TranscriptHead, Turn
+from mcp_server.core.scoring import ranking
+from mcp_server.core.text.query import parse_query
 from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.index import Index
 from mcp_server.store.locks import Locks
 from mcp_server.store.transcripts import Transcripts
 
 START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+EVERYTHING = Filters()
+Make = Callable[..., Index]
 
 
 class HashEmbedder:
@@ -89,3 +95,20 @@ async def indexed(ws: Workspace) -> AsyncIterator[Callable[[], Index]]:
     yield make
     for index in made:
         await index.close()
+
+
+async def paths(index: Index, text: str, filters: Filters = EVERYTHING, **options: object) -> list[str]:
+    """The paths of what is found, best first."""
+    found = await index.candidates(parse_query(text, NOW), filters, **options)  # type: ignore[arg-type]
+    return [one.candidate.path for one in ranking.rank(found.asked, found.candidates)]
+
+
+async def texts(index: Index, text: str, filters: Filters = EVERYTHING) -> set[str]:
+    found = await index.candidates(parse_query(text, NOW), filters, "keyword")
+    return {found.passage(c).text for c in found.candidates}
+
+
+def live(ws: Workspace) -> Path:
+    folder = ws.files.local / "index"
+    number = next(folder.glob("*.current")).read_text()
+    return next(folder.glob(f"*-{number}.db"))

@@ -1,0 +1,128 @@
+"""Approve: what agents want to write into identity and topics is shown to the user, and written or dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.remember import OWN_HAND, Edit, NewFact, Remembered, check, difference, edited, write
+from mcp_server.core.text.remembering import Place
+from mcp_server.errors import Conflict, ContextManagerError, Refused
+from mcp_server.memory import Memory
+from mcp_server.store.pending import Pending, Proposal, hash_of
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A proposal as it would be carried out now. `problem` says why it cannot be; then the diff may be empty.
+
+    `changed`: the file is another one than that which the proposal was made for.
+    """
+
+    proposal: Proposal
+    diff: str
+    changed: bool = False
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """What a program reads."""
+        proposal = self.proposal
+        return {
+            "id": proposal.id,
+            "at": proposal.at.isoformat(),
+            "path": proposal.path,
+            "by": proposal.by,
+            "session": proposal.session,
+            "action": proposal.fact.get("action"),
+            "content": proposal.fact.get("content"),
+            "diff": self.diff,
+            "changed": self.changed,
+            "problem": self.problem,
+        }
+
+
+async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
+    """What waits, the oldest first, or the one of that id. Raises NotFound naming those there are."""
+
+    def look() -> list[Waiting]:
+        pending = Pending(memory.files)
+        return [_shown(memory, found) for found in ([pending.get(number)] if number else pending.all())]
+
+    return await run_sync(look)
+
+
+async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remembered:
+    """Writes a proposal into its file, as `remember` writes, and drops it from what waits.
+
+    Raises:
+        NotFound: no such proposal.
+        Conflict: the file has changed since; `anyway` writes the proposal into it as it is now.
+    """
+    pending = Pending(memory.files)
+    proposal = await run_sync(pending.get, number)
+    found = await run_sync(_shown, memory, proposal)
+    if found.changed and not anyway:
+        raise Conflict(
+            f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows what "
+            "it would do now, with --yes --anyway it is done"
+        )
+    fact, place = await run_sync(_meant, memory, proposal)
+    before = await run_sync(_hash_now, memory, proposal.path)
+    done = await write(memory, fact, place, proposal.session)
+    async with memory.locks.files():
+        await run_sync(pending.remove, number)
+        await run_sync(pending.rebase, proposal.path, before, await run_sync(_hash_now, memory, proposal.path))
+    return done
+
+
+async def reject(memory: Memory, number: str) -> Proposal:
+    """Drops a proposal. Raises NotFound."""
+    pending = Pending(memory.files)
+    proposal = await run_sync(pending.get, number)
+    async with memory.locks.files():
+        await run_sync(pending.remove, number)
+    return proposal
+
+
+def waiting_sentence(memory: Memory) -> str:
+    """What `status` and `doctor` say; empty where nothing waits."""
+    found = Pending(memory.files).all()
+    if not found:
+        return ""
+    paths = ", ".join(sorted({proposal.path for proposal in found})[:5])
+    what = f"{len(found)} changes wait" if len(found) > 1 else "1 change waits"
+    return f"{what} for your approval ({paths}): context-manager approve"
+
+
+def _shown(memory: Memory, proposal: Proposal) -> Waiting:
+    changed = _hash_now(memory, proposal.path) != proposal.base
+    try:
+        edit: Edit = edited(memory, *_meant(memory, proposal), proposal.session)
+    except ContextManagerError as error:
+        return Waiting(proposal, "", changed, str(error))
+    if not edit.changes:
+        return Waiting(proposal, "", changed, "it stands there already")
+    return Waiting(proposal, difference(edit.before or "", edit.after, proposal.path), changed)
+
+
+def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
+    """The fact and its place. What lies on the disk is checked again: anybody may have written it."""
+    path = memory.files.relative(proposal.path)
+    if path != proposal.path or not path.startswith(OWN_HAND) or not path.endswith(".md"):
+        raise Refused(f"{proposal.path} is none of the files whose changes are proposed; reject {proposal.id}")
+    given = proposal.fact
+    fact = NewFact(
+        content=given.get("content") or "",
+        kind=given.get("kind") or "fact",
+        path=path,
+        section=given.get("section") or None,
+        action=given.get("action") or "append",
+        old_text=given.get("old_text"),
+    )
+    check(fact)
+    return fact, Place(path, given.get("section") or "", given.get("template") or "")
+
+
+def _hash_now(memory: Memory, path: str) -> str | None:
+    return hash_of(memory.files.read_text(path)) if memory.files.exists(path) else None

@@ -1,0 +1,205 @@
+"""What a person means by "forget this": a text, a turn, a conversation, a file or some lines of it, as a request."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import sessions
+from mcp_server.core.forgetting import MARK, SHORTEST, Forgotten, joined
+from mcp_server.core.model import KnowledgeChange
+from mcp_server.core.text.entries import entries
+from mcp_server.core.text.titles import title_of
+from mcp_server.core.text.transcript import PlacedTurn, Transcript
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.memory import Memory
+
+SENTENCE = 6
+"""A turn, or a line, of so many words is forgotten wherever it stands; a shorter one ("yes, please") only there."""
+MOST_LINES = 500
+DELETABLE = ("knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", "scratch/", "tmp/")
+_LEADING = re.compile(r"^\s*(?:[-*+>]\s+|\d+[.)]\s+|#{1,6}\s+)*(?:\[[ xX]\]\s+)?(?:\d{4}-\d\d-\d\d\s*[:—–-]?\s*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTarget:
+    """Exactly one of `text`, `turn` (`SESSION#N`), `session`, `path`; `lines` (first, last) are lines of `path`."""
+
+    text: str | None = None
+    turn: str | None = None
+    session: str | None = None
+    path: str | None = None
+    lines: tuple[int, int] | None = None
+
+
+async def meant(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
+    """The request, and the runs of letters whose cut-off beginnings are to be found as well.
+
+    Raises NotFound for a conversation, turn or file that is not there, Invalid and Refused as `forget` does.
+    """
+    given = [value for value in (target.text, target.turn, target.session, target.path) if value is not None]
+    if len(given) != 1 or (target.lines and target.path is None):
+        raise Invalid("say one thing to forget: TEXT, --turn SESSION#N, --session ID, or --path PATH [--lines A-B]")
+    now = memory.clock()
+    request = Forgotten(f"fgt_{now:%Y%m%d}_{secrets.token_hex(4)}", now, await run_sync(memory.forgotten.salt))
+    await sessions.ready(memory)
+    if target.text is not None:
+        return _text(request, target.text)
+    if target.path is not None:
+        return await run_sync(_file, memory, request, target.path, target.lines)
+    session, number = _named(target)
+    row = await sessions.require(memory, session)
+    chain = await run_sync(_transcripts, memory, row.session)
+    if number is None:
+        return await run_sync(_conversation, memory, request, row.session, chain)
+    return await run_sync(_turn, memory, request, row.session, number, chain)
+
+
+def _text(request: Forgotten, text: str) -> tuple[Forgotten, tuple[str, ...]]:
+    run = joined(text)
+    if len(run) < (SHORTEST if run.isascii() else 2):
+        raise Invalid(
+            f"{text[:40]!r} has fewer than {SHORTEST} letters or digits: it would be found nearly everywhere. "
+            "Give more of the sentence, or use --turn or --path with --lines"
+        )
+    return replace(request, windows=frozenset({request.window(text)})), (run,)
+
+
+def _named(target: ForgetTarget) -> tuple[str, int | None]:
+    if target.session is not None:
+        return target.session, None
+    session, _, number = (target.turn or "").rpartition("#")
+    if not session or not number.isdigit():
+        raise Invalid(f"--turn must be SESSION#NUMBER, such as ses_a1b2#7, not {target.turn!r} (session show lists it)")
+    return session, int(number)
+
+
+def _transcripts(memory: Memory, session: str) -> list[tuple[str, Transcript]]:
+    found: list[tuple[str, Transcript]] = []
+    for path in memory.transcripts.find(session):
+        try:
+            found.append((path, memory.transcripts.read(path)))
+        except ContextManagerError:
+            continue
+    return found
+
+
+def _conversation(
+    memory: Memory, request: Forgotten, session: str, chain: Sequence[tuple[str, Transcript]]
+) -> tuple[Forgotten, tuple[str, ...]]:
+    sources = {request.source_hash(session)}
+    titles: list[str] = []
+    derived: list[str] = []
+    for path, whole in chain:
+        sources |= {request.source_hash(path), request.source_hash(_stem(path))}
+        titles.append(whole.head.title)
+        derived += _derived(memory, whole.changes)
+    hashes = frozenset({request.session_hash(session)})
+    found, runs = _everywhere(request, titles, derived)
+    return replace(found, sessions=hashes, sources=frozenset(sources)), runs
+
+
+def _turn(
+    memory: Memory, request: Forgotten, session: str, number: int, chain: Sequence[tuple[str, Transcript]]
+) -> tuple[Forgotten, tuple[str, ...]]:
+    sources: set[bytes] = set()
+    texts: list[str] = []
+    derived: list[str] = []
+    turns: list[PlacedTurn] = []
+    for path, whole in chain:
+        here = [placed for placed in whole.turns if placed.turn.number == number]
+        if here:
+            turns += here
+            sources |= {request.source_hash(name, number) for name in (path, _stem(path), session)}
+            texts += [placed.turn.content for placed in here]
+            texts += [whole.head.title for placed in here if title_of(placed.turn.content) == whole.head.title]
+            after = [placed.change for placed in whole.placed_changes if placed.after == number]
+            derived += _derived(memory, after)
+    if not turns:
+        last = max((placed.turn.number for _, whole in chain for placed in whole.turns), default=0)
+        raise NotFound(
+            f"conversation {session} has no turn {number}; it has turns 1 to {last} (session show {session})"
+        )
+    if all(placed.turn.content.strip() in ("", MARK) and not placed.turn.tool_calls for placed in turns):
+        raise NotFound(f"turn {number} of {session} is forgotten already")
+    hashes = frozenset(request.turn_hash(placed.turn, session) for placed in turns)
+    found, runs = _everywhere(request, texts, derived)
+    return replace(found, turns=hashes, sources=frozenset(sources)), runs
+
+
+def _file(
+    memory: Memory, request: Forgotten, path: str, lines: tuple[int, int] | None
+) -> tuple[Forgotten, tuple[str, ...]]:
+    path = memory.files.relative(path)
+    if path.startswith("raw/"):
+        raise Refused(f"{path} is a transcript; forget a turn of it (--turn SESSION#N) or all of it (--session ID)")
+    if not path.startswith(DELETABLE):
+        raise Refused(f"{path} is not deleted so; only files under {', '.join(DELETABLE)} are")
+    memory.files.stat(path)  # raises NotFound with the nearest name
+    try:
+        text = memory.files.read_text(path)
+    except Invalid:
+        if lines:
+            raise
+        text = ""  # a binary file has no lines, and can be deleted all the same
+    found = text.splitlines()
+    if lines is None:
+        # What was imported holds other people's sentences too: then the file alone goes.
+        texts = [] if path.startswith("knowledge/reference/") else _sentences(found)
+        request = replace(request, paths=frozenset({request.path_hash(path)}))
+        return _everywhere(request, texts)
+    first, last = lines
+    if not 1 <= first <= last <= len(found):
+        raise Invalid(f"{path} has lines 1 to {len(found)}; {first}-{last} are not among them")
+    chosen = [line for line in (_LEADING.sub("", line) for line in found[first - 1 : last]) if joined(line)]
+    short = [line for line in chosen if len(joined(line)) < SHORTEST]
+    if short or not chosen:
+        what = repr(short[0][:40]) if short else "an empty line"
+        raise Invalid(f"{path}: {what} is too short to be recognised; edit the file by hand and name other lines")
+    return _with(request, chosen), tuple(joined(line) for line in chosen)
+
+
+def _sentences(lines: Iterable[str]) -> list[str]:
+    """The lines of a file that say something of their own; headings and front matter do not."""
+    body = [line for line in lines if not line.startswith(("#", "---", "|", "```")) and not re.match(r"\w+:", line)]
+    if len(body) > MOST_LINES:
+        body = body[:MOST_LINES]
+    return [_LEADING.sub("", line) for line in body]
+
+
+def _derived(memory: Memory, changes: Iterable[KnowledgeChange]) -> Iterator[str]:
+    """What a conversation has written into knowledge files, as it stands there: the transcript has its beginning."""
+    for change in changes:
+        said = change.summary.removesuffix("…")
+        if said == change.summary:
+            yield said
+            continue
+        try:
+            text = memory.files.read_text(change.path)
+        except ContextManagerError:
+            continue
+        for entry in entries(text):
+            plain = _LEADING.sub("", entry.text)
+            if joined(said) and joined(plain).startswith(joined(said)):
+                yield plain
+
+
+def _everywhere(
+    request: Forgotten, texts: Iterable[str], derived: Iterable[str] = ()
+) -> tuple[Forgotten, tuple[str, ...]]:
+    """The request with those texts that are long enough to be nobody else's, and with what was derived from them."""
+    whole = [text for text in texts if len(text.split()) >= SENTENCE and joined(text)]
+    whole += [text for text in derived if len(text.split()) > 1 and len(joined(text)) >= SHORTEST]
+    return _with(request, whole), tuple(joined(text) for text in whole if len(text) < 4000)
+
+
+def _with(request: Forgotten, texts: Iterable[str]) -> Forgotten:
+    return replace(request, windows=request.windows | {request.window(text) for text in texts})
+
+
+def _stem(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".md")

@@ -1,0 +1,330 @@
+"""Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
+
+    for_start    the brief of the project, once a window
+    for_prompt   the passages that this prompt is about, and that this window was not sent before
+
+Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import briefs, pauses, sessions
+from mcp_server.actions.briefs import compiled_within
+from mcp_server.actions.compile import compiler_settings
+from mcp_server.actions.projects import project_of
+from mcp_server.actions.search import Found, SearchRequest, find
+from mcp_server.core import injection
+from mcp_server.core.compiler.inputs import Candidate, CompileInputs
+from mcp_server.core.injection import Judged
+from mcp_server.core.model import Caller, GateSignal, Hit
+from mcp_server.core.projects import Project
+from mcp_server.core.text.redaction import redact
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store import logs
+from mcp_server.store.workspace import is_untouched_template
+
+LOG = "injection"
+SENT = "sent"
+"""Namespace of the state: session → what its window holds of ours (`Window`)."""
+
+KEEP_WINDOWS = timedelta(days=60)
+PROMPT_SHOWN = 300
+"""Characters of a prompt that the log keeps, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
+    says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
+    compaction turn that it began with; `unmarked` that this turn is not recorded yet."""
+
+    lines: frozenset[str] = frozenset()
+    brief: bool = False
+    compacting: bool = False
+    start: int | None = None
+    unmarked: bool = False
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is pushed: `text` is "" for nothing, `why` says so in words. `line` is what the user sees."""
+
+    event: str
+    text: str
+    why: str
+    tokens: int = 0
+    passages: int = 0
+    considered: Sequence[dict[str, Any]] = ()
+    gate: dict[str, Any] | None = None
+    line: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+async def for_start(
+    memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False, printed: str | None = None
+) -> Injection:
+    """The brief for a window that begins. `source`: startup, resume, clear, compact. A window that is resumed still
+    holds what it was sent. `printed` is a brief that the hook has given already, where no server was."""
+    project = await _project(memory, session, caller)
+    event = "SessionStart"
+    if caller.folder and project.slug:
+        await briefs.know_folder(memory, caller.folder, project)
+    window = await window_of(memory, session)
+    if source == "compact":
+        window = await _emptied(memory, session, window)
+    silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
+    if printed is not None:
+        said = Injection(event, printed, f"brief, {source or 'start'}", await run_sync(memory.tokens.count, printed))
+    elif silent:
+        said = Injection(event, "", silent)
+    elif window.brief:
+        said = Injection(event, "", "this window holds a brief already")
+    else:
+        made = await briefs.make(memory, project, without=session)
+        what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=briefs.shown(made))
+        said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
+    if said.text:
+        said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
+        window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
+    await _sent(memory, session, window)
+    await _log(memory, session, project, said, "")
+    return said
+
+
+async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
+    """What the memory pushes with a prompt: usually nothing."""
+    project = await _project(memory, session, caller)
+    said = await _for_prompt(memory, session, prompt, project, paused)
+    await _log(memory, session, project, said, prompt)
+    return said
+
+
+async def _for_prompt(memory: Memory, session: str, prompt: str, project: Project, paused: bool) -> Injection:
+    event = "UserPromptSubmit"
+    silent = (
+        injection.asks_nothing(prompt)
+        or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
+        or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
+    )
+    if silent:
+        return Injection(event, "", silent)
+    start = await _window_start(memory, session)
+    window = await window_of(memory, session)
+    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
+        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+    if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
+        printed = await briefs.on_disk(memory, project)
+        window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
+    found = await find(
+        memory,
+        SearchRequest(
+            query=prompt,
+            limit=injection.LOOKED_AT,
+            project=project,
+            exclude_session=session,
+            exclude_from=start,
+            operators=False,
+        ),
+    )
+    judged = await run_sync(_judged, memory, prompt, found, window.lines)
+    chosen = [one for one in judged if one.included]
+    gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
+    if not chosen:
+        why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
+        return Injection(event, "", f"nothing is relevant enough: {why}", considered=_rows(judged), gate=gate)
+    candidates = tuple(Candidate(one.hit) for one in chosen)
+    inputs = _inputs(memory, prompt, session, project, candidates, found.gate, start)
+    compiled = await run_sync(compiled_within, memory, inputs)
+    inside = {one.id: one.tokens for one in compiled.receipt.considered if one.included}
+    if not inside:
+        return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
+    new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(one.hit.passage.text)}
+    await _sent(memory, session, replace(window, lines=window.lines | new))
+    reasons = {one.id: one.reason for one in compiled.receipt.considered}
+    return Injection(
+        event,
+        compiled.text,
+        "relevant to the prompt",
+        tokens=compiled.tokens,
+        passages=len(inside),
+        considered=_rows(judged, inside, reasons),
+        gate=gate,
+        line=injection.visible_line(len(inside), compiled.tokens),
+    )
+
+
+async def window_of(memory: Memory, session: str) -> Window:
+    """What the session's window holds of ours; an empty one if nothing is known of it."""
+    stored = await memory.state.get(SENT, session)
+    if not isinstance(stored, dict):
+        return Window()
+    start = stored.get("start")
+    return Window(
+        lines=frozenset(str(mark) for mark in stored.get("lines", ())),
+        brief=stored.get("brief") is True,
+        compacting=stored.get("compacting") is True,
+        start=start if isinstance(start, int) else None,
+        unmarked=stored.get("unmarked") is True,
+        at=str(stored.get("at", "")),
+    )
+
+
+async def compacting(memory: Memory, session: str) -> None:
+    """The client begins to compact the session's window."""
+    await _sent(memory, session, replace(await window_of(memory, session), compacting=True))
+
+
+async def compacted(memory: Memory, session: str) -> None:
+    """The client has compacted it: what was sent is gone from it, but for a brief that came right with it."""
+    window = await window_of(memory, session)
+    if window.compacting:
+        await _sent(memory, session, await _emptied(memory, session, window))
+
+
+async def _emptied(memory: Memory, session: str, window: Window) -> Window:
+    """The window after a compaction, whose turn may or may not be recorded by now; the same one, if this compaction
+    was told of before."""
+    start = await _window_start(memory, session)
+    if window.at and not window.compacting and start == window.start:
+        return window
+    return Window(start=start, unmarked=start == window.start, at=window.at)
+
+
+async def forget_old_windows(memory: Memory) -> int:
+    """Removes what is known of windows that nothing was sent to for two months; returns how many."""
+    oldest = memory.clock() - KEEP_WINDOWS
+    removed = 0
+    for session, stored in (await memory.state.entries(SENT)).items():
+        with contextlib.suppress(LookupError, TypeError, ValueError):
+            if datetime.fromisoformat(stored["at"]) >= oldest:
+                continue
+        await memory.state.remove(SENT, session)
+        removed += 1
+    return removed
+
+
+def _judged(memory: Memory, prompt: str, found: Found, sent: frozenset[str]) -> tuple[Judged, ...]:
+    """The policy's judgement, on what is no template that nobody has filled in."""
+    pairs = [
+        (hit, own)
+        for hit, own in zip(found.hits, found.alone, strict=True)
+        if hit.passage.category == "conversation" or not _is_template(memory, hit)
+    ]
+    return injection.choose(prompt, [hit for hit, _ in pairs], [own for _, own in pairs], found.gate, sent)
+
+
+def _is_template(memory: Memory, hit: Hit) -> bool:
+    try:
+        return is_untouched_template(hit.passage.path, memory.files.read_text(hit.passage.path))
+    except ContextManagerError:  # gone since it was indexed
+        return True
+
+
+def _inputs(
+    memory: Memory,
+    prompt: str,
+    session: str,
+    project: Project,
+    hits: tuple[Candidate, ...],
+    gate: GateSignal,
+    start: int | None,
+) -> CompileInputs:
+    now = memory.clock()
+    return CompileInputs(
+        message=prompt,
+        budget=memory.settings.hooks.turn_tokens,
+        now=now,
+        local_date=memory.local_date(now),
+        session=session,
+        project=project.key,
+        hits=hits,
+        gate=gate,
+        in_window=start,
+        settings=compiler_settings(memory.settings),
+        embedder=memory.embedder.name if memory.embedder else "none",
+        vocabulary=memory.tokens.vocabulary,
+    )
+
+
+async def _project(memory: Memory, session: str, caller: Caller) -> Project:
+    """The session's own project for good, else that of the folder it works in."""
+    row = await memory.state.session(session)
+    if row is not None:
+        return await project_of(memory, caller, row.project or "global")
+    return await project_of(memory, caller)
+
+
+async def _window_start(memory: Memory, session: str) -> int | None:
+    row = await sessions.current_row(memory, session)
+    return await sessions.window_start(memory, row) if row else None
+
+
+async def _sent(memory: Memory, session: str, window: Window) -> None:
+    stored = {
+        "lines": sorted(window.lines),
+        "brief": window.brief,
+        "compacting": window.compacting,
+        "start": window.start,
+        "unmarked": window.unmarked,
+        "at": memory.clock().isoformat(),
+    }
+    await memory.state.put(SENT, session, stored)
+
+
+def _rows(
+    judged: Sequence[Judged], inside: dict[str, int] | None = None, reasons: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The candidates for the log, as receipts name things."""
+    inside, reasons = inside or {}, reasons or {}
+    return [
+        {
+            "id": one.id,
+            "slot": "knowledge",
+            "source": one.hit.passage.path,
+            "turn": one.hit.passage.turn,
+            "session": one.hit.passage.session,
+            "title": one.hit.passage.title[:100],
+            "score": round(one.hit.score, 3),
+            "own": round(one.own, 3),
+            "terms": {name: value for name, value in one.hit.terms.items() if value},
+            "tokens": inside.get(one.id, 0),
+            "included": one.id in inside,
+            "reason": reasons.get(one.id, one.reason) if one.included else one.reason,
+        }
+        for one in judged
+    ]
+
+
+async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:
+    """One line about what was decided. A log that cannot be written stops nothing."""
+    shown = memory.forgotten.clean(redact(prompt[: 4 * PROMPT_SHOWN]).text)[:PROMPT_SHOWN]
+    record = {
+        "at": memory.clock().isoformat(),
+        "event": said.event,
+        "session": session,
+        "project": project.slug or "",
+        "decision": "injected" if said.text else "nothing",
+        "why": said.why,
+        "prompt": shown,
+        "tokens": said.tokens,
+        "passages": said.passages,
+        "characters": len(said.text),
+        "sha256": hashlib.sha256(said.text.encode("utf-8", "replace")).hexdigest() if said.text else "",
+        "gate": said.gate,
+        "considered": list(said.considered),
+        "line": said.line,
+        "text": said.text,
+    }
+    with contextlib.suppress(OSError, ContextManagerError):
+        await run_sync(logs.append, memory.files, LOG, record)

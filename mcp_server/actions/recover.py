@@ -1,0 +1,250 @@
+"""Recover: something that left the memory, or was changed in it, comes back.
+
+Three kinds can, each with the id that `recover` takes:
+
+    version   PATH@REV          a file as it was at a commit, a tag or a date
+    archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
+    replaced  before-1a2b3c4d   what an earlier recovery replaced: its undo
+
+What would happen is planned first, as a few whole-file edits; a dry run shows them and stops there. Before anything
+is written, the files as they are now are kept, so that every recovery can be undone by another one.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.remember import ARCHIVE, MEMORY, REFUSE_LINES, TRIES
+from mcp_server.core.model import Caller
+from mcp_server.core.text import entries
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.recovering import ENTRY, entry_id, path_and_revision
+from mcp_server.core.text.redaction import secrets
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.memory import Memory
+from mcp_server.store import front_matter
+from mcp_server.store.changes import Change
+from mcp_server.store.kept import PREFIX, KeptCopies
+
+Kind = Literal["version", "archive", "replaced"]
+WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
+OWN_HAND = ("knowledge/identity/", "topics/")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What a recovery does (`applied`: has done). `undo` is the id that takes it back."""
+
+    id: str
+    kind: Kind
+    paths: tuple[str, ...]
+    diff: str
+    applied: bool = False
+    undo: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def markdown(self) -> str:
+        """The change as a person reads it."""
+        done = "recovered" if self.applied else "would be recovered" if self.diff else "nothing to do"
+        diff = [f"```diff\n{self.diff}\n```"] if self.diff else []
+        undo = [f"undo: recover {self.undo}"] if self.undo else []
+        return "\n".join([f"{done}: {self.id}", *diff, *self.notes, *undo])
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """One file, whole, before and after; None where it is not there."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    kind: Kind
+    edits: tuple[_Edit, ...]
+    notes: tuple[str, ...] = ()
+
+
+async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = False) -> Recovery:
+    """Shows what bringing `what` back would change, and does it if `apply` is set: durably, and so that it can be
+    undone.
+
+    Raises:
+        NotFound: no such version, entry, file or kept copy.
+        Refused: it would write where nobody may (transcripts), or where only the user's own hand may.
+        Unavailable: git is missing (versions need it), or the disk refuses.
+    """
+    what = what.strip()
+    if not apply:
+        return _told(what, await run_sync(_planned, memory, what, caller))
+    async with memory.locks.files():
+        for attempt in range(TRIES):
+            try:
+                recovery = await run_sync(_carried_out, memory, what, caller)
+                break
+            except Conflict:  # an editor, which takes no lock, was in between
+                if attempt == TRIES - 1:
+                    raise
+    for path in recovery.paths if recovery.applied else ():
+        memory.changes.publish(Change("file", path))
+    return recovery
+
+
+# ------------------------------------------------------------ doing
+
+
+def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
+    plan = _planned(memory, what, caller)
+    if not plan.edits:
+        return _told(what, plan)
+    kept = KeptCopies(memory.files)
+    undo = kept.keep({edit.path: edit.before for edit in plan.edits}, what, memory.clock())
+    # What comes back is on disk before anything leaves: a crash in between loses nothing.
+    for edit in sorted(plan.edits, key=lambda edit: edit.after is None):
+        if edit.after is not None:
+            memory.files.write_atomic(edit.path, edit.after, edit.before, new=edit.before is None)
+        elif _now(memory, edit.path) != edit.before:
+            raise Conflict(f"{edit.path} was changed by somebody else in between; try again")
+        else:
+            memory.files.remove(edit.path)
+    return _told(what, plan, undo)
+
+
+def _told(what: str, plan: _Plan, undo: str | None = None) -> Recovery:
+    diff = "\n".join(_diff(edit) for edit in plan.edits)
+    return Recovery(what, plan.kind, tuple(edit.path for edit in plan.edits), diff, undo is not None, undo, plan.notes)
+
+
+def _diff(edit: _Edit) -> str:
+    before, after = edit.before or "", edit.after or ""
+    old, new = (edit.path if text is not None else "/dev/null" for text in (edit.before, edit.after))
+    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=1, lineterm=""))
+
+
+# ------------------------------------------------------------ planning
+
+
+def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
+    if what.startswith(PREFIX):
+        plan = _replaced(memory, what)
+    elif what.startswith(ENTRY):
+        plan = _entry(memory, what)
+    elif split := path_and_revision(what):
+        plan = _version(memory, *split)
+    elif what.removeprefix("./").startswith("archive/"):
+        plan = _archived_file(memory, what)
+    else:
+        raise Invalid(f"{what!r} names nothing to recover; give PATH@REV or an id that `recover` lists")
+    plan = replace(
+        plan,
+        edits=tuple(
+            edit for edit in (_without_forgotten(memory, edit) for edit in plan.edits) if edit.before != edit.after
+        ),
+    )
+    for edit in plan.edits:
+        _check(memory, edit, caller)
+    return plan
+
+
+def _without_forgotten(memory: Memory, edit: _Edit) -> _Edit:
+    """The edit, bringing back nothing that was forgotten on request."""
+    if edit.after is None:
+        return edit
+    after = memory.forgotten.document(edit.path, edit.after)
+    if after is None:
+        raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and does not come back")
+    return replace(edit, after=after)
+
+
+def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
+    if not edit.path.startswith(WRITABLE):
+        raise Refused(
+            f"{edit.path} is not written by recover, only files under {', '.join(WRITABLE)}; "
+            f"`context-manager read {edit.path} --at REV` shows it as it was"
+        )
+    if caller.source != "cli" and memory.settings.knowledge.approve and edit.path.startswith(OWN_HAND):
+        raise Refused(f"{edit.path} is for the user's own hand; they run `context-manager recover` themselves")
+    new = {secret.kind for secret in secrets(edit.after or "")} - {secret.kind for secret in secrets(edit.before or "")}
+    if new:
+        raise Refused(
+            f"that version of {edit.path} holds a secret ({', '.join(sorted(new))}), and memory is plain text; "
+            f"copy by hand what you need of it"
+        )
+
+
+def _version(memory: Memory, path: str, revision: str) -> _Plan:
+    path = memory.files.relative(path)
+    return _Plan("version", _edits({path: _now(memory, path)}, {path: memory.git.show(path, revision)}))
+
+
+def _replaced(memory: Memory, number: str) -> _Plan:
+    kept = KeptCopies(memory.files).get(number)
+    return _Plan("replaced", _edits({path: _now(memory, path) for path in kept.files}, dict(kept.files)))
+
+
+def _archived_file(memory: Memory, path: str) -> _Plan:
+    """A file under archive/ goes back to where it stood: archive/journal/… to knowledge/journal/…"""
+    path = memory.files.relative(path)
+    if path == ARCHIVE:
+        raise Invalid(f"{ARCHIVE} holds single entries; recover one of them by its id (`recover` lists them)")
+    text = memory.files.read_text(path)
+    rest = path.removeprefix("archive/")
+    home = rest if rest.startswith(WRITABLE) else f"knowledge/{rest}"
+    return _Plan("archive", _edits({home: _now(memory, home), path: text}, {home: text, path: None}))
+
+
+def _entry(memory: Memory, number: str) -> _Plan:
+    """An archived entry goes back to the end of its section of MEMORY.md."""
+    archive = _now(memory, ARCHIVE) or ""
+    entry = next((entry for entry in entries.entries(archive) if entry_id(entry.text) == number), None)
+    if entry is None:
+        raise NotFound(f"no archived entry {number!r}; `context-manager recover` lists them, --query finds one")
+    lines = archive.split("\n")
+    without = "\n".join([*lines[: entry.start - 1], *lines[entry.end :]])
+    memory_before = _now(memory, MEMORY)
+    body = split_front_matter(memory_before or "").body
+    notes: tuple[str, ...] = ()
+    memory_after = memory_before
+    if entries.same_entry(body, entry.text) is not None:
+        notes = (f"{MEMORY} says it already; only the archive's copy goes",)
+    else:
+        head = (memory_before or "")[: len(memory_before or "") - len(body)]
+        memory_after = _stamped(memory, head + entries.appended(body, entry.section or "Entries", entry.text))
+        length, cap = memory_after.count("\n"), memory.settings.lifecycle.memory_line_cap
+        if length > max(cap, REFUSE_LINES):
+            raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
+        if length >= cap and entry.date:
+            notes = (f"{MEMORY} is at its {cap} lines: the oldest entries, maybe this one, are archived again soon",)
+    return _Plan(
+        "archive",
+        _edits({MEMORY: memory_before, ARCHIVE: archive}, {MEMORY: memory_after, ARCHIVE: without}),
+        notes,
+    )
+
+
+def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple[_Edit, ...]:
+    """What differs."""
+    edits = (_Edit(path, before[path], after[path]) for path in before)
+    return tuple(edit for edit in edits if edit.before != edit.after)
+
+
+def _stamped(memory: Memory, text: str) -> str:
+    """Keeps MEMORY.md's front matter true; a broken one stays as it is."""
+    try:
+        if front_matter.check(text, MEMORY).fields:
+            text = front_matter.with_field(text, "updated", memory.clock().replace(microsecond=0))
+            text = front_matter.with_field(text, "line_count", text.count("\n"))
+    except Invalid:
+        pass
+    return text
+
+
+def _now(memory: Memory, path: str) -> str | None:
+    return memory.files.read_text(path) if memory.files.exists(path) else None

@@ -1,0 +1,133 @@
+"""Recoverable: what `recover` could bring back, the newest first or what best matches a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.recover import WRITABLE, Kind
+from mcp_server.actions.remember import ARCHIVE, MEMORY
+from mcp_server.core.text import entries
+from mcp_server.core.text.recovering import entry_id, lost_lines, matching
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store.kept import KeptCopies
+from mcp_server.store.versions import Version, blob_id
+
+COMMITS = 200
+"""How many of the last commits are looked through for earlier versions."""
+
+VERSIONS_PER_FILE = 3
+SUMMARY = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverable:
+    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of what it has."""
+
+    id: str
+    kind: Kind
+    path: str
+    at: str
+    summary: str
+
+
+async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
+    """What can be recovered, at most `limit` of each kind: the newest first, or what best matches `query`."""
+    return await run_sync(lambda: _listed(memory, query, limit))
+
+
+_Listed = tuple[Recoverable, list[str]]
+"""Something recoverable with the lines that a query is matched against."""
+
+
+def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Kept copies, then versions, then archived entries and files; a kind that cannot be read is left out."""
+    listed: list[Recoverable] = []
+    for kind in (_replaced_ones, _versions, _archived):
+        try:
+            listed += islice(_ranked(kind(memory), query), limit)
+        except ContextManagerError:  # no git, an unreadable archive: the other kinds are there all the same
+            continue
+    return listed
+
+
+def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable]:
+    """As they come without a query; with one, those that hold its words, the most of them first."""
+    if not query:
+        yield from (one for one, _ in found)
+        return
+    scored = [(matching(query, [*lines, one.path]), one) for one, lines in found]
+    for (count, best), one in sorted(scored, key=lambda pair: -pair[0][0]):
+        if count:
+            shown = one.summary if best in ("", one.path) else _short(best)
+            yield Recoverable(one.id, one.kind, one.path, one.at, shown)
+
+
+def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
+    for kept in KeptCopies(memory.files).all():
+        lines = [line for path, text in kept.files.items() for line in lost_lines(text or "", _text(memory, path))]
+        summary = f"as it was before {kept.why} was recovered"
+        yield Recoverable(kept.id, "replaced", ", ".join(kept.files), kept.at.isoformat(), summary), lines
+
+
+def _versions(memory: Memory) -> Iterator[_Listed]:
+    """The last versions of each file that are not what it is now."""
+    seen: dict[str, set[str]] = {}
+    for version in memory.git.versions([folder.rstrip("/") for folder in WRITABLE], COMMITS):
+        if version.path == ARCHIVE:
+            continue
+        if version.path not in seen:
+            now = _bytes(memory, version.path)
+            seen[version.path] = {"" if now is None else blob_id(now, version.blob)}
+        blobs = seen[version.path]
+        if version.blob in blobs or len(blobs) > VERSIONS_PER_FILE:
+            continue
+        blobs.add(version.blob)
+        yield _as_listed(memory, version)
+
+
+def _as_listed(memory: Memory, version: Version) -> _Listed:
+    # History may still hold what was forgotten on request: it is not shown either.
+    earlier = memory.forgotten.clean(memory.git.blob(version.blob).decode("utf-8", "replace"))
+    now = _text(memory, version.path)
+    back, away = lost_lines(earlier, now), lost_lines(now, earlier)
+    gone = "" if memory.files.exists(version.path) else "the file is gone; "
+    summary = f"{gone}{len(back)} lines come back, {len(away)} go ({_short(version.subject)})"
+    found = Recoverable(
+        f"{version.path}@{version.commit[:10]}", "version", version.path, version.at.isoformat(), summary
+    )
+    return found, back
+
+
+def _archived(memory: Memory) -> Iterator[_Listed]:
+    """Entries of MEMORY.md, the newest date first, then whole files under archive/."""
+    kept = entries.entries(_text(memory, ARCHIVE))
+    for entry in sorted(kept, key=lambda entry: (entry.date, entry.start), reverse=True):
+        found = Recoverable(entry_id(entry.text), "archive", MEMORY, entry.date, _short(entry.text.removeprefix("- ")))
+        yield found, entry.text.splitlines()
+    for stat in memory.files.walk("archive/"):
+        if stat.path != ARCHIVE and stat.path.endswith(".md"):
+            lines = _text(memory, stat.path).splitlines()
+            title = next((line for line in lines if line.startswith("#")), "")
+            yield Recoverable(stat.path, "archive", stat.path, "", _short(title)), lines
+
+
+def _text(memory: Memory, path: str) -> str:
+    """The file as it is; empty where it is missing or no text."""
+    return (_bytes(memory, path) or b"").decode("utf-8", "replace")
+
+
+def _bytes(memory: Memory, path: str) -> bytes | None:
+    try:
+        return memory.files.read_bytes(path) if memory.files.exists(path) else None
+    except ContextManagerError:
+        return None
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SUMMARY else line[: SUMMARY - 1] + "…"

@@ -1,0 +1,240 @@
+"""`context-manager install [CLIENT]`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.installers.install import Done
+    from mcp_server.clients.installers.launch import Launch
+    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.clients.installers.plan import Plan
+    from mcp_server.memory import Memory
+
+
+@click.command("install")
+@click.argument("client", required=False)
+@click.option("--print", "only_print", is_flag=True, help="Print what to write by hand; change nothing.")
+@click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
+@click.option("--project", is_flag=True, help="Only for the project of the current folder.")
+@click.option("--hooks/--no-hooks", default=True, help="Claude Code: record and bring in context by itself.")
+@click.option("--undo", is_flag=True, help="Take the installation back: the files get the bytes they had.")
+@click.option("--yes", is_flag=True, help="Answer every question with yes.")
+@click.option(
+    "--import/--no-import", "bring_in", default=None, help="Bring in what the client has already said, or do not ask."
+)
+@json_option
+def command(
+    client: str | None,
+    only_print: bool,
+    show: bool,
+    project: bool,
+    hooks: bool,
+    undo: bool,
+    yes: bool,
+    bring_in: bool | None,
+    as_json: bool,
+) -> None:
+    """Connect CLIENT to this memory: its configuration gets one entry, all else in it stays byte for byte.
+
+    Without CLIENT: which clients are on this machine, and how they stand.
+    """
+    from mcp_server.clients.installers.known import client_named
+    from mcp_server.clients.installers.plan import plan, project_folder
+
+    machine = this_machine()
+    if client is None:
+        _list(machine, as_json)
+        return
+    chosen = client_named(client)
+    folder = project_folder(Path.cwd()) if project else None
+    if undo:
+        from mcp_server.cli.uninstall import say_done, taken_out
+
+        say_done(chosen, with_memory(lambda memory: taken_out(memory, chosen, machine, folder, undo=True)), as_json)
+        return
+    launch = this_launch(machine)
+    planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
+    if only_print:
+        _print(planned, as_json)
+    elif show:
+        _show(planned, as_json)
+    else:
+        answer = True if yes and bring_in is None else bring_in
+        with_memory(lambda memory: _install(memory, planned, machine, launch, answer, as_json))
+
+
+def this_machine() -> Machine:
+    """The machine that this command runs on."""
+    import os
+
+    from mcp_server.clients.installers.machine import Machine
+
+    return Machine(Path.home(), dict(os.environ))
+
+
+def this_launch(machine: Machine) -> Launch:
+    """How clients start this installation on the workspace that is meant."""
+    from mcp_server.clients.installers.launch import launching
+    from mcp_server.home import resolve_workspace
+
+    return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
+
+
+async def _install(
+    memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None, as_json: bool
+) -> None:
+    from anyio.to_thread import run_sync
+
+    from mcp_server.app import catch_up
+    from mcp_server.cli.progress import working
+    from mcp_server.clients.installers.handshake import handshake
+    from mcp_server.clients.installers.install import as_dict, install
+
+    done = await run_sync(install, memory, planned)
+    command, arguments = launch.serving(*(("--hooks",) if len(planned.changes) > 1 else ()))
+    tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
+    if not as_json:
+        _say_installed(planned, done)
+        if tried.problem:
+            click.echo(f"But it does not start: {tried.problem}\nNext: context-manager doctor")
+        else:
+            click.echo(f"Tried it: it answers in {tried.seconds:.1f} s, with {len(tried.tools)} tools.")
+            click.echo(planned.client.afterwards.format(title=planned.client.title))
+    with working("Indexing …"):
+        await catch_up(memory)
+    report = await _history(memory, planned, machine, answer, as_json, fresh=planned.needed)
+    if as_json:
+        print_json(
+            {
+                "client": planned.client.name,
+                "project": planned.project,
+                "name": planned.name,
+                "files": [as_dict(one) for one in done],
+                "notes": planned.notes,
+                "works": not tried.problem,
+                "problem": tried.problem,
+                "import": report,
+            }
+        )
+    if tried.problem:
+        click.get_current_context().exit(1)
+
+
+def _say_installed(planned: Plan, done: tuple[Done, ...]) -> None:
+    if not planned.needed:
+        click.echo(f"{planned.client.title} is connected to this memory already; nothing was changed.")
+    for one in done:
+        if one.what != "unchanged":
+            kept = f" (as it was: {one.backup})" if one.backup else ""
+            click.echo(f"{one.what.capitalize()}: {one.path}{kept}")
+    for note in planned.notes:
+        click.echo(note)
+    if planned.needed:
+        where = " --project" if planned.project else ""
+        click.echo(f"Take it back with: context-manager uninstall {planned.client.name}{where}")
+
+
+async def _history(
+    memory: Memory, planned: Plan, machine: Machine, answer: bool | None, as_json: bool, *, fresh: bool
+) -> ImportReport | None:
+    """Brings in what the client has already said, if the user wants it; says how, where we cannot."""
+    from anyio.to_thread import run_sync
+
+    client = planned.client
+    if client.history and not as_json and fresh:
+        click.echo(client.history)
+    if client.name != "claude-code" or planned.project is not None or answer is False:
+        return None
+    from mcp_server.clients.importers.claude_code.places import projects_folder
+
+    folder = projects_folder(machine.environ)
+    count, size = await run_sync(_transcripts, folder)
+    if not count:
+        return None
+    if answer is None:
+        if as_json or not fresh:
+            return None
+        offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of Claude Code are in {folder}."
+        if not sys.stdin.isatty():
+            click.echo(f"{offer} Bring them in with: context-manager import {folder}")
+            return None
+        if not click.confirm(f"{offer} Bring them in now?", default=True):
+            return None
+    from mcp_server.app import catch_up
+    from mcp_server.cli.progress import progress, working
+    from mcp_server.clients.importers.imported import Progress
+    from mcp_server.clients.importers.run import import_path
+
+    with progress("Importing") as bar:
+
+        def watch(step: Progress) -> None:
+            bar(step.done, step.total, step.label)
+
+        report = await import_path(memory, folder, kind="claude-code", watch=watch)
+    with working("Indexing …"):
+        await catch_up(memory)
+    if not as_json:
+        print_text(report.markdown)
+    return report
+
+
+def _transcripts(folder: Path) -> tuple[int, int]:
+    """How many transcripts of sessions are in Claude Code's folder, and their bytes."""
+    sizes = [file.stat().st_size for file in folder.glob("*/*.jsonl")]
+    return len(sizes), sum(sizes)
+
+
+def _print(planned: Plan, as_json: bool) -> None:
+    if as_json:
+        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+        return
+    for change in planned.changes:
+        click.echo(f"{change.file.path}:\n")
+        click.echo(change.snippet + "\n")
+
+
+def _show(planned: Plan, as_json: bool) -> None:
+    if as_json:
+        print_json([{"file": change.file.path, "diff": change.diff()} for change in planned.changes])
+    elif not planned.needed:
+        click.echo(f"{planned.client.title} is connected to this memory already; nothing would change.")
+    else:
+        print_text("\n".join(change.diff() for change in planned.changes if change.changes))
+    if not as_json:
+        for note in planned.notes:
+            click.echo(note)
+
+
+def _list(machine: Machine, as_json: bool) -> None:
+    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.known import CHATGPT_EXPORT
+    from mcp_server.clients.installers.survey import survey
+
+    async def recorded(memory: Memory) -> list[Any]:
+        return projects(memory)
+
+    found = survey(machine, with_memory(recorded))
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for each in found:
+        following = f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem
+        place = f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name
+        rows.append((place, each.state, _short(each.file, machine), following))
+    print_table(("client", "state", "configuration", "what to do"), rows)
+    click.echo(CHATGPT_EXPORT)
+
+
+def _short(path: Path, machine: Machine) -> str:
+    """`path` as people write it."""
+    return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)

@@ -1,0 +1,138 @@
+"""`context-manager last`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import console, json_option, print_json, print_text, visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from mcp_server.memory import Memory
+
+LOOKED_BACK = 5_000
+"""Lines of the log that are looked through."""
+
+SHOWN = 12
+
+
+@click.command("last")
+@click.option("--session", help="Of this conversation (default: of any).")
+@json_option
+def command(session: str | None, as_json: bool) -> None:
+    """Show what was last pushed into a prompt, byte for byte, and why; and why nothing was pushed since."""
+    from mcp_server.errors import NotFound
+    from mcp_server.store import logs
+
+    async def ask(memory: Memory) -> list[dict[str, Any]]:
+        found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)
+        return [record for record in found if session is None or record.get("session") == session]
+
+    records = with_memory(ask)
+    since = []
+    last = None
+    for record in records:
+        if record.get("decision") == "injected":
+            last = record
+            break
+        since.append(record)
+    if last is None and not since:
+        where = f"in session {session!r} (session list shows them)" if session else "yet: no hook has asked"
+        raise NotFound(f"nothing was pushed {where}; `context-manager doctor` checks the hooks")
+    if as_json:
+        print_json({"last": last, "since": since[:SHOWN]})
+        return
+    if last is not None:
+        for part in view(last):
+            console().print(part)
+        click.echo()
+        print_text(str(last["text"]))
+    for part in silence(since):
+        console().print(part)
+
+
+def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """What went in and why, from top to bottom; the text itself comes after."""
+    from rich.rule import Rule
+    from rich.text import Text
+
+    yield Rule(Text("what memory last put into a prompt", style="bold"), align="left", style="dim")
+    yield _pair("when", f"{_when(record)} · {record.get('event')} · session {record.get('session')}")
+    if record.get("project"):
+        yield _pair("project", str(record["project"]))
+    if record.get("prompt"):
+        yield _pair("prompt", str(record["prompt"]))
+    size = f"{record.get('tokens', 0):,} tokens, {record.get('characters', 0):,} characters"
+    yield _pair("size", f"{size}   sha256 {str(record.get('sha256'))[:16]}…")
+    yield _pair("why", _reason(record))
+    if gate := record.get("gate"):
+        sign = "≥" if gate["open"] else "<"
+        yield _pair(
+            "gate", f"{'open' if gate['open'] else 'closed'}   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
+        )
+    yield _table(record.get("considered") or [])
+    yield Text("the exact text:", style="dim")
+
+
+def silence(records: list[dict[str, Any]]) -> Iterator[RenderableType]:
+    """What came after it and got nothing."""
+    from rich.text import Text
+
+    if not records:
+        return
+    yield Text(f"\nsince then nothing: {len(records)} time{'' if len(records) == 1 else 's'}", style="bold")
+    for record in records[:SHOWN]:
+        said = " ".join(str(record.get("prompt") or record.get("event")).split())
+        line = Text.assemble(
+            (f"  {_when(record)}  ", "dim"), visible(said)[:60], ("  — " + visible(str(record.get("why"))), "yellow")
+        )
+        yield line
+    if len(records) > SHOWN:
+        yield Text(f"  … and {len(records) - SHOWN} before", style="dim")
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    count = int(record.get("passages") or 0)
+    if record.get("event") == "SessionStart":
+        return "a window begins: the brief, which says who you are, what lasts and what was last worked on"
+    what = "one passage bears" if count == 1 else f"{count} passages bear"
+    return f"{what} on the prompt, and this window had not seen {'it' if count == 1 else 'them'}"
+
+
+def _table(considered: list[dict[str, Any]]) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True)
+    for name in ("tokens", "score", "own"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("what", overflow="fold", ratio=1)
+    table.add_column("why", overflow="fold", ratio=1)
+    for one in considered[:SHOWN]:
+        mark = Text("■", "green") if one.get("included") else Text("·", "dim")
+        title = f"{one['title']}\n" if one.get("title") else ""
+        numbers = [f"{one['tokens']:,}" if one.get("tokens") else ""]
+        numbers += [f"{one[name]:.2f}" if isinstance(one.get(name), float) else "" for name in ("score", "own")]
+        what = Text.assemble(visible(title, keep_lines=True), (visible(str(one["id"])), "dim"))
+        table.add_row(mark, *numbers, what, Text(visible(str(one["reason"])), "" if one.get("included") else "yellow"))
+    if len(considered) > SHOWN:
+        table.add_row("", "", "", "", Text(f"… and {len(considered) - SHOWN} more (--json shows all)", "dim"), "")
+    return table
+
+
+def _pair(name: str, value: str) -> RenderableType:
+    from rich.text import Text
+
+    return Text.assemble((f"{name:<9}", "dim"), visible(value))
+
+
+def _when(record: Mapping[str, Any]) -> str:
+    return str(record.get("at", ""))[:19].replace("T", " ")

@@ -1,0 +1,148 @@
+"""`context-manager uninstall CLIENT|--all [--purge]`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_server.cli.install import this_machine
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json
+from mcp_server.errors import Refused
+
+if TYPE_CHECKING:
+    from mcp_server.clients.installers.install import Done
+    from mcp_server.clients.installers.known import Client
+    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.memory import Memory
+
+
+@click.command("uninstall")
+@click.argument("client", required=False)
+@click.option("--all", "everything", is_flag=True, help="Out of every client.")
+@click.option("--project", is_flag=True, help="Only what was installed for the project of the current folder.")
+@click.option("--purge", is_flag=True, help="Delete the memory itself too: all conversations and knowledge.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
+@json_option
+def command(client: str | None, everything: bool, project: bool, purge: bool, yes: bool, as_json: bool) -> None:
+    """Take our entry out of CLIENT's configuration; a file that nobody changed since gets the bytes it had."""
+    from mcp_server.clients.installers.known import client_named
+    from mcp_server.clients.installers.plan import project_folder
+
+    if (client is None) == (not everything):
+        raise click.UsageError("name a client or say --all, not both")
+    if purge and not everything:
+        raise click.UsageError("--purge goes with --all: clients that stay would begin an empty memory in its place")
+    if purge and not yes and (as_json or not sys.stdin.isatty()):
+        raise click.UsageError("--purge deletes the memory for good; say --yes where nobody can be asked")
+    machine = this_machine()
+    if client is not None:
+        chosen = client_named(client)
+        folder = project_folder(Path.cwd()) if project else None
+        say_done(chosen, with_memory(lambda memory: taken_out(memory, chosen, machine, folder)), as_json)
+        return
+    deleting = with_memory(_deletion) if purge else None
+    if deleting is not None and not yes:
+        click.echo(deleting.said)
+        click.confirm("Delete it all, for good?", abort=True)
+    done = with_memory(lambda memory: _out_of_all(memory, machine))
+    if deleting is not None:
+        _delete(deleting)
+    if as_json:
+        gone = [str(folder) for folder in deleting.folders] if deleting else []
+        print_json({"clients": [_plain(one, files) for one, files in done], "deleted": gone})
+        return
+    for one, files in done:
+        say_done(one, files, as_json=False)
+    if not done:
+        click.echo("Nothing of this memory is in any client's configuration.")
+    if deleting is not None:
+        click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
+
+
+async def taken_out(
+    memory: Memory, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
+) -> tuple[Done, ...]:
+    """Takes our entry out of one client."""
+    from anyio.to_thread import run_sync
+
+    from mcp_server.clients.installers.install import uninstall
+
+    return await run_sync(lambda: uninstall(memory, client, machine, project, undo=undo))
+
+
+def say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
+    """What happened to the client's files."""
+    if as_json:
+        print_json(_plain(client, done))
+        return
+    if not done:
+        click.echo(f"{client.title}: nothing of this memory is in its configuration.")
+    words = {
+        "restored": "has the bytes it had before",
+        "cleaned": "was changed since; only our part was taken out",
+        "deleted": "was not there before, and is gone",
+    }
+    for one in done:
+        kept = f" (backup: {one.backup})" if one.backup else ""
+        click.echo(f"{client.title}: {one.path} {words[one.what]}{kept}")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Folders to delete, and what a person should know before."""
+
+    folders: tuple[Path, ...]
+    said: str
+
+
+def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
+    from mcp_server.clients.installers.install import as_dict
+
+    return {"client": client.name, "files": [as_dict(one) for one in done]}
+
+
+async def _out_of_all(memory: Memory, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
+    """Every client that had something of ours, and what happened to its files."""
+    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.known import CLIENTS
+
+    everywhere = [(client, None) for client in CLIENTS] + projects(memory)
+    done = [(client, await taken_out(memory, client, machine, project)) for client, project in everywhere]
+    return [(client, files) for client, files in done if files]
+
+
+async def _deletion(memory: Memory) -> Deletion:
+    """What `--purge` would delete. Raises Refused while a server works on it, and for what is no folder of ours."""
+    root, local = memory.files.root, memory.files.local
+    if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
+        raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
+    held = memory.locks.try_maintainer()
+    if held is None:
+        raise Refused(f"a server is working on {root}; close the clients that use it and try again")
+    held.release()
+    folders = (root,) if local.is_relative_to(root) else (root, local)
+    conversations = len(await memory.state.sessions())
+    files = [Path(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names]
+    size = sum(file.lstat().st_size for file in files)
+    return Deletion(
+        folders,
+        f"This deletes {' and '.join(map(str, folders))}: {conversations:,} conversations, everything that was "
+        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back.",
+    )
+
+
+def _delete(deleting: Deletion) -> None:
+    for top in deleting.folders:
+        if os.name == "nt":  # Windows deletes no read-only file, and sealed transcripts are that
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    Path(folder, name).chmod(0o600)
+        shutil.rmtree(top)

@@ -1,0 +1,46 @@
+"""What the process that maintains a workspace does for the hooks of clients: first what waited, then what comes.
+
+The next session's first prompt often follows on the last session's end (`claude -p`), which no server saw. So the door
+opens when what that left in the queue is recorded and can be found, or after a little while anyway.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from mcp_server.clients.hooks import listener, queue
+from mcp_server.clients.hooks.events import handle, work
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+
+log = logging.getLogger(__name__)
+
+FIRST_SECONDS = 4.0
+"""So long the door stays closed at most; a command that knows of our start waits a little longer than that."""
+
+
+async def attend(memory: Memory) -> None:
+    """Works off the queue, answers hooks, and works off what is queued later; until it is cancelled."""
+    first_done = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_keep_working, memory, first_done)
+        with anyio.move_on_after(FIRST_SECONDS):
+            await first_done.wait()
+        try:
+            await listener.listen(memory, handle)
+        except OSError as error:  # no sockets here, a folder of somebody else's: the queue does it then
+            log.warning("clients' hooks cannot reach this server, what they record is read later: %s", error)
+            await anyio.sleep_forever()
+
+
+async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
+    try:
+        if await queue.drain(memory, work):
+            await memory.index.refresh()
+    except ContextManagerError as error:
+        log.warning("what clients' hooks left could not all be recorded yet: %s", error)
+    finally:
+        first_done.set()
+    await queue.watch(memory, work)

@@ -1,0 +1,300 @@
+"""`context-manager hook EVENT`: gives a client's hook to the running server and prints the answer.
+
+A client starts this for every prompt, so it must be quick: the standard library only, and little of it (a test holds
+that). It never fails and never keeps the user waiting: whatever goes wrong, it prints nothing and exits 0.
+
+    a server listens      → its answer; nothing if it does not come in time
+    none does             → SessionStart: the brief that was kept ready
+    it was not seen to    → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+
+from mcp_server.clients.hooks import wire
+
+BUDGET = 1.5
+"""Seconds for everything; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
+
+LAST_BUDGET = 1.0
+"""At SessionEnd, where Claude Code gives 1.5 s to all hooks together, their start included."""
+
+START_BUDGET = 5.0
+"""For a prompt while a server is starting, which happens once a session at most."""
+
+LONGEST_INPUT = 64_000_000
+LONGEST_BRIEF = 9_500
+"""Characters; Claude Code makes a file of anything over 10,000."""
+
+
+def main(arguments: list[str]) -> int:
+    """The command, its name `hook` left out: `[EVENT] [--workspace DIR]`. Always 0: a client takes 2 for a veto."""
+    try:
+        event, workspace = _parsed(arguments)
+        said = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
+        answer = respond(event, said, workspace, os.environ)
+        if answer:
+            sys.stdout.buffer.write(answer.encode("ascii") + b"\n")
+            sys.stdout.buffer.flush()
+    except BaseException:  # whatever it is: the user's prompt must go on
+        if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
+            sys.excepthook(*sys.exc_info())
+    return 0
+
+
+def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapping[str, str]) -> str:
+    """What the hook prints for the input `said`: JSON in ASCII, or nothing.
+
+    Without `event` the input's own `hook_event_name` counts; `workspace` is as the user gave it.
+    """
+    began = time.monotonic()
+    given = _object(said)
+    event = event or str(given.get("hook_event_name") or "")
+    root = os.path.abspath(
+        os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
+    )
+    local = local_folder(root, environ)
+    fields = _fields(given, environ)
+    if not os.path.isdir(root):  # nothing is remembered yet; a server may be making the workspace at this moment
+        if event in wire.LATER and fields.get("transcript_path"):
+            enqueue(local, event, fields)
+        return ""
+    paused = _on(environ.get(wire.PAUSE_VARIABLE))
+    queued = enqueue(local, event, fields) if event == "SessionEnd" else ""
+
+    budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
+    stalls = False
+    try:
+        answer = ask(local, event, fields, began + budget)
+        if answer is None and event == "UserPromptSubmit" and starting(local):
+            answer = _when_started(local, event, fields, began + max(budget, START_BUDGET))
+    except TimeoutError:
+        answer, stalls = None, True
+
+    if answer is not None:
+        if queued:
+            os.unlink(queued)
+        return "" if answer == {} or (paused and event in wire.INJECTING) else json.dumps(answer)
+    if event in wire.LATER and not queued:
+        enqueue(local, event, fields)
+    resumed = fields.get("source") == "resume"  # its window holds a brief already
+    if event == "SessionStart" and not (paused or stalls or resumed):
+        return _brief(local, event, fields)
+    return ""
+
+
+def local_folder(root: str, environ: Mapping[str, str]) -> str:
+    """The folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML parser."""
+    chosen = environ.get("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR") or ""
+    if not chosen:
+        try:
+            with open(os.path.join(root, "memory-config.yaml"), encoding="utf-8") as file:
+                lines = [line.strip() for line in file if line.lstrip().startswith("local_dir:")]
+        except (OSError, UnicodeDecodeError):
+            lines = []
+        chosen = lines[0].partition(":")[2].partition(" #")[0].strip().strip("'\"") if lines else ""
+    if chosen in ("", "null", "~"):
+        chosen = ".local"
+    return os.path.join(root, os.path.expanduser(chosen))
+
+
+def ask(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
+    """The server's answer; None if none listens. Raises TimeoutError if one does and says nothing until `patience` (on
+    the monotonic clock)."""
+    try:
+        with open(os.path.join(local, wire.ADDRESS), encoding="utf-8") as file:
+            address = json.load(file)
+        request = json.dumps({"token": address["token"], "event": event, "given": fields})
+        with _connected(address, patience) as connection:
+            connection.sendall(request.encode("ascii") + b"\n")
+            received = b""
+            while not received.endswith(b"\n"):
+                connection.settimeout(_left(patience))
+                part = connection.recv(65536)
+                if not part:
+                    return None
+                received += part
+        answer = json.loads(received)
+    except TimeoutError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError):  # nobody there, or nobody that we know
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def starting(local: str) -> bool:
+    """True while a server is about to listen."""
+    run = os.path.join(local, "run")
+    try:
+        names = [name for name in os.listdir(run) if name.startswith(wire.STARTING)]
+        return any(_lives(name[len(wire.STARTING) :], os.path.join(run, name)) for name in names)
+    except OSError:
+        return False
+
+
+def enqueue(local: str, event: str, fields: dict[str, object]) -> str:
+    """Keeps an event for the next server, durably; returns the entry's path.
+
+    A session's later event of the same name takes the place of an earlier one: its work takes in what came before.
+    """
+    kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
+    folder = os.path.join(local, wire.QUEUE)
+    _make_private(folder)
+    path = os.path.join(folder, f"{_name(str(fields.get('session_id')))}-{_name(event)}.json")
+    written = f"{path}.{os.getpid()}.tmp"
+    entry = json.dumps({"event": event, "at": time.time(), "given": kept})
+    handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(handle, entry.encode("ascii"))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(written, path)
+    if os.name == "posix":  # a new name is only on disk once its folder is
+        handle = os.open(folder, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    return path
+
+
+def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
+    """Event and workspace. What we do not know is left out: a wrong word must not stop anybody's prompt."""
+    event = workspace = None
+    words = iter(arguments)
+    for word in words:
+        if word == "--workspace":
+            workspace = next(words, None)
+        elif word.startswith("--workspace="):
+            workspace = word.partition("=")[2]
+        elif not word.startswith("-"):
+            event = event or word
+    return event, workspace
+
+
+def _object(said: bytes) -> dict[str, object]:
+    try:
+        given = json.loads(said.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _fields(given: dict[str, object], environ: Mapping[str, str]) -> dict[str, object]:
+    """What the server is told: the known fields, cut where they are long, and what only this process can see."""
+    fields: dict[str, object] = {}
+    for name in wire.FIELDS:
+        value = given.get(name)
+        if isinstance(value, str):
+            fields[name] = value[: wire.LONGEST_TEXT]
+        elif isinstance(value, bool | int | float):
+            fields[name] = value
+    for name, variable in (("project_dir", "CLAUDE_PROJECT_DIR"), ("window", wire.WINDOW_VARIABLE)):
+        if environ.get(variable):
+            fields[name] = environ[variable]
+    if _on(environ.get(wire.PAUSE_VARIABLE)):
+        fields["paused"] = True
+    return fields
+
+
+def _connected(address: dict[str, object], patience: float) -> socket.socket:
+    if "path" in address:
+        place: str | tuple[str, int] = str(address["path"])
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    else:
+        place = ("127.0.0.1", int(str(address["port"])))
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_left(patience))
+        connection.connect(place)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _left(patience: float) -> float:
+    left = patience - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _when_started(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
+    """The answer of a server that is only just starting: its first prompt may be the only one."""
+    while time.monotonic() < patience:
+        is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
+        answer = ask(local, event, fields, patience)
+        if answer is not None or not is_starting:
+            return answer
+        time.sleep(0.02)
+    return None
+
+
+def _lives(pid: str, marker: str) -> bool:
+    if time.time() - os.stat(marker).st_mtime > wire.STARTING_SECONDS:
+        return False
+    if os.name != "posix":  # elsewhere signal 0 is no question
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _brief(local: str, event: str, fields: dict[str, object]) -> str:
+    """The hook's output with the brief of the folder's project; an entry in the queue says that it was given."""
+    folder = os.path.join(local, wire.BRIEFS)
+    try:
+        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+            known = json.load(file)
+        place = os.path.realpath(str(fields.get("project_dir") or fields.get("cwd") or os.getcwd()))
+        while place not in known and os.path.dirname(place) != place:
+            place = os.path.dirname(place)
+        name = os.path.basename(str(known.get(place, "global.md")))
+        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
+            text = file.read(LONGEST_BRIEF + 1)
+    except (OSError, ValueError, AttributeError):
+        return ""
+    if not text.strip() or len(text) > LONGEST_BRIEF:
+        return ""
+    enqueue(local, event, {**fields, "printed": text})
+    line = f"memory: brief, about {len(text) // 4:,} tokens"  # to count them would take longer than all the rest
+    return json.dumps(
+        {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
+    )
+
+
+def _make_private(folder: str) -> None:
+    """The folder and those above it that are missing, for this user alone."""
+    if not os.path.isdir(folder):
+        _make_private(os.path.dirname(folder))
+        try:
+            os.mkdir(folder, mode=0o700)
+        except FileExistsError:  # another command was quicker
+            return
+
+
+def _budget(environ: Mapping[str, str]) -> float:
+    try:
+        return float(environ["CONTEXT_MANAGER_HOOK_SECONDS"])
+    except (KeyError, ValueError):
+        return BUDGET
+
+
+def _name(text: str) -> str:
+    """`text` as part of a file's name: ids of clients are fit for that as they are."""
+    plain = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
+    return text if plain and len(text) <= 80 else text.encode("utf-8", "replace")[:60].hex()
+
+
+def _on(value: str | None) -> bool:
+    return (value or "").strip().lower() not in ("", "0", "false", "no", "off")

@@ -1,0 +1,265 @@
+"""What happens at each event of a client's hooks: what was said is recorded, and what is known is pushed.
+
+    SessionStart       the brief; after a compaction again, in a resumed window not twice
+    UserPromptSubmit   record, then what this prompt is about, if the window does not hold it
+    PostToolUse        record, now and then; nothing is pushed
+    Stop               record
+    PreCompact         record: what the client is about to summarise is on disk
+    PostCompact        record; from now on what was sent before may be sent again
+    SessionEnd         record the rest, seal, commit
+
+Recording reads the client's own transcript; the fields of a hook are only its fallback. Subagents get nothing pushed:
+their task was written for them, and their window is not the one that the brief was sent to. Whatever goes wrong, the
+user's prompt goes on and nothing is pushed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+
+from mcp_server.actions import briefs, inject, sessions
+from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
+from mcp_server.actions.projects import project_of
+from mcp_server.clients.capture import capture
+from mcp_server.core.injection import asks_nothing
+from mcp_server.core.model import Caller
+from mcp_server.errors import ContextManagerError, NotFound, Refused
+from mcp_server.memory import Memory
+
+log = logging.getLogger(__name__)
+
+PROMPT_CAPTURE_SECONDS = 0.5
+"""What recording may take of the time that a prompt waits; the rest is recorded at the next event."""
+
+END_SECONDS = 30.0
+"""Far more than the client waits: sealing goes on after it has gone, as long as the server lives."""
+
+TOOL_PAUSE = timedelta(seconds=20)
+"""Between tools, what was recorded less than this ago is recent enough."""
+
+PROMPTS = "prompts"
+"""Namespace of the state: session → prompts whose transcript nobody has seen yet."""
+
+MOST_PROMPTS = 50
+CLIENT = "claude-code"
+SOURCE = "import:claude-code"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A hook's input, read with care: any field may be missing or of another type."""
+
+    session: str
+    transcript: Path | None
+    folder: str | None
+    agent: str
+    prompt: str
+    source: str
+    reason: str
+    last_message: str
+    printed: str | None
+    paused: bool
+    at: datetime | None
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(source=SOURCE, client=CLIENT, explicit_sessions=True, folder=self.folder)
+
+
+async def handle(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
+    """The hook's output, {} for nothing. Never raises: what goes wrong is logged."""
+    try:
+        return await work(memory, event, given)
+    except Exception as error:  # a hook must not stop anybody's prompt
+        kind = str(error) if isinstance(error, ContextManagerError) else f"{type(error).__name__}: {error}"
+        log.warning("hook %s: %s", event[:40], kind)
+        return {}
+
+
+async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
+    """As `handle`, for whoever can do it again: what could not be written down raises a ContextManagerError."""
+    read = read_input(given)
+    act = _EVENTS.get(event)
+    if act is None or not read.session:
+        return {}
+    await sessions.ready(memory)
+    said = await act(memory, read)
+    return {} if said is None else output(said)
+
+
+def output(said: inject.Injection) -> dict[str, object]:
+    """What the client reads: the text for its model, the line for its user."""
+    if not said.text:
+        return {}
+    return {
+        "hookSpecificOutput": {"hookEventName": said.event, "additionalContext": said.text},
+        "systemMessage": said.line,
+    }
+
+
+def read_input(given: Mapping[str, object]) -> Given:
+    """The fields that matter here, each of its type or empty."""
+
+    def text(name: str) -> str:
+        value = given.get(name)
+        return value if isinstance(value, str) and "\0" not in value else ""
+
+    session = text("session_id").strip()
+    transcript = text("transcript_path")
+    printed = given.get("printed")
+    return Given(
+        session=session if len(session) <= LONGEST_ID and session.isprintable() else "",
+        transcript=Path(transcript) if transcript else None,
+        folder=text("project_dir") or text("cwd") or None,
+        agent=text("agent_id"),
+        prompt=text("prompt"),
+        source=text("source"),
+        reason=text("reason"),
+        last_message=text("last_assistant_message"),
+        printed=printed if isinstance(printed, str) and printed.strip() else None,
+        paused=given.get("paused") is True,
+        at=_moment(given.get("at")),
+    )
+
+
+async def _session_start(memory: Memory, given: Given) -> inject.Injection | None:
+    if given.agent:
+        return None
+    if given.source == "compact":
+        await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+    said = await inject.for_start(
+        memory, given.session, given.source, given.caller, paused=given.paused, printed=given.printed
+    )
+    return None if given.printed else said
+
+
+async def _prompt(memory: Memory, given: Given) -> inject.Injection | None:
+    if given.agent:
+        return None
+    if not await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS):
+        await _note_prompt(memory, given)
+    return await inject.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
+
+
+async def _tool(memory: Memory, given: Given) -> None:
+    row = await memory.state.session(given.session)
+    if row is not None and memory.clock() - row.last_arrival >= TOOL_PAUSE:
+        await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+
+
+async def _stop(memory: Memory, given: Given) -> None:
+    captured = await _captured(memory, given, stopped=True)
+    if given.agent:
+        return
+    noted = await _noted_prompts(memory, given.session)
+    if not captured:
+        for prompt in noted:
+            await _observed(memory, given, "user", prompt)
+        await _observed(memory, given, "agent", given.last_message)
+    if noted:
+        await memory.state.remove(PROMPTS, given.session)
+
+
+async def _before_compaction(memory: Memory, given: Given) -> None:
+    await inject.compacting(memory, given.session)
+    await _captured(memory, given, stopped=True)
+
+
+async def _after_compaction(memory: Memory, given: Given) -> None:
+    await _captured(memory, given)
+    await inject.compacted(memory, given.session)
+
+
+async def _session_end(memory: Memory, given: Given) -> None:
+    """Records what is left, closes the session, and puts it into the brief that the next one begins with."""
+    if given.agent:
+        return
+    await _captured(memory, given, final=True)
+    row = await memory.state.session(given.session)
+    if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was worked on
+        return
+    with anyio.move_on_after(END_SECONDS):
+        try:
+            ended = await sessions.end_session(memory, given.session)
+        except NotFound:  # nothing was ever said in it
+            return
+        await memory.state.remove(PROMPTS, given.session)
+        row = await memory.state.session(ended.session)
+        await briefs.keep(memory, await project_of(memory, given.caller, (row.project if row else "") or "global"))
+
+
+_EVENTS = {
+    "SessionStart": _session_start,
+    "UserPromptSubmit": _prompt,
+    "PostToolUse": _tool,
+    "Stop": _stop,
+    "SubagentStop": _stop,
+    "PreCompact": _before_compaction,
+    "PostCompact": _after_compaction,
+    "SessionEnd": _session_end,
+}
+
+
+async def _captured(
+    memory: Memory, given: Given, *, final: bool = False, stopped: bool = False, limit: float | None = None
+) -> bool:
+    """Records what the client's transcript has: with `stopped` the last answer too, if it lacks nothing.
+
+    False if there is none that can be read; then the hook's own fields are what there is. Running out of `limit`
+    (seconds) is no failure: the next event goes on from there.
+    """
+    if not memory.settings.hooks.capture:
+        return True
+    if given.transcript is None:
+        return False
+    try:
+        with anyio.move_on_after(limit):
+            await capture(
+                memory,
+                given.transcript,
+                cwd=given.folder,
+                session=given.session,
+                final=final,
+                stopped=stopped,
+            )
+    except ContextManagerError as error:
+        if given.at is not None and not isinstance(error, NotFound | Refused):
+            raise  # it comes from the queue, where it stays until it can be done
+        if not isinstance(error, NotFound):
+            log.warning("not recorded from the transcript: %s", error)
+        return False
+    return True
+
+
+async def _note_prompt(memory: Memory, given: Given) -> None:
+    """Keeps a prompt until `Stop`, should the client write no transcript: mostly it has only not begun one yet."""
+    if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
+        return
+    noted = await _noted_prompts(memory, given.session)
+    await memory.state.put(PROMPTS, given.session, [*noted, given.prompt][-MOST_PROMPTS:])
+
+
+async def _noted_prompts(memory: Memory, session: str) -> list[str]:
+    noted = await memory.state.get(PROMPTS, session)
+    return [prompt for prompt in noted if isinstance(prompt, str)] if isinstance(noted, list) else []
+
+
+async def _observed(memory: Memory, given: Given, role: str, content: str) -> None:
+    if content.strip() and memory.settings.hooks.capture:
+        await observe(memory, NewTurn(role, content, session=given.session), given.caller)
+
+
+def _moment(value: object) -> datetime | None:
+    """A time as the queue writes it (seconds since 1970)."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(value, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None

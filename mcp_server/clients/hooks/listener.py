@@ -1,0 +1,175 @@
+"""The door through which hook commands reach the process that maintains the workspace.
+
+A Unix socket for this user alone (on Windows a loopback port), and a token beside it that only this user can read.
+One JSON line comes, one goes. Sessions are served side by side, the events of one in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.streams.stapled import MultiListener
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import windows
+from mcp_server.clients.hooks import marker, wire
+from mcp_server.memory import Memory
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
+"""What happens at an event: memory, event, the hook's input → the hook's output, {} for none."""
+
+LONGEST_PATH = 100
+"""Bytes of a Unix socket's path; systems allow 103 to 107."""
+
+UNIX_SOCKETS = sys.platform != "win32"
+
+READ_SECONDS = 2.0
+"""A client that has not said what it wants by then is let go."""
+
+AT_ONCE = 32
+"""Requests that are read and worked on at the same time; others wait."""
+
+
+async def listen(memory: Memory, handle: Handle) -> None:
+    """Answers hook commands until it is cancelled. Raises OSError where no socket can be made."""
+    token = secrets.token_urlsafe(24)
+    await windows.forget_closed(memory)
+    async with _bound(memory.files.local) as (listener, place):
+        await run_sync(_announce, memory.files.local, {**place, "token": token, "pid": os.getpid()})
+        await run_sync(marker.started, memory.files.local)
+        door = _Door(memory, handle, token)
+        await listener.serve(door.answer)
+
+
+@dataclass(slots=True)
+class _Door:
+    memory: Memory
+    handle: Handle
+    token: str
+    _free: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
+    _sessions: dict[str, tuple[anyio.Lock, int]] = field(default_factory=dict)
+
+    async def answer(self, client: SocketStream) -> None:
+        """One connection. Nothing that a client sends or does reaches further than this."""
+        try:
+            async with client, self._free:
+                asked = await self._read(client)
+                if asked is None:
+                    return
+                output = await self._worked(*asked)
+                await client.send(json.dumps(output).encode("ascii") + b"\n")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # it did not wait for the answer
+            return
+        except Exception as error:
+            log.warning("a hook was not answered: %s", error)
+
+    async def _read(self, client: SocketStream) -> tuple[str, dict[str, object]] | None:
+        """Event and input; None from a stranger, and for what is no request."""
+        line = b""
+        with anyio.move_on_after(READ_SECONDS):
+            try:
+                line = await BufferedByteReceiveStream(client).receive_until(b"\n", wire.LONGEST_LINE)
+            except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.EndOfStream):
+                return None
+        try:
+            asked = json.loads(line)
+            token, event, given = asked["token"], asked["event"], asked["given"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None
+        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self.token.encode()):
+            return None
+        return (event, given) if isinstance(event, str) and isinstance(given, dict) else None
+
+    async def _worked(self, event: str, given: dict[str, object]) -> dict[str, object]:
+        session = str(given.get("session_id") or "")
+        async with self._in_order(session):
+            if session and given.get("window"):
+                await windows.enter(self.memory, str(given["window"]), session)
+            return await self.handle(self.memory, event, given)
+
+    @asynccontextmanager
+    async def _in_order(self, session: str) -> AsyncIterator[None]:
+        lock, waiting = self._sessions.get(session, (anyio.Lock(), 0))
+        self._sessions[session] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._sessions[session]
+            if waiting == 1:
+                del self._sessions[session]
+            else:
+                self._sessions[session] = (lock, waiting - 1)
+
+
+@asynccontextmanager
+async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, dict[str, Any]]]:
+    """The listening socket and what finds it."""
+    if not UNIX_SOCKETS:
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
+            yield ports, {"port": ports.extra(SocketAttribute.local_port)}
+        return
+    path = await run_sync(_free_path, local)
+    listener = await anyio.create_unix_listener(path, mode=0o600)
+    async with listener:
+        yield listener, {"path": str(path)}
+
+
+def socket_path(local: Path) -> Path:
+    """Where the socket lies: in the workspace, or, where the path is too long for a socket, in a folder of the system's
+    temporary one that is this user's alone. Raises OSError if that folder is somebody else's."""
+    path = _run_folder(local) / Path(wire.SOCKET).name
+    if len(os.fsencode(path)) <= LONGEST_PATH:
+        return path
+    name = hashlib.sha256(os.fsencode(local)).hexdigest()[:16]
+    for parent in (tempfile.gettempdir(), "/tmp"):  # the second where TMPDIR itself is too long
+        folder = Path(parent) / f"context-manager-{os.getuid()}-{name}"
+        if len(os.fsencode(folder / "hooks.sock")) <= LONGEST_PATH:
+            break
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{folder} is not this user's own folder; delete it, and hooks reach the server again")
+    folder.chmod(0o700)
+    return folder / "hooks.sock"
+
+
+def _free_path(local: Path) -> Path:
+    """`socket_path`, without what a dead process left there: only the maintainer listens, so it is nobody's now."""
+    path = socket_path(local)
+    path.unlink(missing_ok=True)
+    return path
+
+
+def _run_folder(local: Path) -> Path:
+    folder = local / "run"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _announce(local: Path, address: Mapping[str, object]) -> None:
+    """Writes the address, whole and for this user alone."""
+    place = _run_folder(local) / Path(wire.ADDRESS).name
+    beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(address, file)
+    beside.replace(place)

@@ -1,0 +1,195 @@
+"""The export of ChatGPT: `conversations.json`, a list of
+
+    {id, title, create_time, current_node, mapping: {node: {message, parent, children}}}
+    message: {id, author: {role, name}, create_time, content: {content_type, parts}, recipient, weight, metadata}
+
+`mapping` is a tree: what leads from its root to `current_node` is what ChatGPT shows; branches that an edit or a new
+answer left behind are counted. Calls to tools (an assistant's message to a `recipient`) and what they answered become
+tool calls of the answer that follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp_server.actions.imports import ImportedSession, ImportedTurn
+from mcp_server.clients.importers.claude_code.tools import tool_call
+from mcp_server.clients.importers.imported import Skipped, plain_id
+from mcp_server.core.model import ToolCall
+
+SOURCE = "import:chatgpt"
+MARKS = ('"mapping"', '"current_node"')
+"""What shows in the first bytes of such a file, either of them."""
+
+_REASONING = frozenset({"thoughts", "reasoning_recap"})
+_SETTINGS = frozenset({"user_editable_context", "model_editable_context"})
+_PLACEHOLDERS = {
+    "image_asset_pointer": "[image]",
+    "audio_asset_pointer": "[audio]",
+    "video_container_asset_pointer": "[video]",
+}
+_KEPT_PARTS = frozenset({"audio_transcription", "text"})
+
+
+def session(conversation: object, place: int, project: str | None = None) -> Iterator[ImportedSession | Skipped]:
+    """The session that one conversation of the list becomes, and what was left out of it."""
+    if not isinstance(conversation, Mapping) or not isinstance(conversation.get("mapping"), Mapping):
+        yield Skipped(f"conversation {place}", "not an object with `mapping`")
+        return
+    title = " ".join(str(conversation.get("title") or "").split())
+    shown = title or f"conversation {place}"
+    mapping = {str(key): node for key, node in conversation["mapping"].items() if isinstance(node, Mapping)}
+    way = _way(mapping, conversation.get("current_node"))
+    left = sum(bool(node.get("message")) for key, node in mapping.items() if key not in way)
+    for _ in range(left):
+        yield Skipped(shown, "message on a branch that was left")
+    at = _moment(conversation.get("create_time")) or datetime.fromtimestamp(0, UTC)
+    reading = _Reading(at)
+    for key in way:
+        if isinstance(message := mapping[key].get("message"), Mapping) and (why := reading.read(message, key)):
+            yield Skipped(shown, why)
+    turns = reading.finish()
+    if not turns:
+        yield Skipped(shown, "conversation without a message")
+        return
+    given = conversation.get("conversation_id") or conversation.get("id")
+    model = reading.model or conversation.get("default_model_slug")
+    yield ImportedSession(
+        session_id=f"chatgpt-{plain_id(given, turns[0])}",
+        title=title or None,
+        turns=tuple(turns),
+        project=project,
+        source=SOURCE,
+        model=model if isinstance(model, str) and model else None,
+    )
+
+
+class _Reading:
+    """Messages in order → turns."""
+
+    def __init__(self, at: datetime) -> None:
+        self.model: str | None = None
+        self._at = at
+        self._turns: list[ImportedTurn] = []
+        self._calls: list[ToolCall] = []
+        self._first_call = ""
+
+    def read(self, message: Mapping[str, Any], node: str) -> str:
+        """Takes one message in; returns why it is left out, if it is."""
+        metadata, author = _mapping(message.get("metadata")), _mapping(message.get("author"))
+        content = _mapping(message.get("content"))
+        role, kind = author.get("role"), content.get("content_type")
+        text = _text(content, metadata)
+        self._at = _moment(message.get("create_time")) or self._at
+        if metadata.get("is_visually_hidden_from_conversation") is True:
+            return "hidden message"
+        if kind in _SETTINGS or metadata.get("is_user_system_message") is True:
+            return "custom instructions"
+        if kind in _REASONING:
+            return "reasoning"
+        if role == "system":
+            return "system message"
+        if role == "tool":
+            return self._answered(str(author.get("name") or ""), text)
+        if role not in ("user", "assistant"):
+            return f"role {str(role)[:40]!r}"
+        if message.get("weight") == 0:
+            return "message of weight 0"
+        if not text.strip():
+            return "message without text" if kind in ("text", "multimodal_text", "code") else f"content of type {kind}"
+        turn_id = plain_id(message.get("id") or node, ImportedTurn("user", text, self._at))
+        recipient = message.get("recipient")
+        if role == "assistant" and isinstance(recipient, str) and recipient not in ("", "all"):
+            self._first_call = self._first_call or turn_id
+            self._calls.append(tool_call(recipient, {"content": text}, "", None))
+            return ""
+        if role == "user":
+            self._close_calls()
+            self._turns.append(ImportedTurn("user", text, self._at, turn_id))
+            return ""
+        slug = metadata.get("model_slug")
+        self.model = slug if isinstance(slug, str) and slug else self.model
+        calls, self._calls, self._first_call = tuple(self._calls), [], ""
+        self._turns.append(ImportedTurn("agent", text, self._at, turn_id, tool_calls=calls))
+        return ""
+
+    def finish(self) -> list[ImportedTurn]:
+        self._close_calls()
+        return self._turns
+
+    def _answered(self, tool: str, text: str) -> str:
+        """A tool's answer goes to the last call of that tool, else to the last one that waits for an answer."""
+        waiting = [place for place, call in enumerate(self._calls) if not call.result]
+        if not waiting:
+            return "tool result without its call"
+        place = next((at for at in reversed(waiting) if self._calls[at].name == tool), waiting[-1])
+        answered = tool_call(self._calls[place].name, {}, text, None)
+        self._calls[place] = replace(self._calls[place], result=answered.result)
+        return ""
+
+    def _close_calls(self) -> None:
+        """Calls that no answer followed are a turn of their own."""
+        if self._calls:
+            self._turns.append(ImportedTurn("agent", "", self._at, self._first_call, tool_calls=tuple(self._calls)))
+            self._calls, self._first_call = [], ""
+
+
+def _way(mapping: Mapping[str, Mapping[str, Any]], leaf: object) -> dict[str, None]:
+    """The nodes from the root to `leaf`; if that is not there, to the node that was written last."""
+    here = str(leaf) if leaf is not None and str(leaf) in mapping else _last(mapping)
+    way: dict[str, None] = {}
+    while here is not None and here in mapping and here not in way:
+        way[here] = None
+        parent = mapping[here].get("parent")
+        here = str(parent) if parent is not None else None
+    return dict.fromkeys(reversed(way))
+
+
+def _last(mapping: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The leaf whose message is the newest; of equal ones the one that stands last."""
+    best: tuple[datetime, str] | None = None
+    for key, node in mapping.items():
+        if not node.get("children"):
+            at = _moment(_mapping(node.get("message")).get("create_time")) or datetime.fromtimestamp(0, UTC)
+            if best is None or at >= best[0]:
+                best = at, key
+    return best[1] if best else None
+
+
+def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """The words of a message, `[image]` and the like for what has none, and the names of attached files."""
+    pieces: list[str] = []
+    parts = content.get("parts")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, str):
+            pieces.append(part)
+        elif isinstance(part, Mapping):
+            kind = str(part.get("content_type"))
+            if kind in _KEPT_PARTS and isinstance(part.get("text"), str):
+                pieces.append(part["text"])
+            elif kind in _PLACEHOLDERS:
+                pieces.append(_PLACEHOLDERS[kind])
+    for key in ("text", "result"):
+        if isinstance(value := content.get(key), str):
+            pieces.append(value)
+    attachments = metadata.get("attachments")
+    for item in attachments if isinstance(attachments, list) else ():
+        if isinstance(item, Mapping) and isinstance(item.get("name"), str) and item["name"].strip():
+            pieces.append(f"[attached: {' '.join(item['name'].split())}]")
+    return "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
+
+
+def _moment(seconds: object) -> datetime | None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

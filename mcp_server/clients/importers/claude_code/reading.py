@@ -1,0 +1,170 @@
+"""One transcript file, read on from where the last reading ended, in batches that fit in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from mcp_server.clients.importers.claude_code.lines import TORN, lines
+from mcp_server.clients.importers.claude_code.places import session_of
+from mcp_server.clients.importers.claude_code.threads import Place, Said, Threads
+
+MOST_TURNS, MOST_CHARACTERS = 2_000, 4_000_000
+"""A batch is handed out when it holds so much."""
+
+_CHECKED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a file was read. All before byte `offset` is done with; bytes up to `reached` were seen.
+
+    `check` is a digest of the file's first bytes and of those before `offset`: where it differs, the file was replaced.
+    `turns` of it were handed out. `whole`: nothing was held back, when the file had `size` bytes and was last written
+    at `mtime_ns`. `session` is what the batches were told to belong to.
+    """
+
+    session: str = ""
+    offset: int = 0
+    check: str = ""
+    reached: int = 0
+    turns: int = 0
+    size: int = -1
+    mtime_ns: int = 0
+    whole: bool = False
+    place: Place = field(default_factory=Place)
+
+    def as_json(self) -> dict[str, Any]:
+        place = self.place
+        return {
+            "session": self.session,
+            "offset": self.offset,
+            "check": self.check,
+            "reached": self.reached,
+            "turns": self.turns,
+            "size": self.size,
+            "mtime_ns": self.mtime_ns,
+            "whole": self.whole,
+            "prompted": place.prompted,
+            "recent": place.recent,
+            "chains": place.chains,
+            "at": place.at.isoformat(),
+            "cwd": place.cwd,
+            "model": place.model,
+        }
+
+
+def cursor_from(stored: object) -> Cursor:
+    """What `as_json` stored; a cursor at the beginning for anything else."""
+    if not isinstance(stored, Mapping):
+        return Cursor()
+    try:
+        place = Place(
+            prompted=bool(stored["prompted"]),
+            recent=tuple(str(known) for known in stored["recent"]),
+            chains=tuple((str(known), str(first)) for known, first in stored["chains"]),
+            at=datetime.fromisoformat(stored["at"]),
+            cwd=stored["cwd"],
+            model=stored["model"],
+        )
+        numbers = {key: int(stored[key]) for key in ("offset", "reached", "turns", "size", "mtime_ns")}
+        named = str(stored["session"])
+        return Cursor(named, **numbers, check=str(stored["check"]), whole=bool(stored["whole"]), place=place)
+    except (KeyError, TypeError, ValueError):
+        return Cursor()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Turns to record, and the cursor to keep once they are. `session` is the file's own, without a subagent's id."""
+
+    session: str
+    said: tuple[Said, ...]
+    cursor: Cursor
+    cwd: str | None
+    model: str | None
+
+
+def batches(
+    path: Path,
+    cursor: Cursor,
+    skipped: Counter[str],
+    *,
+    final: bool,
+    only_whole: bool = False,
+    most_turns: int | None = None,
+    most_characters: int | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Iterator[Batch]:
+    """What `path` holds after `cursor`; the last batch may be without turns. `skipped` counts what is no message.
+
+    `final` takes the last answer for whole, unless `only_whole` and something of it seems to be still to come. `told`
+    gets the bytes read. Raises OSError if the file cannot be read.
+    """
+    with path.open("rb") as file:
+        found = path.stat()
+        start = cursor if _is_the_same(file, cursor, found.st_size) else Cursor()
+        if start.offset == 0 and start.reached == 0:
+            start = replace(start, place=Place(at=datetime.fromtimestamp(int(found.st_mtime), UTC)))
+        session = session_of(path, file)
+        threads = Threads(start.place)
+        quiet, turns, end = start, start.turns, start.offset
+        said: list[Said] = []
+        characters, torn = 0, False
+
+        def batch(at: Cursor) -> Batch:
+            at = replace(at, session=session, check=_check(file, at.offset), reached=max(start.reached, end))
+            return Batch(session, tuple(said), at, threads.cwd, threads.model)
+
+        for line in lines(file, start.offset):
+            threads.skipped = skipped if line.start >= start.reached else Counter()
+            if line.why == TORN:
+                torn = True
+                break
+            end = line.end
+            told(end)
+            if line.fields is None:
+                threads.skipped[line.why] += 1
+                continue
+            before = threads.place() if line.fields.get("type") == "assistant" else None
+            new = threads.read(line.fields, line.start)
+            said += new
+            turns += len(new)
+            characters += sum(len(one.turn.content) + 300 * len(one.turn.tool_calls) for one in new)
+            waiting = threads.waiting_since
+            if waiting == line.start and before is not None:
+                quiet = Cursor(offset=line.start, turns=turns, place=before)
+            if len(said) >= (most_turns or MOST_TURNS) or characters >= (most_characters or MOST_CHARACTERS):
+                here = Cursor(offset=end, turns=turns, place=threads.place()) if waiting is None else quiet
+                place = file.tell()
+                yield batch(here)
+                file.seek(place)
+                said, characters = [], 0
+        if final:
+            if torn:
+                threads.skipped[TORN] += 1
+            rest = threads.finish(only_whole=only_whole)
+            said += rest
+            turns += len(rest)
+        if threads.waiting_since is None:
+            quiet = Cursor(offset=end, turns=turns, place=threads.place())
+        whole = threads.waiting_since is None and (final or not torn)
+        yield batch(replace(quiet, size=found.st_size, mtime_ns=found.st_mtime_ns, whole=whole))
+
+
+def _is_the_same(file: BinaryIO, cursor: Cursor, size: int) -> bool:
+    return size >= max(cursor.offset, cursor.reached) and _check(file, cursor.offset) == cursor.check
+
+
+def _check(file: BinaryIO, offset: int) -> str:
+    """A digest of the first bytes of the file, as far as they lie before `offset`, and of the last before it."""
+    digest = hashlib.sha256()
+    for start in (0, max(0, offset - _CHECKED)):
+        file.seek(start)
+        digest.update(file.read(min(_CHECKED, offset - start)))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,265 @@
+"""Lines → turns. A transcript is a tree (`parentUuid`) that grows at its end, and it is read in the order it was
+written: then what is recorded while it grows is what an import of the whole file gives.
+
+- An answer comes in several lines with one `message.id`, its tool results in lines of the user's: together one turn. It
+  is over when another message begins, or when its stop reason says so and any other line follows.
+- Where the user goes back and says something else, a system turn says so: what stands above it was said, but what
+  follows does not answer it.
+- A subagent's lines (`isSidechain`), wherever they stand, are a conversation of their own.
+- A compaction (`compact_boundary`) is a system turn; the summary that follows is nothing that was said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp_server.actions.imports import ImportedTurn
+from mcp_server.clients.importers.claude_code import messages, tools
+from mcp_server.core.model import COMPACTION
+
+MAIN = ""
+"""The thread between user and model; every other is named by its subagent's id."""
+
+BRANCH = "branch"
+"""Name of the system turn where the user went back."""
+
+BRANCHED = "The user went back: what follows continues an earlier point of the conversation, not what stands above."
+PROMPTER = "main agent"
+"""Who speaks as the user in a subagent's conversation."""
+
+RECENT, CHAINED = 48, 512
+"""So many of the last ids are remembered: since the last prompt, and of subagents inside the file."""
+
+_LONGEST_ID = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A turn, and whose conversation it belongs to: MAIN or a subagent's id."""
+
+    agent: str
+    turn: ImportedTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What must be known of the lines before a place to read on from there as if they had been read.
+
+    `recent` are the last ids since the last prompt, `chains` leads from the last ids of subagents to the first of each.
+    """
+
+    prompted: bool = False
+    recent: tuple[str, ...] = ()
+    chains: tuple[tuple[str, str], ...] = ()
+    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    cwd: str | None = None
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class _Answer:
+    """A message of the model's that may still grow."""
+
+    key: tuple[str, str]
+    began: int
+    cwd: str | None
+    turn_id: str = ""
+    at: datetime | None = None
+    texts: list[str] = field(default_factory=list)
+    calls: dict[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
+    results: dict[str, str] = field(default_factory=dict)
+    tokens: int | None = None
+    terminal: bool = False
+
+    def is_whole(self) -> bool:
+        return len(self.results) == len(self.calls) and (self.terminal or bool(self.calls))
+
+
+class Threads:
+    """The conversations of one file, as far as they were read. `skipped` counts what was no message, by kind."""
+
+    def __init__(self, place: Place) -> None:
+        self.skipped: Counter[str] = Counter()
+        self.cwd, self.model = place.cwd, place.model
+        self._at, self._prompted = place.at, place.prompted
+        self._recent = deque(place.recent, RECENT)
+        self._chains = dict(place.chains)
+        self._answers: dict[str, _Answer] = {}
+        self._callers: dict[str, _Answer] = {}  # tool call id → the answer that made it
+
+    def place(self) -> Place:
+        """Where this is, apart from answers that are not over."""
+        chains = tuple(self._chains.items())
+        return Place(self._prompted, tuple(self._recent), chains, self._at, self.cwd, self.model)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """Where the first answer began that is not over; None if there is none."""
+        return min((answer.began for answer in self._answers.values()), default=None)
+
+    def read(self, fields: Mapping[str, Any], start: int) -> list[Said]:
+        """The turns that are known to be whole with this line, which begins at byte `start`."""
+        self._at = messages.moment(fields) or self._at
+        self.cwd = self.cwd or messages.text_of(fields, "cwd") or None
+        given = messages.text_of(fields, "uuid")
+        agent = self._thread(fields, given)
+        kind = fields.get("type")
+        if kind == "assistant":
+            said = self._answer(fields, agent, start)
+        else:
+            answer = self._answers.get(agent)
+            said = self._over(agent) if answer is not None and answer.terminal else []
+            if kind == "user":
+                said += self._user(fields, agent)
+            elif kind == "attachment":
+                said += self._prompt(fields, agent, *messages.queued_text(fields))
+            elif kind == "system" and fields.get("subtype") == messages.COMPACTED:
+                said += [*self._over(agent), self._boundary(fields, agent)]
+            else:
+                self.skipped[messages.kind_of(fields)] += 1
+        if agent == MAIN and given:
+            self._recent.append(given)
+        return said
+
+    def finish(self, *, only_whole: bool = False) -> list[Said]:
+        """The answers that are not known to be over. `only_whole` keeps those that seem to lack something."""
+        return [
+            said
+            for agent in list(self._answers)
+            if self._answers[agent].is_whole() or not only_whole
+            for said in self._over(agent)
+        ]
+
+    def _thread(self, fields: Mapping[str, Any], given: str) -> str:
+        if fields.get("isSidechain") is not True:
+            return MAIN
+        if named := messages.text_of(fields, "agentId"):
+            return _plain_id(named)
+        # Older versions wrote subagents between the lines of the session, told apart by their first line only.
+        parent = messages.text_of(fields, "parentUuid")
+        first = self._chains.pop(parent, None) or _plain_id(given or parent)[:12]
+        for known in (parent, given):
+            if known:
+                self._chains[known] = first
+        while len(self._chains) > CHAINED:
+            del self._chains[next(iter(self._chains))]
+        return first
+
+    def _answer(self, fields: Mapping[str, Any], agent: str, start: int) -> list[Said]:
+        if why := messages.is_made_by_the_client(fields):
+            self.skipped[why] += 1
+            return []
+        message = fields.get("message")
+        message = message if isinstance(message, Mapping) else {}
+        request = messages.text_of(fields, "requestRef") or messages.text_of(fields, "requestId")
+        key = (messages.text_of(message, "id") or _id_of(fields), request)
+        answer = self._answers.get(agent)
+        said = self._over(agent) if answer is not None and answer.key != key else []
+        answer = self._answers.get(agent)
+        if answer is None:
+            answer = self._answers[agent] = _Answer(key, start, messages.text_of(fields, "cwd") or self.cwd)
+        if agent == MAIN:
+            self.model = messages.text_of(message, "model") or self.model
+        answer.terminal = message.get("stop_reason") in messages.TERMINAL
+        answer.tokens = messages.context_tokens(fields) or answer.tokens
+        for block in messages.blocks_of(fields):
+            self._block(block, answer, fields)
+        return said
+
+    def _block(self, block: Mapping[str, Any], answer: _Answer, fields: Mapping[str, Any]) -> None:
+        kind = messages.text_of(block, "type")
+        if kind == "text":
+            if text := messages.text_of(block, "text").strip("\n"):
+                answer.texts.append(text)
+        elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            given = block.get("input")
+            call_id = messages.text_of(block, "id") or f"call-{len(answer.calls)}"
+            answer.calls[call_id] = (messages.text_of(block, "name"), given if isinstance(given, Mapping) else {})
+            self._callers[call_id] = answer
+        elif "tool_use_id" in block:  # what the API's own tools answered
+            self._result(block)
+        else:
+            thought = kind in ("thinking", "redacted_thinking")
+            self.skipped["thinking" if thought else f"block of type {messages.word(kind)}"] += 1
+            return
+        if not answer.turn_id:
+            answer.turn_id, answer.at = _id_of(fields), self._at
+
+    def _result(self, block: Mapping[str, Any]) -> None:
+        call_id = messages.text_of(block, "tool_use_id")
+        answer = self._callers.get(call_id)
+        if answer is None:
+            self.skipped["tool result without its call"] += 1
+        else:
+            answer.results[call_id] = tools.result_text(block.get("content"), block.get("is_error") is True)
+
+    def _over(self, agent: str) -> list[Said]:
+        """Takes the thread's answer for whole."""
+        answer = self._answers.pop(agent, None)
+        if answer is None:
+            return []
+        for call_id in answer.calls:
+            self._callers.pop(call_id, None)
+        content = "\n\n".join(answer.texts)
+        if not content.strip() and not answer.calls:
+            return []
+        calls = tuple(
+            tools.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
+            for call_id, (name, given) in answer.calls.items()
+        )
+        turn = ImportedTurn(
+            role="agent",
+            content=content,
+            at=answer.at or self._at,
+            turn_id=answer.turn_id,
+            tool_calls=calls,
+            context_tokens=answer.tokens,
+        )
+        return [Said(agent, turn)]
+
+    def _user(self, fields: Mapping[str, Any], agent: str) -> list[Said]:
+        results = [block for block in messages.blocks_of(fields) if block.get("type") == "tool_result"]
+        for block in results:
+            self._result(block)
+        text, why = messages.user_text(fields)
+        return [] if results and not text else self._prompt(fields, agent, text, why)
+
+    def _prompt(self, fields: Mapping[str, Any], agent: str, text: str, why: str) -> list[Said]:
+        if not text:
+            self.skipped[why] += 1
+            return []
+        said, turn_id = self._over(agent), _id_of(fields)
+        if agent == MAIN:
+            parent = messages.text_of(fields, "parentUuid")
+            if self._prompted and parent and parent not in self._recent:
+                said.append(Said(agent, ImportedTurn("system", BRANCHED, self._at, f"{BRANCH}-{turn_id}", BRANCH)))
+            self._prompted = True
+            self._recent.clear()
+        name = None if agent == MAIN else PROMPTER
+        said.append(Said(agent, ImportedTurn("user", text, self._at, turn_id, name)))
+        return said
+
+    def _boundary(self, fields: Mapping[str, Any], agent: str) -> Said:
+        text = messages.compaction_text(fields)
+        return Said(agent, ImportedTurn("system", text, self._at, _id_of(fields), COMPACTION))
+
+
+def _id_of(fields: Mapping[str, Any]) -> str:
+    """The line's own id; for a line without one, a digest of it."""
+    given = messages.text_of(fields, "uuid")
+    if given and len(given) <= _LONGEST_ID and given.isprintable() and given == given.strip():
+        return given
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _plain_id(text: str) -> str:
+    """An id as part of a session's: what is not plain is replaced by a digest."""
+    if len(text) <= 64 and text and all(c.isascii() and (c.isalnum() or c in "-_") for c in text):
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

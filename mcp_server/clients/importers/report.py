@@ -1,0 +1,97 @@
+"""What an import did, and what it left out and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_server.clients.importers.imported import Format, Skipped
+
+NAMED = 1000
+"""So many of the things left out are named; the rest is counted."""
+
+REASONS, EXAMPLES = 24, 3
+"""Lines, and names a line, of the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did. `files` count markdown, `sessions` and `turns` conversations, `unchanged` the files that did
+    not change since they were imported and were not read again. `reasons` counts all that was left out by why;
+    `skipped` names the first of them, where they have names.
+
+    `commit` is the id of the commit that holds it, or a sentence why there is none; empty if nothing was new.
+    """
+
+    format: Format
+    sessions: int = 0
+    new_sessions: int = 0
+    turns: int = 0
+    new_turns: int = 0
+    copied: int = 0
+    files: int = 0
+    new_files: int = 0
+    changed_files: int = 0
+    unchanged: int = 0
+    redacted: int = 0
+    commit: str = ""
+    skipped: tuple[Skipped, ...] = ()
+    skipped_count: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @property
+    def markdown(self) -> str:
+        """What was imported, what was there already, and what was left out and why."""
+        if self.format == "markdown":
+            known = self.files - self.new_files - self.changed_files
+            lines = [
+                f"{self.files} files imported: {self.new_files} new, {self.changed_files} changed, {known} as they were"
+            ]
+        else:
+            known = self.turns - self.new_turns
+            lines = [
+                f"{self.sessions} sessions, {self.turns} turns imported: {self.new_sessions} sessions and "
+                f"{self.new_turns} turns new, {known} turns already recorded"
+            ]
+        if self.copied:
+            lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
+        if self.unchanged:
+            lines.append(f"{self.unchanged} files did not change since they were imported and were not read again")
+        if self.redacted:
+            lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
+        if self.skipped_count:
+            lines += [f"{self.skipped_count} skipped:", *self._reasons()]
+        return "\n".join(lines)
+
+    def _reasons(self) -> list[str]:
+        names: dict[str, list[str]] = {}
+        for item in self.skipped:
+            if item.name:
+                names.setdefault(item.why, []).append(item.name)
+        ranked = sorted(self.reasons.items(), key=lambda reason: (-reason[1], reason[0]))
+        lines: list[str] = []
+        for why, count in ranked[:REASONS]:
+            named = list(dict.fromkeys(names.get(why, [])))
+            if count == 1 and named:
+                lines.append(f"  {named[0]}: {why}")
+            else:
+                more = ", …" if len(named) > EXAMPLES else ""
+                lines.append(f"  {count:,} × {why}" + (f": {', '.join(named[:EXAMPLES])}{more}" if named else ""))
+        if rest := ranked[REASONS:]:
+            lines.append(f"  {sum(count for _, count in rest):,} for {len(rest)} other reasons (--json names them)")
+        return lines
+
+    def with_skipped(self, item: Skipped) -> ImportReport:
+        """The same, with one more thing left out."""
+        named = (*self.skipped, item) if len(self.skipped) < NAMED else self.skipped
+        return dataclasses.replace(self.with_counted({item.why: 1}), skipped=named)
+
+    def with_counted(self, reasons: Mapping[str, int]) -> ImportReport:
+        """The same, with so many more things left out that have no names of their own."""
+        counts = {why: self.reasons.get(why, 0) + reasons.get(why, 0) for why in {**self.reasons, **reasons}}
+        return dataclasses.replace(self, skipped_count=self.skipped_count + sum(reasons.values()), reasons=counts)

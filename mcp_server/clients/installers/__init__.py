@@ -1,0 +1,1 @@
+"""Puts this server into a client's own configuration, and takes it out again, without touching anything else there."""

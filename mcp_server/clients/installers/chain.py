@@ -1,0 +1,180 @@
+"""The whole chain, from a client's configuration to the workspace, link by link: what `doctor` looks at besides the
+workspace itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server import __version__
+from mcp_server.actions.doctor import Check
+from mcp_server.clients.hooks import command, queue, wire
+from mcp_server.clients.installers import claude_code_hooks
+from mcp_server.clients.installers.handshake import Answered, handshake, missing
+from mcp_server.clients.installers.install import record_of
+from mcp_server.clients.installers.known import CLIENTS, Client
+from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.survey import Found, survey
+from mcp_server.memory import Memory
+
+Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
+"""Whether it gets the whole environment, a command with its arguments, and what its entry puts into the environment."""
+
+HOOK_PATIENCE = 10.0
+ANSWER_PATIENCE = 1.0
+MANY = 200
+"""So many waiting events mean that nothing works them off."""
+
+
+async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
+    """Every client that is installed into: file, command, a real handshake, hooks; then the hooks' door and queue."""
+    found = await run_sync(survey, machine, await run_sync(projects, memory))
+    installed = [each for each in found if each.state == "installed"]
+    checks = [await run_sync(_hook_door, memory), await run_sync(_queue, memory)]  # before we start servers of our own
+    answers: dict[Start, Answered] = {}
+    async with anyio.create_task_group() as tasks:
+        for each in {_start(each): each for each in installed}.values():  # what several clients share is started once
+            tasks.start_soon(_greet, answers, each, machine)
+    for each in found:
+        if each.state == "broken":
+            checks.append(Check(_title(each), False, each.problem, "mend that file, or put a backup in its place"))
+        elif each.state == "plugin":
+            checks.append(Check(_title(each), True, f"the plugin {each.name} is enabled"))
+        elif each.state == "installed":
+            checks.append(_server(each, answers[_start(each)], memory, machine))
+            if each.client.hooks:
+                checks.append(await run_sync(_hooks, each, machine))
+    if not any(each.state in ("installed", "plugin", "broken") for each in found):
+        here = [each.client.name for each in found if each.state != "not here"]
+        advice = f"context-manager install {here[0]}" if here else "context-manager install --help"
+        checks.append(Check("clients", False, "no client is connected to this memory", advice, matters=False))
+    return tuple(checks)
+
+
+def projects(memory: Memory) -> list[tuple[Client, Path]]:
+    """The single projects that were installed into, as the records say."""
+    return [
+        (client, Path(found.project))
+        for client in CLIENTS
+        for found in record_of(memory, client).installations
+        if found.project is not None
+    ]
+
+
+async def _greet(answers: dict[Start, Answered], found: Found, machine: Machine) -> None:
+    whole = found.client.whole_environment
+    answers[_start(found)] = await handshake(found.words, machine.environ, found.env, whole=whole)
+
+
+def _start(found: Found) -> Start:
+    return found.client.whole_environment, found.words, tuple(sorted(found.env.items()))
+
+
+def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
+    again = f"context-manager install {found.client.name}{' --project' if found.project else ''}"
+    if answered.problem:
+        return Check(_title(found), False, f"{found.file}: {' '.join(found.words)}: {answered.problem}", again)
+    said = f"connected in {answered.seconds:.1f} s, {len(answered.tools)} tools"
+    other = found.workspace or machine.home / ".context-manager"
+    if os.path.realpath(other.expanduser()) != str(memory.files.root):
+        return Check(_title(found), False, f"{said}, but to another memory: {other}", again, matters=False)
+    if answered.version != __version__:
+        return Check(_title(found), False, f"{said}, but version {answered.version}", again, matters=False)
+    if found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
+        odd = "with --hooks, and there are none" if "--hooks" in found.words else "without --hooks, and there are some"
+        return Check(_title(found), False, f"{said}, but {odd}", again)
+    return Check(_title(found), True, said)
+
+
+def _hooks(found: Found, machine: Machine) -> Check:
+    name = f"{_title(found)} hooks"
+    again = f"context-manager install {found.client.name}{' --project' if found.project else ''}"
+    if not found.hooks:
+        return Check(name, False, "none: nothing is recorded or brought in by itself", again, matters=False)
+    lacking = [event for event in claude_code_hooks.EVENTS if event not in found.hooks]
+    if lacking:
+        return Check(name, False, f"missing: {', '.join(lacking)}", again)
+    took = 0.0
+    for words in dict.fromkeys(tuple(_plain(claude_code_hooks.words_of(hook))) for hook in found.hooks.values()):
+        problem = missing(words, machine.environ)
+        if not problem:
+            problem, took = _tried(words, machine)
+        if problem:
+            return Check(name, False, problem, again)
+    return Check(name, True, f"all {len(found.hooks)} there, the command answers in {took * 1000:.0f} ms")
+
+
+def _plain(words: list[str]) -> list[str]:
+    """The command without the event: given no event, it does nothing, and says so with exit 0."""
+    return [word for word in words if word not in claude_code_hooks.EVENTS]
+
+
+def _tried(words: Sequence[str], machine: Machine) -> tuple[str, float]:
+    """Why the hook command does not work (empty if it does), and the seconds that it took."""
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            list(words), input=b"{}", capture_output=True, timeout=HOOK_PATIENCE, env=dict(machine.environ), check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{words[0]}: {error}", 0.0
+    took = time.monotonic() - began
+    if done.returncode:
+        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing"])[-1]
+        return f"{' '.join(words)} ended with exit code {done.returncode}; it said: {last}", took
+    return "", took
+
+
+def _hook_door(memory: Memory) -> Check:
+    """Can hooks reach the process that maintains the workspace? Asking for no event at all changes nothing."""
+    held = memory.locks.try_maintainer()
+    if held is not None:
+        held.release()
+        return Check("hook door", True, "no server is running now; what hooks bring is queued until one is")
+    local = memory.files.local
+    if command.ask(str(local), "", {}, time.monotonic() + ANSWER_PATIENCE) is not None:
+        return Check("hook door", True, "the running server answers hooks")
+    if command.starting(str(local)) or not _lives(local / wire.ADDRESS):
+        return Check(
+            "hook door", True, "a command is working on the memory; what hooks bring is queued until it is done"
+        )
+    advice = f"start the clients again; if that does not help, delete {local / wire.ADDRESS}"
+    return Check("hook door", False, "a server is running and does not answer hooks", advice)
+
+
+def _lives(address: Path) -> bool:
+    """True if the process that wrote the address is there."""
+    try:
+        pid = int(json.loads(address.read_bytes())["pid"])
+        if os.name == "posix":  # elsewhere signal 0 is no question
+            os.kill(pid, 0)
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+    return True
+
+
+def _queue(memory: Memory) -> Check:
+    waiting = queue.waiting(memory.files.local)
+    folder = memory.files.local / queue.REJECTED
+    rejected = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+    if rejected:
+        return Check(
+            "hook queue",
+            False,
+            f"{rejected} events could not be worked on",
+            f"look into {folder}, then delete what is in it",
+            matters=False,
+        )
+    advice = "context-manager status works them off" if waiting > MANY else ""
+    return Check("hook queue", waiting <= MANY, f"{waiting} waiting" if waiting else "empty", advice, matters=False)
+
+
+def _title(found: Found) -> str:
+    return found.client.title + (f" ({found.project})" if found.project else "")

@@ -1,0 +1,247 @@
+"""Installs into a client and takes it back: files, backups, and the record that knows what was there before.
+
+The record, `.local/installs/CLIENT.json`, is written before the files: whenever this is interrupted, undoing works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mcp_server.clients.installers import claude_code_hooks, config_file, entries
+from mcp_server.clients.installers.config_file import ConfigFile, digest
+from mcp_server.clients.installers.known import Client
+from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
+from mcp_server.errors import Invalid
+from mcp_server.memory import Memory
+
+RECORDS = ".local/installs"
+
+
+class FileRecord(BaseModel):
+    """What was done to one file."""
+
+    model_config = ConfigDict(frozen=True)
+
+    path: str
+    existed: bool
+    before: str
+    """SHA-256 of the bytes that were there; empty for none."""
+    after: str
+    """SHA-256 of what we wrote."""
+    backup: str | None = None
+    made: list[list[str]] = []
+    """The objects in it that were not there."""
+    folders: list[str] = []
+    """The folders that were not there, innermost first."""
+
+
+class Installation(BaseModel):
+    """One installation: for all projects, or for one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    project: str | None = None
+    name: str
+    at: str
+    files: list[FileRecord]
+
+
+class Record(BaseModel):
+    """Everything that was installed into one client from this workspace."""
+
+    model_config = ConfigDict(frozen=True)
+
+    client: str
+    installations: list[Installation] = []
+
+    def of(self, project: Path | None) -> Installation | None:
+        """The installation for a project, or for all."""
+        wanted = None if project is None else str(project)
+        return next((found for found in self.installations if found.project == wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What happened to one file: written, created, restored, deleted, cleaned (only our part taken out), unchanged."""
+
+    path: Path
+    what: str
+    backup: Path | None = None
+
+
+def record_of(memory: Memory, client: Client) -> Record:
+    """The record of a client; an empty one if there is none, or none that can be read."""
+    path = _path(client)
+    try:
+        if memory.files.exists(path):
+            return Record.model_validate_json(memory.files.read_bytes(path))
+    except ValidationError:
+        pass
+    return Record(client=client.name)
+
+
+def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
+    """Writes what the plan says, with a backup of each file that was there, and records how to take it back."""
+    record = record_of(memory, plan.client)
+    earlier = record.of(plan.project)
+    known = {file.path: file for file in earlier.files} if earlier else {}
+    kept: dict[str, FileRecord] = dict(known)
+    for change in plan.changes:
+        if change.changes:
+            kept[str(change.file.path)] = _recorded(change, known.get(str(change.file.path)))
+    if not plan.needed:
+        return tuple(Done(change.file.path, "unchanged") for change in plan.changes)
+    now = Installation(
+        project=None if plan.project is None else str(plan.project),
+        name=plan.name,
+        at=memory.clock().isoformat(),
+        files=list(kept.values()),
+    )
+    others = [found for found in record.installations if found.project != now.project]
+    _save(memory, plan.client, record.model_copy(update={"installations": [*others, now]}))
+    done = []
+    for change in plan.changes:
+        if not change.changes:
+            done.append(Done(change.file.path, "unchanged"))
+            continue
+        config_file.write(change.file, change.file.encoded(change.after))
+        backup = kept[str(change.file.path)].backup
+        done.append(
+            Done(
+                change.file.path,
+                "created" if change.file.data is None else "written",
+                Path(backup) if backup else None,
+            )
+        )
+    return tuple(done)
+
+
+def uninstall(
+    memory: Memory, client: Client, machine: Machine, project: Path | None = None, *, undo: bool = False
+) -> tuple[Done, ...]:
+    """Takes our entry and hooks out of a client.
+
+    A file that is still as we wrote it gets back the bytes it had; any other only loses what is ours. Those bytes may
+    hold an entry of ours that was there before: `undo` leaves it, otherwise it goes too.
+    """
+    record = record_of(memory, client)
+    installation = record.of(project)
+    files = {file.path: file for file in installation.files} if installation else {}
+    path, container = place(client, machine, project)
+    paths = {str(path): path}
+    if client.hooks:
+        hooks = hooks_place(machine, project)
+        paths[str(hooks)] = hooks
+    paths |= {name: Path(name) for name in files}
+    done = tuple(_taken_out(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
+    if installation is not None:
+        rest = [found for found in record.installations if found is not installation]
+        if rest:
+            _save(memory, client, record.model_copy(update={"installations": rest}))
+        else:
+            memory.files.remove(_path(client))
+    return tuple(found for found in done if found.what != "unchanged")
+
+
+def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
+    """The record of a change; where the file is still as we left it, what was there before us stays what it was."""
+    after = digest(change.file.encoded(change.after))
+    made = [list(way) for way in change.made]
+    if earlier is not None and earlier.after == digest(change.file.data):
+        ways = earlier.made + [way for way in made if way not in earlier.made]
+        return earlier.model_copy(update={"after": after, "made": ways})
+    backup = None if change.file.data is None else str(config_file.back_up(change.file))
+    folders = []
+    for folder in change.file.real.parents:
+        if folder.exists():
+            break
+        folders.append(str(folder))
+    return FileRecord(
+        path=str(change.file.path),
+        existed=change.file.data is not None,
+        before=digest(change.file.data),
+        after=after,
+        backup=backup,
+        made=made + [way for way in (earlier.made if earlier else []) if way not in made],
+        folders=folders,
+    )
+
+
+def _taken_out(
+    client: Client, container: tuple[str, ...], path: Path, record: FileRecord | None, *, undo: bool
+) -> Done:
+    file = config_file.read(path)
+    if file.data is None:
+        return Done(path, "unchanged")
+    backup = Path(record.backup) if record and record.backup else None
+    if record is not None and digest(file.data) == record.after:
+        if not record.existed:
+            return _deleted(file, record)
+        original = _original(record)
+        if original is not None:
+            bare = original if undo else _bare(client, container, dataclasses.replace(file, data=original), [])
+            config_file.refuse_read_only(file)
+            config_file.write(file, bare)
+            if bare == original and backup is not None:
+                backup.unlink(missing_ok=True)  # it stands in its place again
+                backup = None
+            return Done(path, "restored", backup)
+    data = _bare(client, container, file, record.made if record else [])
+    if data == file.data:
+        return Done(path, "unchanged")
+    config_file.refuse_read_only(file)
+    config_file.write(file, data)
+    return Done(path, "cleaned", backup)
+
+
+def _deleted(file: ConfigFile, record: FileRecord) -> Done:
+    """There was no file before us, so there is none now; folders that we made go if nothing else is in them."""
+    file.real.unlink()
+    for folder in record.folders:
+        with contextlib.suppress(OSError):
+            Path(folder).rmdir()
+    return Done(file.path, "deleted")
+
+
+def _original(record: FileRecord) -> bytes | None:
+    """The bytes that were there before us, if the backup still holds them."""
+    try:
+        data = Path(record.backup or "").read_bytes()
+    except OSError:
+        return None
+    return data if digest(data) == record.before else None
+
+
+def _bare(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
+    """The file's bytes without what is ours, and without the objects that we made and that are empty now."""
+    text, where = file.text, str(file.path)
+    try:
+        text = entries.remove(client, container, text, where)
+        if client.hooks:
+            text = claude_code_hooks.remove(text, where)
+        for way in sorted(made, key=len, reverse=True):
+            text = entries.remove_empty(client, tuple(way), text, where)
+    except Invalid as error:
+        raise Invalid(f"{error}; our entry is still in it") from None
+    return file.encoded(text)
+
+
+def _path(client: Client) -> str:
+    return f"{RECORDS}/{client.name}.json"
+
+
+def _save(memory: Memory, client: Client, record: Record) -> None:
+    memory.files.write_atomic(_path(client), record.model_dump_json(indent=2) + "\n")
+
+
+def as_dict(done: Done) -> Mapping[str, Any]:
+    """For programs."""
+    return {"path": str(done.path), "what": done.what, "backup": str(done.backup) if done.backup else None}

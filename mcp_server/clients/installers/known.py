@@ -1,0 +1,181 @@
+"""The clients that can be installed into: where each keeps its configuration, and under which key.
+
+Found in their documentation in 2026-11; what was tried with the real program says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from mcp_server.clients.installers.machine import Machine
+from mcp_server.errors import NotFound
+
+_AGAIN = "Start {title} again, or reload its MCP servers."
+_CLAUDE_EXPORT = (
+    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file; then "
+    "`context-manager import FILE.zip`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client. `file` is its own configuration, `project` the file of one project (relative to its folder)."""
+
+    name: str
+    title: str
+    file: Callable[[Machine], Path]
+    container: tuple[str, ...] = ("mcpServers",)
+    """The keys under which its servers stand."""
+    project: str | None = None
+    form: Literal["json", "toml"] = "json"
+    plain: bool = False
+    """True if it reads JSON in the strict sense only, so that a comment makes it ignore the whole file."""
+    also: Mapping[str, Any] = field(default_factory=dict)
+    """What its entries hold besides `command` and `args`."""
+    programs: tuple[str, ...] = ()
+    """Commands that show that it is here, where its folder is not there yet."""
+    hooks: bool = False
+    whole_environment: bool = False
+    """True if what it starts gets all of its environment (tried), not a chosen few variables."""
+    afterwards: str = _AGAIN
+    """What the user has to do then."""
+    history: str = ""
+    """How earlier conversations come in, where that is not by itself."""
+
+    def here(self, machine: Machine) -> bool:
+        """True if this client seems to be on this machine."""
+        file = self.file(machine)
+        folder = claude_code_settings(machine).parent if self.hooks else file.parent
+        return file.exists() or folder.is_dir() or any(machine.which(program) for program in self.programs)
+
+
+def _claude_desktop(machine: Machine) -> Path:
+    """On Windows the app from the store has a folder of its own and does not see the usual one."""
+    name = "claude_desktop_config.json"
+    if machine.system == "win32":
+        local = machine.place("LOCALAPPDATA", machine.home / "AppData" / "Local")
+        for pattern in ("Claude-Data/[Cc]laude*", "Packages/Claude_*/LocalCache/Roaming/Claude"):
+            for folder in sorted(local.glob(pattern)):
+                if folder.is_dir():
+                    return folder / name
+    return machine.settings_folder() / "Claude" / name
+
+
+def _claude_code(machine: Machine) -> Path:
+    """Tried with Claude Code 2.1.329, `CLAUDE_CONFIG_DIR` too."""
+    return machine.place("CLAUDE_CONFIG_DIR", machine.home) / ".claude.json"
+
+
+def claude_code_settings(machine: Machine) -> Path:
+    """Where Claude Code's hooks of all projects stand."""
+    return machine.place("CLAUDE_CONFIG_DIR", machine.home / ".claude") / "settings.json"
+
+
+def _vscode(machine: Machine) -> Path:
+    """The first of its kinds that is here. Profiles other than the default one keep files of their own."""
+    folders = [machine.settings_folder() / name / "User" for name in ("Code", "Code - Insiders", "VSCodium")]
+    return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
+
+
+def _zed(machine: Machine) -> Path:
+    if machine.system == "win32":
+        return machine.settings_folder() / "Zed" / "settings.json"
+    if machine.system == "darwin":
+        return machine.home / ".config" / "zed" / "settings.json"
+    return machine.config_folder() / "zed" / "settings.json"
+
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        "claude-code",
+        "Claude Code",
+        _claude_code,
+        plain=True,
+        also={"type": "stdio"},
+        programs=("claude",),
+        hooks=True,
+        whole_environment=True,
+        afterwards="Sessions that you start from now on have it; /mcp and /hooks in Claude Code show it.",
+    ),
+    Client(
+        "claude-desktop",
+        "Claude Desktop",
+        _claude_desktop,
+        plain=True,
+        afterwards="Quit Claude Desktop (closing its window is not enough) and start it again.",
+        history=_CLAUDE_EXPORT,
+    ),
+    Client(
+        "cursor",
+        "Cursor",
+        lambda machine: machine.home / ".cursor" / "mcp.json",
+        project=".cursor/mcp.json",
+        programs=("cursor", "cursor-agent"),
+    ),
+    Client(
+        "vscode",
+        "VS Code",
+        _vscode,
+        container=("servers",),
+        project=".vscode/mcp.json",
+        also={"type": "stdio"},
+        programs=("code", "code-insiders", "codium"),
+        afterwards="VS Code asks whether you trust the server when a chat first needs it.",
+    ),
+    Client(
+        "windsurf",
+        "Windsurf",
+        lambda machine: machine.home / ".codeium" / "windsurf" / "mcp_config.json",
+        programs=("windsurf",),
+    ),
+    Client(
+        "zed",
+        "Zed",
+        _zed,
+        container=("context_servers",),
+        project=".zed/settings.json",
+        also={"source": "custom"},  # versions before 2026 ask for it, later ones take no notice
+        programs=("zed", "zeditor"),
+        afterwards="Zed starts it at once; the settings of its agent panel show a green dot.",
+    ),
+    Client(
+        "gemini",
+        "Gemini CLI",
+        lambda machine: machine.place("GEMINI_CLI_HOME", machine.home) / ".gemini" / "settings.json",
+        project=".gemini/settings.json",
+        programs=("gemini",),
+    ),
+    Client(
+        "codex",
+        "Codex",
+        lambda machine: machine.place("CODEX_HOME", machine.home / ".codex") / "config.toml",
+        container=("mcp_servers",),
+        project=".codex/config.toml",
+        form="toml",
+        programs=("codex",),
+        afterwards="Start Codex again; /mcp shows it. A project's own file counts only where Codex trusts the project.",
+    ),
+)
+
+CHATGPT_EXPORT = (
+    "ChatGPT's chats: Settings → Data controls → Export data; an e-mail brings a ZIP file; then "
+    "`context-manager import FILE.zip`."
+)
+
+
+def client_named(name: str) -> Client:
+    """The client of that name. Raises NotFound naming the nearest."""
+    known = {client.name: client for client in CLIENTS}
+    wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
+    wanted = {"vs-code": "vscode", "code": "vscode", "gemini-cli": "gemini", "claude": "claude-code"}.get(
+        wanted, wanted
+    )
+    if wanted in known:
+        return known[wanted]
+    near = difflib.get_close_matches(wanted, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    raise NotFound(f"no client {name!r} is known here; {hint}")

@@ -1,0 +1,219 @@
+"""Changes one table in the text of a TOML file; every byte that is not of that table stays as it was.
+
+What the file says is read by `tomllib`. Where its statements stand is found here: a file that `tomllib` accepts can be
+split by strings, comments, brackets and line ends alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_server.errors import Invalid, Refused
+
+Table = tuple[str, ...]
+
+_PIECE = re.compile(
+    r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|\n|[^"\'#\[\]{}\n]+',
+    re.DOTALL,
+)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A header or a key with its value: `text[start:end]`, without space and comment around it."""
+
+    start: int
+    end: int
+    table: Table
+    """The table that it opens, or stands in."""
+    key: str
+    """Its (first) key; empty for a header."""
+
+
+def read(text: str, where: str) -> dict[str, Any]:
+    """What the file named `where` says. Raises Invalid with file, line and what is wrong."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", str(error))
+        line = (at[1] if at else None) or text.count("\n") + 1
+        what = str(error)[: at.start()] if at else str(error)
+        raise Invalid(f"{where}: line {line}: {what}; mend the file and try again") from None
+
+
+def put(text: str, table: Table, fields: Mapping[str, Any], where: str) -> str:
+    """`text` with `fields` in `table`: the table is added at the end of the file, or those of its fields that differ
+    are replaced.
+
+    Raises Invalid for a broken file, Refused where the table is written in a way that cannot be changed piece by piece.
+    """
+    before = read(text, where)
+    present = _inside(before, table)
+    if present is None:
+        newline = _newline(text)
+        lines = [f"[{'.'.join(map(_key, table))}]", *(f"{_key(key)} = {_value(item)}" for key, item in fields.items())]
+        gap = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
+        after = text + gap + newline.join(lines) + newline
+    else:
+        after = text
+        for key, item in fields.items():
+            if present.get(key) != item:
+                after = _with_field(after, table, key, item)
+    _check(_said(after) == _merged(before, table, fields), table, where)
+    return after
+
+
+def remove(text: str, table: Table, where: str) -> str:
+    """`text` without `table` and the tables in it; comments stay. Unchanged if there is no such table."""
+    before = read(text, where)
+    if _inside(before, table) is None:
+        return text
+    after = text
+    ours = [found for found in _statements(text) if found.table[: len(table)] == table]
+    for first, last in reversed(list(_runs(ours, text))):
+        begin = text.rfind("\n", 0, first.start) + 1
+        newline = text.find("\n", last.end)
+        end = len(text) if newline < 0 else newline + 1
+        comment = text[last.end : end].strip()
+        if comment:
+            end = last.end
+        elif _blank_before(text, begin):  # the empty line before it came with it
+            begin = text.rfind("\n", 0, begin - 1) + 1
+        after = after[:begin] + after[end:]
+    said = _said(after)
+    gone = said is not None and _inside(said, table) is None and _bare(said, table) == _bare(before, table)
+    _check(gone, table, where)
+    return after
+
+
+def _with_field(text: str, table: Table, key: str, item: Any) -> str:
+    statements = _statements(text)
+    written = f"{_key(key)} = {_value(item)}"
+    found = [statement for statement in statements if statement.table == table]
+    for statement in found:
+        if statement.key == key:
+            return text[: statement.start] + written + text[statement.end :]
+    header = next((statement for statement in found if not statement.key), None)
+    if header is None:
+        return text  # the check that follows says so
+    newline = text.find("\n", header.end)
+    at = len(text) if newline < 0 else newline + 1
+    gap = "" if newline >= 0 else _newline(text)
+    return text[:at] + gap + written + _newline(text) + text[at:]
+
+
+def _check(well: bool, table: Table, where: str) -> None:
+    """Refuses rather than writes what would say something else than it should."""
+    if not well:
+        raise Refused(
+            f"{where}: {'.'.join(table[:-1])} is not written as tables of their own ([{'.'.join(table)}]), so it "
+            "cannot be changed without touching the rest; change it by hand (install --print shows what)"
+        )
+
+
+def _said(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _merged(document: dict[str, Any], table: Table, fields: Mapping[str, Any]) -> dict[str, Any]:
+    if not table:
+        return {**document, **fields}
+    inner = document.get(table[0], {})
+    return {**document, table[0]: _merged(inner if isinstance(inner, dict) else {}, table[1:], fields)}
+
+
+def _bare(document: dict[str, Any], table: Table) -> dict[str, Any]:
+    """`document` without `table`, and without those above it that hold nothing else."""
+    rest = {key: item for key, item in document.items() if key != table[0]}
+    if len(table) > 1 and (inner := _bare(document.get(table[0], {}), table[1:])):
+        return {**rest, table[0]: inner}
+    return rest
+
+
+def _inside(document: Mapping[str, Any], table: Table) -> Mapping[str, Any] | None:
+    found: Any = document
+    for step in table:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _statements(text: str) -> list[_Statement]:
+    """The statements of a valid file, in order."""
+    found: list[_Statement] = []
+    table: Table = ()
+    start: int | None = None
+    end = depth = 0
+    for piece in _PIECE.finditer(text + "\n"):
+        kind = piece.group()[0]
+        if kind == "\n" and depth == 0:
+            if start is not None:
+                statement = text[start:end]
+                path = _path(tomllib.loads(statement))
+                if statement[0] == "[":
+                    table = path
+                    found.append(_Statement(start, end, table, ""))
+                else:
+                    found.append(_Statement(start, end, table, path[0]))
+            start = None
+        elif kind != "#" and piece.group().strip():
+            depth += (kind in "[{") - (kind in "]}")
+            if start is None:
+                start = piece.start() + len(piece.group()) - len(piece.group().lstrip())
+            end = piece.start() + len(piece.group().rstrip())
+    return found
+
+
+def _path(document: dict[str, Any]) -> Table:
+    """The keys that a lone header or statement names, as far as they are one chain."""
+    path: list[str] = []
+    inner: Any = document
+    while isinstance(inner, dict) and len(inner) == 1:
+        ((key, inner),) = inner.items()
+        path.append(key)
+        if isinstance(inner, list) and inner == [{}]:
+            break
+    return tuple(path)
+
+
+def _runs(statements: list[_Statement], text: str) -> Iterator[tuple[_Statement, _Statement]]:
+    """First and last statement of each stretch with nothing else than space between its lines."""
+    first = last = None
+    for statement in statements:
+        if first is not None and last is not None and text[last.end : statement.start].strip():
+            yield first, last
+            first = None
+        first, last = first or statement, statement
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _blank_before(text: str, begin: int) -> bool:
+    line = text[text.rfind("\n", 0, max(begin - 1, 0)) + 1 : begin]
+    return begin > 0 and not line.strip()
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _value(key)
+
+
+def _value(item: Any) -> str:
+    """A string, a list of strings or a table of them, as TOML writes it."""
+    if isinstance(item, list):
+        return "[" + ", ".join(map(_value, item)) + "]"
+    if isinstance(item, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in item.items()) + " }"
+    return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _newline(text: str) -> str:
+    first = text.find("\n")
+    return "\r\n" if first > 0 and text[first - 1] == "\r" else "\n"

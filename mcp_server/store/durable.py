@@ -1,0 +1,157 @@
+"""Writing so that a crash at any moment leaves the old file or the new one, and what was acknowledged is on disk.
+
+Paths are real ones that the caller has checked; `path` is how a person calls the file. OSErrors come as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+import sys
+from pathlib import Path
+
+from mcp_server.errors import Conflict
+
+TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
+"""Names of files that are being written; what a crash leaves of them may be deleted."""
+
+_BINARY = getattr(os, "O_BINARY", 0)
+_CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
+    """Puts `data` in the file's place as a whole. Conflict if it is not as `expected`, or with `new` is there at all.
+
+    `mode` is the file's new mode; by default it keeps its own, a new one is the user's alone.
+    """
+    make_folders(real.parent)
+    temporary = real.parent / f".cm-{secrets.token_hex(8)}.tmp"
+    try:
+        _write_new(temporary, data, mode if mode is not None else _mode_of(real))
+        if new:
+            _put_if_absent(temporary, real, path)
+        else:
+            if expected is not None and (not real.exists() or real.read_bytes() != expected):
+                raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
+            _replace(temporary, real)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(real.parent)
+
+
+def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
+    """Writes `data` at byte `at_offset` and cuts off what stood after it; returns the new size.
+
+    If it fails, the file ends at `at_offset`. Raises Conflict for a file that is shorter than that.
+    """
+    handle = os.open(real, os.O_WRONLY | _BINARY | _CLOSE_ON_EXEC)
+    try:
+        found = os.fstat(handle)
+        if found.st_size < at_offset:
+            raise Conflict(f"{path} has {found.st_size} bytes, {at_offset} were expected; somebody cut it")
+        if found.st_size > at_offset:
+            os.ftruncate(handle, at_offset)
+        try:
+            os.lseek(handle, at_offset, os.SEEK_SET)
+            _write_all(handle, data)
+            _sync(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, at_offset)
+                _sync(handle)
+            raise
+    finally:
+        os.close(handle)
+    return at_offset + len(data)
+
+
+def make_folders(folder: Path) -> None:
+    """As `mkdir -p` with mode 0700; a new folder's name is on disk before anything is put into it."""
+    if folder.is_dir():
+        return
+    make_folders(folder.parent)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        sync_folder(folder.parent)
+
+
+def _mode_of(real: Path) -> int:
+    try:
+        return stat.S_IMODE(real.stat().st_mode)
+    except OSError:
+        return 0o600
+
+
+def _write_new(temporary: Path, data: bytes, mode: int) -> None:
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
+    try:
+        _write_all(handle, data)
+        if mode != 0o600 and hasattr(os, "fchmod"):
+            os.fchmod(handle, mode)
+        _sync(handle)
+    finally:
+        os.close(handle)
+
+
+def _put_if_absent(temporary: Path, real: Path, path: str) -> None:
+    """A hard link is the one way to name a file only if nobody else has done so."""
+    taken = Conflict(f"{path} exists already; read it first, or choose another name")
+    try:
+        os.link(temporary, real)
+    except FileExistsError:
+        raise taken from None
+    except OSError:  # a file system without hard links
+        if real.exists():
+            raise taken from None
+        _replace(temporary, real)
+    else:
+        temporary.unlink()
+
+
+def _replace(temporary: Path, real: Path) -> None:
+    if sys.platform == "win32" and real.exists():  # Windows refuses to replace a read-only file
+        real.chmod(0o600)
+    temporary.replace(real)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _sync(handle: int) -> None:
+    """Returns once the disk has it. macOS's fsync leaves it in the drive's cache."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        try:
+            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+            return
+        except OSError:  # a file system that does not know it
+            pass
+    os.fsync(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is only on disk once its folder is. Windows has no such call and needs none."""
+    if sys.platform == "win32":
+        return
+    handle = os.open(folder, os.O_RDONLY | _CLOSE_ON_EXEC)
+    try:
+        _sync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,34 @@
+"""Doctor looks at everything that the workspace needs, and says what to do where something is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.actions import doctor
+from mcp_server.actions.doctor import Check, examine
+from mcp_server.app import catch_up
+from mcp_server.memory import Memory
+
+pytestmark = pytest.mark.anyio
+
+
+async def checks(memory: Memory) -> dict[str, Check]:
+    return {check.name: check for check in await examine(memory)}
+
+
+async def test_a_new_memory_is_in_order(memory: Memory) -> None:
+    await catch_up(memory)
+    found = await checks(memory)
+    assert all(check.ok or not check.matters for check in found.values()), found
+    assert "Python 3." in found["versions"].detail
+    assert "SQLite 3." in found["versions"].detail
+    assert found["space"].detail.endswith("GB free")
+
+
+async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "---\ncreated: [broken\n---\n# Ana\n")
+    monkeypatch.setattr(doctor, "LITTLE", 1 << 62)
+    broken = {name: check for name, check in (await checks(memory)).items() if not check.ok and check.matters}
+    assert {"space", "files", "index"} <= set(broken)
+    assert all(check.advice for check in broken.values())
+    assert "knowledge/people/ana.md" in broken["files"].detail

@@ -1,0 +1,570 @@
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.forget import finish, forget, plan_forget, unfinished
+from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.actions.search import SearchRequest, search
+from mcp_server.actions.status import status
+from mcp_server.core.model import Caller, ToolCall
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.memory import Memory
+from mcp_server.store import front_matter
+from tests.conftest import Clock
+from tests.forgetting import git, holding, in_git, named
+
+pytestmark = pytest.mark.anyio
+
+CALLER = Caller()
+AT = datetime(2026, 2, 10, 9, 0, tzinfo=UTC)
+FACT = "The vault's code is 47-11 Zephyr"
+PIECES = ("zephyr", "vault")
+
+
+def said(*contents: str, session: str = "old", ids: bool = True) -> ImportedSession:
+    turns = tuple(
+        ImportedTurn(
+            "user" if number % 2 == 0 else "agent",
+            content,
+            AT + timedelta(minutes=number),
+            f"u{number}" if ids else None,
+        )
+        for number, content in enumerate(contents)
+    )
+    return ImportedSession(session, turns, "import:test")
+
+
+CONVERSATION = said(
+    "Remember this: the vault's code is 47-11 ZEPHYR, please.",
+    "I wrote down that the vault's code is 47-11 Zephyr.\n\nAnything else?",
+    "No, thanks. Let us talk about the garden.",
+)
+
+
+async def filled(memory: Memory, source: ImportedSession = CONVERSATION) -> None:
+    """A fact in a transcript, an open one, three knowledge files, logs, local files, state and index; all committed."""
+    await record_session(memory, source)
+    await observe(memory, NewTurn("user", f"By the way, {FACT}! Is it safe?", session="open"), CALLER)
+    await remember(memory, NewFact(f"{FACT}.", session="open"), CALLER)
+    await remember(memory, NewFact(f"Ana: knows that {FACT.lower()}.", kind="person"), CALLER)
+    await remember(memory, NewFact(f"{FACT}, and the garden is large.", path="knowledge/reference/notes.md"), CALLER)
+    files = memory.files
+    files.write_atomic(".local/logs/context/injection.jsonl", json.dumps({"text": FACT, "n": 1}) + '\n{"n": 2}\n')
+    files.write_atomic(".local/logs/context/injection.jsonl.1", json.dumps({"text": f"a\n{FACT}"}) + "\n")
+    files.write_bytes_atomic(".local/logs/context/old.jsonl.gz", gzip.compress(FACT.encode()))
+    files.write_atomic(".local/brief/global.md", f"Known: {FACT}\n")
+    files.write_atomic(".local/queue/hooks.jsonl", json.dumps({"event": "Stop", "prompt": FACT}) + "\n")
+    files.write_atomic(".local/pending/a.json", json.dumps({"content": FACT}, ensure_ascii=True))
+    files.write_atomic(".local/installs/x/settings.json", json.dumps({"note": FACT}, indent=2))
+    files.write_atomic(".local/instructions.md", f"{FACT}\n")
+    files.write_atomic("checkpoints/open/c1.md", f"# Checkpoint\n\nDecided: {FACT}\n")
+    files.write_atomic(".local/cold-storage/open/x.jsonl", json.dumps({"text": FACT}) + "\n")
+    files.write_atomic("archive/the-vaults-code-is-47-11-zephyr.md", "An old note.\n")
+    (files.root / "knowledge" / ".cm-0123456789abcdef.tmp").write_text(f"{FACT}\n")
+    (files.local / "state.db.damaged-1").write_bytes(b"SQLite format 3\0" + FACT.encode())
+    await memory.state.put("notes", f"key {FACT}", {"said": [FACT, "č"]})
+    await memory.state.put("notes", "other", "kept")
+    await sessions.commit_pending(memory)
+    memory.git.commit(
+        [
+            "knowledge/memory/MEMORY.md",
+            "knowledge/people/ana.md",
+            "knowledge/reference/notes.md",
+            "checkpoints/open/c1.md",
+        ],
+        f"memory: {FACT}",
+    )
+    await memory.index.rebuild()
+
+
+async def found(memory: Memory, query: str) -> str:
+    return json.dumps([hit.passage.text for hit in (await search(memory, SearchRequest(query))).hits])
+
+
+async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    assert "zephyr" in (await found(memory, "vault code")).lower()
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+
+    for piece in PIECES:
+        assert holding(workspace, piece) == []
+        assert [name for name in named(workspace, piece) if not name.startswith(".git")] == []
+    assert in_git(workspace, "zephyr")
+    assert receipt.history.commits >= 2
+    assert receipt.history.since == git(workspace, "rev-list", "--reverse", "HEAD").splitlines()[1]
+    assert receipt.left == ()
+    assert "zephyr" not in (await found(memory, "vault code garden")).lower()
+    assert "garden" in (await found(memory, "garden"))
+    assert unfinished(memory) == []
+    assert not list((memory.files.local / "forget").glob("*"))
+
+
+async def test_importing_the_source_again_does_not_bring_it_back(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    again = await record_session(memory, CONVERSATION)
+    assert (again.new_turns, again.repeated_turns) == (0, 3)
+    other = await record_session(memory, said("He said: the VAULTS code,\nis «4711 zéphyr»…", "Yes.", session="new"))
+    assert other.new_turns == 2
+    assert other.path is not None
+    assert "[forgotten]" in memory.files.read_text(other.path)
+    note = await import_markdown_file(memory, "notes", "the-vault.md", f"# A\n\n- {FACT}\n- Kept\n".encode())
+    assert "Kept" in memory.files.read_text(note.path)
+    assert holding(workspace, "zephyr") == holding(workspace, "zéphyr") == []
+
+
+async def test_turns_without_ids_are_recognised_after_they_were_forgotten(memory: Memory) -> None:
+    source = said(*(turn.content for turn in CONVERSATION.turns), ids=False)
+    await filled(memory, source)
+    await forget(memory, ForgetTarget(text=FACT))
+    assert (await record_session(memory, source)).new_turns == 0
+
+
+async def test_transcripts_keep_their_turns_numbers_and_lines(memory: Memory) -> None:
+    await filled(memory)
+    (path,) = memory.transcripts.find("old")
+    before = memory.files.read_text(path)
+    await forget(memory, ForgetTarget(text=FACT))
+    (path,) = memory.transcripts.find("old")
+    after = memory.files.read_text(path)
+    whole = memory.transcripts.read(path)
+    assert after.count("\n") == before.count("\n")
+    assert [placed.turn.number for placed in whole.turns] == [1, 2, 3]
+    assert whole.turns[0].turn.content == "Remember this: [forgotten], please."
+    assert whole.turns[1].turn.content == "I wrote down that [forgotten].\n\nAnything else?"
+    assert whole.turns[2].turn.content == "No, thanks. Let us talk about the garden."
+    assert whole.complete_bytes == len(after.encode())
+    assert whole.head.title == whole.head.topic == "Remember this: [forgotten], please."
+    assert "forgotten" in path
+    assert memory.files.resolve(path).stat().st_mode & 0o777 == 0o444
+    row = await memory.state.session("old")
+    assert row is not None
+    assert (row.path, row.status, row.turns) == (path, "closed", 3)
+
+
+async def test_an_open_conversation_goes_on_where_it_was(memory: Memory) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    answer = await observe(memory, NewTurn("agent", "It is safe.", session="open"), CALLER)
+    assert (answer.turn, answer.recorded) == (2, True)
+    assert [turn.content for turn in await sessions.session_turns(memory, "open")][1] == "It is safe."
+    ended = await sessions.end_session(memory, "open")
+    assert ended.committed is not None
+
+
+async def test_continued_transcripts_still_find_each_other(memory: Memory, workspace: Path) -> None:
+    await observe(memory, NewTurn("user", f"{FACT}, you know", session="long"), CALLER)
+    await sessions.end_session(memory, "long")
+    await observe(memory, NewTurn("user", "Back again", session="long"), CALLER)
+    await forget(memory, ForgetTarget(text=FACT))
+    assert [turn.content for turn in await sessions.session_turns(memory, "long")] == [
+        "[forgotten], you know",
+        "Back again",
+    ]
+    assert holding(workspace, "zephyr") == []
+
+
+async def test_a_line_of_which_nothing_is_left_goes_and_others_keep_a_mark(memory: Memory) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT))
+    core = memory.files.read_text("knowledge/memory/MEMORY.md")
+    assert "[forgotten]" not in core
+    assert "- 2026-02-16" not in core
+    assert f"line_count: {core.count(chr(10))}" in core
+    assert "Ana: knows that [forgotten]." in memory.files.read_text("knowledge/people/ana.md")
+    assert "[forgotten], and the garden is large." in memory.files.read_text("knowledge/reference/notes.md")
+    assert json.loads(memory.files.read_text(".local/logs/context/injection.jsonl").splitlines()[0])["n"] == 1
+    assert await memory.state.get("notes", "other") == "kept"
+
+
+async def test_the_request_is_kept_as_hashes_and_committed_with_a_trailer(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+    line = json.loads((workspace / "forgotten.jsonl").read_text())
+    assert line["id"] == receipt.id
+    assert set(line) == {"id", "at", "salt", "windows"}
+    message = git(workspace, "log", "-1", "--format=%B")
+    assert f"Forget: {receipt.id}" in message.splitlines()
+    assert "zephyr" not in message.lower()
+    assert "forgotten.jsonl" in git(workspace, "show", "--stat", "HEAD")
+
+
+async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    before = {path: path.read_bytes() for path in workspace.rglob("*.md")}
+    receipt = await plan_forget(memory, ForgetTarget(text=FACT))
+    assert not receipt.done
+    assert {path: path.read_bytes() for path in workspace.rglob("*.md")} == before
+    assert not (workspace / "forgotten.jsonl").exists()
+    shown = {copy.path: copy for copy in receipt.copies}
+    memory_lines = before[workspace / "knowledge/memory/MEMORY.md"].decode().splitlines()
+    (place, *_) = [place for place in shown["knowledge/memory/MEMORY.md"].places if place.what == "removed"]
+    assert place.line is not None
+    assert "Zephyr" in memory_lines[place.line - 1]
+    transcripts = [copy for path, copy in shown.items() if path.startswith("raw/")]
+    assert len(transcripts) == 2
+    assert all(copy.new_path and copy.places for copy in transcripts)
+    for path in (".local/logs/context/injection.jsonl.1", ".local/queue/hooks.jsonl", ".local/brief/global.md"):
+        assert path in shown
+    assert receipt.state_rows > 0
+    assert receipt.history.commits > 0
+    assert receipt.as_dict()["done"] is False
+
+
+async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    git(workspace, "tag", "-a", "before-the-vaults-code-is-47-11-zephyr", "-m", f"Tag: {FACT}")
+    git(workspace, "branch", "side")
+    (workspace / "knowledge/reference/notes.md").write_text(f"# stashed\n\n{FACT} in the stash\n")
+    git(workspace, "stash")
+    git(workspace, "update-ref", "refs/memory/checkpoints/c1", git(workspace, "rev-parse", "HEAD^{tree}"))
+    git(workspace, "config", "user.name", "Ana")
+    hook = workspace / ".git/hooks/post-merge"
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    before = git(workspace, "log", "--format=%an %at %s")
+    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
+
+    assert receipt.rewritten
+    assert receipt.left == ()
+    for piece in PIECES:
+        assert in_git(workspace, piece) == []
+        assert holding(workspace, piece) == []
+    assert receipt.history.commits == 0
+    git(workspace, "fsck", "--strict")
+    assert git(workspace, "status", "--porcelain", "--untracked-files=no") == ""
+    after = git(workspace, "log", "--format=%an %at %s").splitlines()
+    assert [line.split()[1] for line in after][1:] == [line.split()[1] for line in before.splitlines()]
+    assert git(workspace, "stash", "list") != ""
+    assert "[forgotten] in the stash" in git(workspace, "stash", "show", "-p")
+    assert git(workspace, "for-each-ref", "--format=%(refname)").splitlines() == [
+        "refs/heads/main",
+        "refs/heads/side",
+        "refs/memory/checkpoints/c1",
+        "refs/stash",
+        "refs/tags/before-forgotten",
+    ]
+    assert hook.exists()
+    assert git(workspace, "config", "user.name") == "Ana"
+
+
+async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspace: Path, tmp_path: Path) -> None:
+    await filled(memory)
+    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
+    assert receipt.backup is not None
+    bundle = Path(receipt.backup)
+    assert bundle.parent == workspace.parent
+    assert bundle.stat().st_mode & 0o777 == 0o600
+    git(tmp_path, "clone", "--quiet", str(bundle), "restored")
+    assert in_git(tmp_path / "restored", "zephyr")
+
+
+async def test_old_transcripts_in_history_can_still_be_read(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(text=FACT), history=True)
+    for commit in git(workspace, "rev-list", "HEAD").splitlines():
+        for path in git(workspace, "ls-tree", "-r", "--name-only", commit, "raw/").splitlines():
+            memory.files.write_atomic("scratch/then.md", git(workspace, "show", f"{commit}:{path}") + "\n")
+            assert memory.transcripts.read("scratch/then.md").turns
+
+
+async def test_a_merge_in_progress_is_finished_first(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    (workspace / ".git/MERGE_HEAD").write_text(git(workspace, "rev-parse", "HEAD"))
+    with pytest.raises(Refused, match="finish or abort"):
+        await forget(memory, ForgetTarget(text=FACT), history=True)
+    assert holding(workspace, "zephyr")
+
+
+async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    (path,) = memory.transcripts.find("old")
+    memory.files.write_atomic(
+        "knowledge/memory/lessons.md",
+        f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n",
+    )
+    receipt = await forget(memory, ForgetTarget(turn="old#2"))
+    turns = await sessions.session_turns(memory, "old")
+    assert turns[1].content == "[forgotten]\n\n[forgotten]"
+    assert "ZEPHYR" in turns[0].content
+    assert memory.files.read_text("knowledge/memory/lessons.md").splitlines()[2:] == [f"- Another one. [src: {path}#3]"]
+    assert (await record_session(memory, CONVERSATION)).new_turns == 0
+    assert receipt.history.commits > 0
+
+
+async def test_a_short_turn_is_forgotten_only_where_it_was_said(memory: Memory) -> None:
+    await record_session(memory, said("Hello there", "Yes", "Yes", "Fine", ids=False))
+    await record_session(memory, said("Well", "Yes", session="other"))
+    await forget(memory, ForgetTarget(turn="old#2"))
+    assert [turn.content for turn in await sessions.session_turns(memory, "other")] == ["Well", "Yes"]
+    assert [turn.content for turn in await sessions.session_turns(memory, "old")] == [
+        "Hello there",
+        "[forgotten]",
+        "Yes",
+        "Fine",
+    ]
+    assert (await record_session(memory, said("Hello there", "Yes", "Yes", "Fine", ids=False))).new_turns == 0
+
+
+async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    await forget(memory, ForgetTarget(session="open"))
+    (path,) = memory.transcripts.find("open")
+    assert "safe" not in memory.files.read_text(path)
+    assert "way" not in path
+    assert [turn.content for turn in await sessions.session_turns(memory, "open")] == ["[forgotten]"]
+    assert "Zephyr" not in memory.files.read_text("knowledge/memory/MEMORY.md")  # what it remembered
+
+    await forget(memory, ForgetTarget(session="old"), history=True)
+    again = await record_session(memory, CONVERSATION)
+    assert again.new_turns == 0
+    for words in ("let us talk", "by the way", "by-the-way", "remember-this", "remember this"):
+        assert in_git(workspace, words) == holding(workspace, words) == named(workspace, words) == []
+    assert "talk about" not in (await found(memory, "talk about the garden"))
+
+
+async def test_what_is_said_later_in_a_forgotten_conversation_is_recorded(memory: Memory, clock: Clock) -> None:
+    await observe(memory, NewTurn("user", "First", session="s"), CALLER)
+    await forget(memory, ForgetTarget(session="s"))
+    clock.forward(minutes=1)
+    later = said("A later thing", session="s")
+    moved = tuple(ImportedTurn(turn.role, turn.content, clock.now, turn.turn_id) for turn in later.turns)
+    await record_session(memory, ImportedSession("s", moved, "import:test"))
+    assert [turn.content for turn in await sessions.session_turns(memory, "s")] == ["[forgotten]", "A later thing"]
+
+
+async def test_a_file_and_its_import_are_forgotten(memory: Memory, workspace: Path) -> None:
+    data = b"# Cats\n\nThe cats are grey.\n"
+    await import_markdown_file(memory, "notes", "cats.md", data)
+    await forget(memory, ForgetTarget(path="knowledge/reference/notes/cats.md"))
+    assert not memory.files.exists("knowledge/reference/notes/cats.md")
+    again = await import_markdown_file(memory, "notes", "cats.md", data)
+    assert (again.status, again.why) == ("skipped", "it was forgotten on request")
+
+
+async def test_lines_of_a_file_are_forgotten_wherever_they_stand(memory: Memory) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "# Ana\n\n- Likes tea\n- Fears spiders\n")
+    memory.files.write_atomic("topics/tea.md", "Ana? likes TEA. And milk.\n")
+    await forget(memory, ForgetTarget(path="knowledge/people/ana.md", lines=(3, 3)))
+    assert memory.files.read_text("knowledge/people/ana.md") == "# Ana\n\n- Fears spiders\n"
+    assert memory.files.read_text("topics/tea.md") == "Ana? [forgotten]. And milk.\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "words"),
+    [
+        (ForgetTarget(text="it"), Invalid, "fewer than 3"),
+        (ForgetTarget(text="…!?"), Invalid, "fewer than 3"),
+        (ForgetTarget(), Invalid, "say one thing"),
+        (ForgetTarget(text="abc", session="x"), Invalid, "say one thing"),
+        (ForgetTarget(turn="old"), Invalid, "SESSION#NUMBER"),
+        (ForgetTarget(turn="old#9"), NotFound, "turns 1 to 3"),
+        (ForgetTarget(session="nobody"), NotFound, "no session"),
+        (ForgetTarget(path="knowledge/none.md"), NotFound, "no file"),
+        (ForgetTarget(path="raw/conversations/x.md"), Refused, "--session"),
+        (ForgetTarget(path=".local/state.db"), Refused, "only files under"),
+        (ForgetTarget(path="../x"), Refused, "leaves the workspace"),
+        (ForgetTarget(path="knowledge/memory/MEMORY.md", lines=(900, 901)), Invalid, "has lines 1 to"),
+    ],
+)
+async def test_what_cannot_be_forgotten_so_is_refused(
+    memory: Memory, target: ForgetTarget, error: type[Exception], words: str
+) -> None:
+    await record_session(memory, CONVERSATION)
+    with pytest.raises(error, match=re.escape(words)):
+        await plan_forget(memory, target)
+
+
+async def test_a_run_inside_longer_words_is_named_and_left(memory: Memory) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "Likes bananas.\n")
+    receipt = await plan_forget(memory, ForgetTarget(text="banana"))
+    assert receipt.nothing
+    assert receipt.similar == ("knowledge/people/ana.md:1",)
+
+
+async def test_a_title_that_cuts_the_fact_in_the_middle_goes_too(memory: Memory, workspace: Path) -> None:
+    fact = "the emerald necklace of grandmother lies behind the third brick"
+    await record_session(memory, said(f"You should know {fact} of the wall", "I see"))
+    await sessions.commit_pending(memory)
+    await forget(memory, ForgetTarget(text=fact), history=True)
+    for word in ("emerald", "necklace", "grandmother"):
+        assert holding(workspace, word) == named(workspace, word) == in_git(workspace, word) == []
+
+
+async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, workspace: Path) -> None:
+    call = ToolCall("bash", f"echo {FACT}", f"{FACT} → ok", ("notes/the vault's code is 47-11 zephyr.txt",))
+    turn = ImportedTurn("agent", "Done", AT, "u1", tool_calls=(call,))
+    await record_session(memory, ImportedSession("tools", (turn,), "import:test"))
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []
+    (kept,) = (await sessions.session_turns(memory, "tools"))[0].tool_calls
+    assert kept.summary == "echo [forgotten]"
+    assert kept.files == ("notes/forgotten.txt",)
+
+
+@pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "backup of the history"])
+async def test_what_was_interrupted_is_carried_on(memory: Memory, workspace: Path, stage: str) -> None:
+    await filled(memory)
+
+    def stop(at: str) -> None:
+        if at == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await forget(memory, ForgetTarget(text=FACT), history=True, step=stop)
+    (number,) = unfinished(memory)
+    assert any(number in problem for problem in (await status(memory)).problems)
+    (done,) = await finish(memory)
+    assert (done.id, done.done, done.rewritten) == (number, True, True)
+    assert unfinished(memory) == []
+    assert holding(workspace, "zephyr") == []
+    assert in_git(workspace, "zephyr") == []
+    assert (await record_session(memory, CONVERSATION)).new_turns == 0
+    assert await finish(memory) == []
+
+
+async def test_two_at_once_do_not_mix(memory: Memory) -> None:
+    await filled(memory)
+    held = memory.locks.try_exclusive("forget")
+    assert held is not None
+    with pytest.raises(Conflict, match="another `forget`"):
+        await forget(memory, ForgetTarget(text=FACT))
+    held.release()
+
+
+async def test_a_binary_file_is_named_and_can_be_deleted_by_its_path(memory: Memory, workspace: Path) -> None:
+    memory.files.write_bytes_atomic("attachments/a.bin", b"\0\1 the vaults code is 47-11 zephyr \0")
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+    assert any("attachments/a.bin" in left and "binary" in left for left in receipt.left)
+    await forget(memory, ForgetTarget(path="attachments/a.bin"))
+    assert holding(workspace, "zephyr") == []
+
+
+async def test_the_name_of_a_conversation_stays_and_is_told(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "Hello there", session="about-zephyr-hill"), CALLER)
+    receipt = await forget(memory, ForgetTarget(text="zephyr hill"))
+    assert any("about-zephyr-hill" in left for left in receipt.left)
+    assert (await observe(memory, NewTurn("agent", "Hi", session="about-zephyr-hill"), CALLER)).turn == 2
+
+
+async def test_a_hand_written_and_a_broken_transcript_are_cleaned_too(memory: Memory, workspace: Path) -> None:
+    head = "---\nsession_id: hand\nstarted: 2026-02-01T10:00:00Z\n---\n\n# By hand\n\nThe vaults code is 4711 zephyr.\n"
+    turns = f"\n## 10:00 — user\n\n{FACT}.\nMore.\n\n\n## 10:01 — agent\nFine.\n"
+    memory.files.write_atomic("raw/conversations/2026/02/01/1000-hand-by-hand.md", head + turns)
+    memory.files.write_atomic("raw/conversations/2026/02/01/1001-broken-x.md", f"No head.\n{FACT}\n")
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []
+    whole = memory.transcripts.read("raw/conversations/2026/02/01/1000-hand-by-hand.md")
+    assert [placed.turn.content.split("\n")[0] for placed in whole.turns] == ["[forgotten].", "Fine."]
+
+
+async def test_front_matter_stays_front_matter(memory: Memory) -> None:
+    path = "knowledge/people/ana.md"
+    memory.files.write_atomic(
+        path,
+        f'---\ntype: person\nname: Ana\nupdated: 2026-02-01\ntags: ["{FACT}", garden]\nnote: >\n  {FACT}\n'
+        f"# a comment: {FACT}\n---\n\n# Ana\n\n```\n{FACT}\n```\n\n| a | {FACT} |\n\n- {FACT}\n  and more\n",
+    )
+    await forget(memory, ForgetTarget(text=FACT))
+    checked = front_matter.check(memory.files.read_text(path), path)
+    assert checked.fields["tags"] == ["[forgotten]", "garden"]
+    assert checked.fields["name"] == "Ana"
+    assert "```\n[forgotten]\n```" in checked.body
+    assert "| a | [forgotten] |" in checked.body
+    assert "- [forgotten]\n  and more\n" in checked.body
+
+
+async def test_a_workspace_without_git_says_what_it_could_not_do(
+    memory: Memory, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await observe(memory, NewTurn("user", FACT, session="s"), CALLER)
+    monkeypatch.setattr(type(memory.git), "available", lambda self: False)
+    receipt = await forget(memory, ForgetTarget(text=FACT))
+    assert "git is not installed" in receipt.left[0]
+    assert holding(workspace, "zephyr") == []
+
+
+async def test_pages_of_the_state_that_rows_left_behind_are_gone(memory: Memory, workspace: Path) -> None:
+    for number in range(50):
+        await memory.state.put("bulk", str(number), f"{FACT} {number}")
+        await memory.state.remove("bulk", str(number))
+    with sqlite3.connect(workspace / ".local/state.db") as reader:
+        assert reader.execute("SELECT count(*) FROM entries").fetchone()
+    reader.close()
+    await forget(memory, ForgetTarget(text=FACT))
+    assert holding(workspace, "zephyr") == []
+
+
+async def test_what_a_turn_had_remembered_goes_with_it_however_long(memory: Memory) -> None:
+    long = "The boat lies in the third berth behind the old customs house " * 3 + "until spring"
+    await observe(memory, NewTurn("user", "Where is the boat?", session="s"), CALLER)
+    await remember(memory, NewFact(long, session="s"), CALLER)
+    await remember(memory, NewFact("Ana likes tea", session="s"), CALLER)
+    await remember(memory, NewFact("Nobody else likes tea"), CALLER)
+    await forget(memory, ForgetTarget(turn="s#1"))
+    text = memory.files.read_text("knowledge/memory/MEMORY.md")
+    assert "boat" not in text
+    assert "Ana likes tea" not in text
+    assert "Nobody else likes tea" in text
+    with pytest.raises(NotFound, match="forgotten already"):
+        await plan_forget(memory, ForgetTarget(turn="s#1"))
+
+
+async def test_a_whole_file_goes_with_copies_of_its_sentences(memory: Memory) -> None:
+    sentence = "The boat lies in the third berth behind the customs house."
+    memory.files.write_atomic("knowledge/people/boat.md", f"---\ntype: person\n---\n\n# Boat\n\n- Yes\n- {sentence}\n")
+    memory.files.write_atomic("topics/sea.md", f"Yes.\n\n{sentence} It is red.\n")
+    await forget(memory, ForgetTarget(path="knowledge/people/boat.md"))
+    assert not memory.files.exists("knowledge/people/boat.md")
+    assert memory.files.read_text("topics/sea.md") == "Yes.\n\n[forgotten]. It is red.\n"
+    with pytest.raises(Invalid, match="too short"):
+        await plan_forget(memory, ForgetTarget(path="topics/sea.md", lines=(2, 2)))
+
+
+async def test_staged_changes_and_a_detached_head_are_rewritten_too(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    (workspace / "knowledge/reference/notes.md").write_text(f"# Staged\n\nOld: {FACT}\n")
+    git(workspace, "add", "knowledge/reference/notes.md")
+    (workspace / "knowledge/reference/notes.md").write_text("# Staged\n\nNew\n")
+    git(workspace, "checkout", "--quiet", "--detach")
+    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
+    assert receipt.left == ()
+    assert in_git(workspace, "zephyr") == []
+    assert "Old: [forgotten]" in git(workspace, "show", ":knowledge/reference/notes.md")
+    assert (workspace / "knowledge/reference/notes.md").read_text() == "# Staged\n\nNew\n"
+
+
+async def test_history_that_others_share_is_refused_before_anything_changes(
+    memory: Memory, workspace: Path, tmp_path: Path
+) -> None:
+    await filled(memory)
+    git(workspace, "worktree", "add", "--quiet", str(tmp_path / "elsewhere"), "-b", "other")
+    with pytest.raises(Refused, match="worktree"):
+        await forget(memory, ForgetTarget(text=FACT), history=True)
+    git(workspace, "worktree", "remove", "--force", str(tmp_path / "elsewhere"))
+    (workspace / ".git/shallow").write_text("")
+    with pytest.raises(Refused, match="shallow"):
+        await forget(memory, ForgetTarget(text=FACT), history=True)
+    (workspace / ".git/shallow").unlink()
+    (workspace / ".git/objects/info/alternates").write_text("/nowhere\n")
+    with pytest.raises(Refused, match="alternates"):
+        await forget(memory, ForgetTarget(text=FACT), history=True)
+    assert holding(workspace, "zephyr")
+    assert unfinished(memory) == []
+
+
+async def test_a_remote_is_named(memory: Memory, workspace: Path) -> None:
+    await filled(memory)
+    git(workspace, "remote", "add", "backup", "https://example.org/x.git")
+    receipt = await plan_forget(memory, ForgetTarget(text=FACT))
+    assert receipt.history.remotes == ("backup",)

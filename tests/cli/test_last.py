@@ -1,0 +1,111 @@
+"""What was last pushed, shown and explained; and pauses from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.app import open_memory
+from mcp_server.clients.hooks.events import handle
+from mcp_server.core.model import Caller
+from tests.cli.test_commands import Run, run  # noqa: F401 - a fixture
+from tests.conftest import KEYWORDS_ONLY
+
+FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
+
+
+@pytest.fixture
+def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
+    """Hooks of a session, one after the other, on a memory that knows where the key is."""
+    (tmp_path / ".context-manager").write_text("boats\n", "utf-8")
+
+    async def hooks(*prompts: str) -> None:
+        async with open_memory(workspace, KEYWORDS_ONLY) as memory:
+            caller = Caller(folder=str(tmp_path))
+            if await memory.state.session("earlier") is None:
+                await observe(memory, NewTurn("user", FACT, "earlier"), caller)
+                await sessions.end_session(memory, "earlier")
+            await memory.index.refresh()
+            for prompt in prompts:
+                given = {"session_id": "now", "cwd": str(tmp_path), "prompt": prompt}
+                await handle(memory, "UserPromptSubmit", given)
+
+    return lambda *prompts: anyio.run(hooks, *prompts)
+
+
+def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+    pushed("where is the spare boathouse key?", "ok", "bake a cake with plums")
+    shown = run("last")
+    assert FACT in shown
+    assert "UserPromptSubmit · session now" in shown
+    assert "one passage bears on the prompt" in shown
+    assert "since then nothing: 2 times" in shown
+    assert "no word in it is about anything" in shown
+    found = json.loads(run("last", "--json"))
+    assert found["last"]["text"] in shown
+    assert found["last"]["sha256"]
+    assert [record["prompt"] for record in found["since"]] == ["bake a cake with plums", "ok"]
+    assert json.loads(run("last", "--session", "now", "--json")) == found
+    assert "session 'other'" in run("last", "--session", "other", code=1)
+    assert "last pushed" in run("status", "hooks")
+
+
+def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+    assert "no hook has asked" in run("last", code=1)
+    pushed("ok")
+    assert "since then nothing: 1 time" in run("last")
+    assert "last pushed: never" in run("status", "hooks")
+
+
+def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+    assert "paused everywhere until" in run("pause", "--for", "2h")
+    assert "paused everywhere until" in run("status", "hooks")
+    pushed("where is the spare boathouse key?")
+    assert "paused everywhere" in run("last")
+    assert "no longer paused everywhere" in run("resume")
+    assert "nothing was paused" in run("resume")
+    pushed("where is the spare boathouse key?")
+    assert FACT in run("last")
+
+
+def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+    pushed()
+    assert json.loads(run("pause", "--here", "--json"))["name"] == "boats"
+    assert "paused in boats" in run("pause", "--project", "boats")
+    assert "paused in boats" in run("status", "hooks")
+    assert "no project 'boots'" in run("pause", "--project", "boots", code=1)
+    run("pause")
+    assert "still paused everywhere" in run("resume", "--here")
+    assert json.loads(run("resume", "--json"))["left"] == []
+
+
+def test_here_needs_a_project(run: Run) -> None:  # noqa: F811
+    assert "belongs to no project" in run("pause", "--here", code=1)
+
+
+@pytest.mark.parametrize("wrong", ["soon", "0m", "2", "h"])
+def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:  # noqa: F811
+    assert "write 30m, 2h or 1d" in run("pause", "--for", wrong, code=2)
+
+
+def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setenv("CONTEXT_MANAGER_PAUSE", "1")
+    assert "CONTEXT_MANAGER_PAUSE is set" in run("resume")
+    assert "switched off" in run("status", "hooks")
+
+
+def test_times_are_read_as_written() -> None:
+    import click
+
+    from mcp_server.cli.pause import command, duration_of
+
+    context, option = click.Context(command), command.params[0]
+    assert duration_of(context, option, "1d2h30m") == timedelta(days=1, hours=2, minutes=30)
+    assert duration_of(context, option, None) is None

@@ -1,0 +1,270 @@
+"""The hook command: quick, never in the way, and nothing is lost when no server listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from mcp_server.app import open_memory
+from mcp_server.clients.hooks import command, listener, marker, queue, wire
+from mcp_server.memory import Memory
+from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
+from tests.serving import PLAIN
+
+pytestmark = pytest.mark.anyio
+
+
+def test_it_imports_nothing_heavy(workspace: Path) -> None:
+    ask = (
+        "import sys; from mcp_server.cli.start import main; main(); "
+        "sys.stderr.write(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    workspace.mkdir()
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            f"import sys; sys.path[:0] = {sys.path!r}; sys.argv = ['', 'hook', 'Stop']; {ask}",
+        ],
+        input=said(),
+        capture_output=True,
+        env={**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)},
+        check=True,
+    )
+    loaded = set(done.stderr.decode().split())
+    of_coverage = any("coverage" in name for name in loaded)  # it imports the half of the library by itself
+    ours = {"mcp_server", "__main__", "_distutils_hack", "sitecustomize"}
+    assert of_coverage or not loaded - set(sys.stdlib_module_names) - ours
+    slow = {"asyncio", "ssl", "typing", "pathlib", "dataclasses", "inspect", "logging", "subprocess", "tempfile"}
+    assert of_coverage or not loaded & slow
+    assert queued(workspace / ".local") == [f"{SESSION}-Stop.json"]
+
+
+async def test_the_answer_of_a_listening_server_is_printed(memory: Memory) -> None:
+    told = Told()
+    root = memory.files.root
+    async with listening(memory, told):
+        printed = await responded(root, "UserPromptSubmit", {"CLAUDE_PROJECT_DIR": "/a b"}, prompt="hm", cwd="/a b/c")
+    assert printed == injecting("UserPromptSubmit", "known at UserPromptSubmit")
+    assert told.events == [
+        ("UserPromptSubmit", {"session_id": SESSION, "prompt": "hm", "cwd": "/a b/c", "project_dir": "/a b"})
+    ]
+
+
+async def test_as_a_process_it_does_the_same_whatever_stands_before_its_name(memory: Memory, tmp_path: Path) -> None:
+    root = memory.files.root
+    async with listening(memory, Told()):
+        by_home = await anyio.to_thread.run_sync(lambda: hook(root, "Stop", given=said()))
+        start = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
+        by_option = await anyio.run_process(
+            [sys.executable, "-c", start, "--workspace", str(root), "hook", "SessionStart"],
+            input=said(),
+            env={**os.environ, "CONTEXT_MANAGER_HOME": str(tmp_path / "other")},
+        )
+        unnamed = await anyio.to_thread.run_sync(lambda: hook(root, given=said(hook_event_name="PreCompact")))
+    assert json.loads(by_home.stdout) == injecting("Stop", "known at Stop")
+    assert json.loads(by_option.stdout) == injecting("SessionStart", "known at SessionStart")
+    assert json.loads(unnamed.stdout) == injecting("PreCompact", "known at PreCompact")
+
+
+@pytest.mark.parametrize(
+    "given", [b"", b"no json", b"[1]", b'"\xff"', b'{"session_id": 7, "prompt": ["x"]}', b"[" * 9000]
+)
+def test_garbage_and_a_missing_workspace_are_met_with_silence(workspace: Path, given: bytes) -> None:
+    for event in ("UserPromptSubmit", "SessionStart", "Stop", "SomethingNew"):
+        done = hook(workspace, event, given=given)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert not workspace.exists()
+
+
+async def test_the_first_session_of_all_may_end_before_its_workspace_is_made(workspace: Path) -> None:
+    assert await responded(workspace / "deep", "SessionEnd", transcript_path="/t.jsonl") is None
+    assert queued(workspace / "deep" / ".local") == [f"{SESSION}-SessionEnd.json"]
+    assert workspace.stat().st_mode & 0o077 == 0
+    told = Told()
+    async with open_memory(workspace / "deep", PLAIN) as memory:
+        assert await queue.drain(memory, told) == 1
+        assert memory.problems() == ()
+    assert told.names == ["SessionEnd"]
+
+
+async def test_without_a_server_the_work_is_queued_and_prompts_get_nothing(workspace: Path) -> None:
+    workspace.mkdir()
+    for event in ("UserPromptSubmit", "PostToolUse", "Stop", "Stop", "PreCompact", "PostCompact", "SessionEnd"):
+        assert await responded(workspace, event, transcript_path="/t.jsonl", prompt="secret words", reason="x") is None
+    names = queued(workspace / ".local")
+    assert names == [f"{SESSION}-{event}.json" for event in ("PostCompact", "PreCompact", "SessionEnd", "Stop")]
+    folder = workspace / ".local" / wire.QUEUE
+    kept = json.loads((folder / f"{SESSION}-SessionEnd.json").read_text())
+    assert kept["given"] == {"session_id": SESSION, "transcript_path": "/t.jsonl", "reason": "x"}
+    assert folder.stat().st_mode & 0o077 == 0
+    assert (folder / names[0]).stat().st_mode & 0o077 == 0
+
+
+async def test_a_session_end_that_the_server_saw_to_leaves_nothing_in_the_queue(memory: Memory) -> None:
+    async with listening(memory, Told()):
+        await responded(memory.files.root, "SessionEnd", reason="other")
+    assert queued(memory.files.local) == []
+
+
+async def test_a_server_that_stalls_is_left_and_the_work_is_queued(memory: Memory) -> None:
+    asked = anyio.Event()
+
+    async def stalls(event: str) -> dict[str, object]:
+        asked.set()
+        await anyio.sleep_forever()
+        return {}
+
+    briefs = memory.files.local / "brief"
+    briefs.mkdir()
+    (briefs / "index.json").write_text("{}")
+    (briefs / "global.md").write_text("something that is kept ready")
+    hasty = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.3"}
+    async with listening(memory, Told(stalls)):
+        assert await responded(memory.files.root, "Stop", hasty) is None
+        assert asked.is_set()
+        assert await responded(memory.files.root, "SessionStart", hasty, session_id="another") is None
+    assert queued(memory.files.local) == [f"{SESSION}-Stop.json"]
+
+
+async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) -> None:
+    run = workspace / ".local" / "run"
+    run.mkdir(parents=True)
+    for address in (
+        "",
+        "[]",
+        '{"token": "t"}',
+        '{"token": "t", "path": "/nowhere/x.sock"}',
+        '{"token": "t", "port": 1}',
+    ):
+        (run / "hooks.json").write_text(address)
+        assert await responded(workspace, "UserPromptSubmit", prompt="x") is None
+
+
+async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory) -> None:
+    marker.starting(memory.files.local)
+    address = memory.files.local / wire.ADDRESS
+    answers: list[object] = []
+    asked = anyio.Event()
+
+    async def prompt() -> None:
+        answers.append(await responded(memory.files.root, "UserPromptSubmit", prompt="x"))
+
+    async def turn_away(client: SocketStream) -> None:
+        await client.aclose()
+        asked.set()
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as nobody, anyio.create_task_group() as tasks:
+        tasks.start_soon(nobody.serve, turn_away)
+        address.write_text(json.dumps({"port": nobody.extra(SocketAttribute.local_port), "token": ""}))
+        tasks.start_soon(prompt)
+        with anyio.fail_after(20):
+            await asked.wait()
+            tasks.start_soon(listener.listen, memory, Told())
+            while not answers:  # noqa: ASYNC110 - it is a thread that waits
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert answers == [injecting("UserPromptSubmit", "known at UserPromptSubmit")]
+    assert list((memory.files.local / "run").glob("starting-*")) == []
+
+
+def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) -> None:
+    local = workspace / ".local"
+    (local / "run").mkdir(parents=True)
+    died = subprocess.Popen([sys.executable, "-c", ""])
+    died.wait()
+    (local / "run" / f"starting-{died.pid}").touch()
+    assert not command.starting(str(local))
+    (local / "run" / f"starting-{os.getpid()}").touch()
+    assert command.starting(str(local))
+    os.utime(local / "run" / f"starting-{os.getpid()}", (1, 1))
+    assert not command.starting(str(local))
+
+
+async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(workspace: Path, tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "a project", tmp_path / "elsewhere"
+    (project / "deep").mkdir(parents=True)
+    elsewhere.mkdir()
+    briefs = workspace / ".local" / "brief"
+    briefs.mkdir(parents=True)
+    (briefs / "index.json").write_text(json.dumps({os.path.realpath(project): "boats.md"}))
+    (briefs / "boats.md").write_text("The boats are in harbour.\n")
+    (briefs / "global.md").write_text("Nothing in particular: naïve ✓\n")
+    ours = await responded(workspace, "SessionStart", cwd=str(project / "deep"), source="startup")
+    other = await responded(workspace, "SessionStart", cwd=str(elsewhere))
+    assert ours["hookSpecificOutput"]["additionalContext"] == "The boats are in harbour.\n"
+    assert other["hookSpecificOutput"]["additionalContext"] == "Nothing in particular: naïve ✓\n"
+    (entry,) = (workspace / ".local" / wire.QUEUE).iterdir()
+    assert json.loads(entry.read_text())["given"]["printed"] == "Nothing in particular: naïve ✓\n"
+    (briefs / "global.md").write_text("far too long " * 1000)
+    assert await responded(workspace, "SessionStart", cwd=str(elsewhere)) is None
+
+
+async def test_the_variable_that_pauses_brings_nothing_in_and_still_records(memory: Memory) -> None:
+    paused = {wire.PAUSE_VARIABLE: "1"}
+    told = Told()
+    briefs = memory.files.local / "brief"
+    briefs.mkdir()
+    (briefs / "index.json").write_text("{}")
+    (briefs / "global.md").write_text("something")
+    assert await responded(memory.files.root, "SessionStart", paused) is None
+    async with listening(memory, told):
+        assert await responded(memory.files.root, "UserPromptSubmit", paused, prompt="x") is None
+        assert await responded(memory.files.root, "SessionStart", {wire.PAUSE_VARIABLE: "0"}) is not None
+    assert told.events[0][1]["paused"] is True
+    assert "paused" not in told.events[1][1]
+
+
+@pytest.mark.parametrize(
+    ("line", "folder"),
+    [
+        ("  local_dir: null   # Folder for index", ".local"),
+        ('  local_dir: "/quoted dir"', "/quoted dir"),
+        ("  local_dir: beside # relative", "beside"),
+        ("", ".local"),
+    ],
+)
+def test_a_local_folder_that_was_moved_is_found(workspace: Path, line: str, folder: str) -> None:
+    workspace.mkdir()
+    (workspace / "memory-config.yaml").write_text(f"workspace:\n{line}\n")
+    assert command.local_folder(str(workspace), {}) == os.path.join(workspace, folder)  # noqa: PTH118
+    assert command.local_folder(str(workspace), {"CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR": "/x"}) == "/x"
+
+
+async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace: Path, tmp_path: Path) -> None:
+    async with open_memory(workspace, PLAIN) as memory:
+        assert command.local_folder(str(workspace), {}) == str(memory.files.local)
+    config = workspace / "memory-config.yaml"
+    config.write_text(config.read_text().replace("local_dir: null", f"local_dir: {tmp_path / 'moved away'}"))
+    async with open_memory(workspace, PLAIN) as memory:
+        assert command.local_folder(str(workspace), {}) == str(memory.files.local) == str(tmp_path / "moved away")
+
+
+async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Memory) -> None:
+    told = Told()
+    async with listening(memory, told):
+        done = await anyio.to_thread.run_sync(
+            lambda: hook(
+                memory.files.root,
+                "PostToolUse",
+                given=said(prompt="é" * 9_000_000, tool_name="Bash", tool_response={"stdout": "x" * 1_000_000}),
+            )
+        )
+    assert json.loads(done.stdout)
+    ((_, given),) = told.events
+    assert given["prompt"] == "é" * wire.LONGEST_TEXT
+    assert given["tool_name"] == "Bash"
+    assert "tool_response" not in given
+
+
+def test_it_is_in_the_help_and_its_own_help_is_clicks(workspace: Path) -> None:
+    done = hook(workspace, "--help", given=b"")
+    assert b"SessionStart" in done.stdout

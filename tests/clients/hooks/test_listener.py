@@ -1,0 +1,235 @@
+"""The door for hook commands: for this user alone, in order, and open again when whoever kept it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from mcp_server.app import open_memory
+from mcp_server.clients.hooks import listener, wire
+from mcp_server.memory import Memory
+from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
+from tests.end_to_end.servers import eventually, served
+from tests.serving import PLAIN
+
+pytestmark = pytest.mark.anyio
+
+
+def address(memory: Memory) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((memory.files.local / wire.ADDRESS).read_text())
+    return found
+
+
+@pytest.fixture
+def long_workspace(tmp_path: Path) -> Path:
+    """A folder whose path is far too long for a socket."""
+    return tmp_path / ("a rather long name with spaces " * 3) / ("another one " * 8) / "memory"
+
+
+async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
+    async with listening(memory, Told()):
+        run = memory.files.local / "run"
+        assert stat.S_IMODE(run.stat().st_mode) == 0o700
+        assert stat.S_IMODE((run / "hooks.json").stat().st_mode) == 0o600
+        assert stat.S_IMODE((run / "hooks.sock").stat().st_mode) == 0o600
+
+
+async def test_without_the_token_nobody_is_answered(memory: Memory) -> None:
+    told = Told()
+    async with listening(memory, told):
+        place = memory.files.local / wire.ADDRESS
+        place.write_text(json.dumps({**address(memory), "token": "guessed"}))
+        assert await responded(memory.files.root, "UserPromptSubmit", prompt="x") is None
+    assert told.events == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\n", b"garbage\n", b"[]\n", b'{"token": 1}\n', b"\xff\xfe\n", b"no end of line", b"", b"[" * 100_000 + b"\n"],
+)
+async def test_garbage_is_not_answered_and_hurts_nobody(memory: Memory, line: bytes) -> None:
+    async with listening(memory, Told()):
+        async with await anyio.connect_unix(address(memory)["path"]) as stranger:
+            if line:
+                await stranger.send(line)
+            await stranger.send_eof()
+            with anyio.fail_after(10), pytest.raises(anyio.EndOfStream):
+                await stranger.receive()
+        assert await responded(memory.files.root, "Stop") == injecting("Stop", "known at Stop")
+
+
+async def test_a_request_without_end_is_cut_off(memory: Memory) -> None:
+    async with listening(memory, Told()):
+        async with await anyio.connect_unix(address(memory)["path"]) as stranger:
+            with anyio.fail_after(30), pytest.raises(anyio.BrokenResourceError):
+                await stranger.send(b"x" * 100_000_000)
+        assert await responded(memory.files.root, "Stop") is not None
+
+
+async def test_slow_clients_are_let_go_and_keep_nobody_waiting(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "READ_SECONDS", 0.3)
+    async with listening(memory, Told()):
+        path = address(memory)["path"]
+        slow = [await anyio.connect_unix(path) for _ in range(listener.AT_ONCE - 1)]
+        assert await responded(memory.files.root, "Stop") is not None
+        for client in slow:
+            with anyio.fail_after(10), pytest.raises(anyio.EndOfStream):
+                await client.receive()
+            await client.aclose()
+
+
+async def test_sessions_are_served_side_by_side_and_one_session_in_order(memory: Memory) -> None:
+    order: list[str] = []
+    second_came = anyio.Event()
+
+    async def handle(memory: Memory, event: str, given: Any) -> dict[str, object]:
+        order.append(f"begin {event}")
+        if event == "first":
+            with anyio.fail_after(10):
+                await second_came.wait()
+        if given["session_id"] == "other":
+            second_came.set()
+        order.append(f"end {event}")
+        return {"done": event}
+
+    async def ask(event: str, session: str) -> None:
+        await responded(memory.files.root, event, session_id=session)
+
+    async with listening(memory, handle), anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, "first", "one")
+        await eventually(lambda: _is(bool(order)))
+        tasks.start_soon(ask, "second", "one")
+        tasks.start_soon(ask, "third", "other")
+    assert order.index("end third") < order.index("end first") < order.index("begin second")
+
+
+async def _is(truth: bool) -> bool:
+    return truth
+
+
+async def test_a_handler_that_fails_answers_nothing_and_the_next_is_served(memory: Memory) -> None:
+    async def fails(event: str) -> dict[str, object]:
+        raise RuntimeError("a bug") if event == "PreCompact" else ValueError(event)
+
+    async with listening(memory, Told(fails)):
+        assert await responded(memory.files.root, "PreCompact") is None
+        assert await responded(memory.files.root, "UserPromptSubmit") is None
+    assert queued(memory.files.local) == [f"{SESSION}-PreCompact.json"]
+
+
+async def test_what_a_dead_process_left_is_replaced(memory: Memory) -> None:
+    path = listener.socket_path(memory.files.local)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    assert path.exists()
+    for _ in range(2):
+        async with listening(memory, Told()):
+            await eventually(lambda: _answers(memory))
+    path.unlink()
+    path.write_text("no socket")
+    async with listening(memory, Told()):
+        await eventually(lambda: _answers(memory))
+
+
+async def _answers(memory: Memory) -> bool:
+    return await responded(memory.files.root, "UserPromptSubmit") is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets here")
+async def test_a_path_that_is_too_long_for_a_socket_gets_a_private_folder(long_workspace: Path) -> None:
+    async with open_memory(long_workspace, PLAIN) as memory, listening(memory, Told()):
+        place = Path(address(memory)["path"])
+        assert memory.files.root not in place.parents
+        assert len(os.fsencode(place)) <= listener.LONGEST_PATH
+        assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+        assert await responded(long_workspace, "UserPromptSubmit") is not None
+        done = await run_sync(lambda: hook(long_workspace, "Stop", given=said()))
+        assert json.loads(done.stdout)
+
+
+async def test_a_folder_of_somebody_elses_is_not_used(
+    long_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = long_workspace / ".local"
+    private = listener.socket_path(local).parent
+    private.rmdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    private.symlink_to(elsewhere)
+    try:
+        with pytest.raises(PermissionError, match="not this user's own"):
+            listener.socket_path(local)
+    finally:
+        private.unlink()
+
+
+async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "UNIX_SOCKETS", False)
+    async with listening(memory, Told()):
+        assert set(address(memory)) == {"port", "token", "pid"}
+        assert await responded(memory.files.root, "UserPromptSubmit") is not None
+
+
+async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, tmp_path: Path) -> None:
+    from mcp_server.actions.windows import session_in
+
+    window = tmp_path / "window.sock"
+    window.touch()
+    of_window = {wire.WINDOW_VARIABLE: str(window)}
+    async with listening(memory, Told()):
+        await responded(memory.files.root, "UserPromptSubmit", of_window)
+        assert await session_in(memory, str(window)) == SESSION
+        await responded(memory.files.root, "SessionStart", of_window, session_id="after-clear")
+        assert await session_in(memory, str(window)) == "after-clear"
+        await responded(memory.files.root, "Stop", {wire.WINDOW_VARIABLE: "/gone"})
+    async with listening(memory, Told()):  # the next one forgets windows that are closed
+        await eventually(lambda: _answers(memory))
+    assert await session_in(memory, str(window)) == "after-clear"
+    assert await session_in(memory, "/gone") is None
+
+
+async def test_another_server_takes_over_when_the_one_that_listens_is_killed(workspace: Path) -> None:
+    local = workspace / ".local"
+
+    async def pid() -> int:
+        try:
+            found = json.loads((local / wire.ADDRESS).read_text())["pid"]
+        except (OSError, ValueError):
+            return 0
+        return int(found)
+
+    async def reaches(server: int) -> bool:
+        if await pid() != server:
+            return False
+        await run_sync(lambda: hook(workspace, "Stop", given=said()))
+        return queued(local) == []
+
+    async with served(workspace) as one:
+        await one.call("status")
+        await eventually(lambda: reaches(one.pid))
+        async with served(workspace) as two:
+            await two.call("status")
+            assert await reaches(one.pid)
+            one.kill()
+            await eventually(lambda: reaches(two.pid))
+
+
+async def test_servers_that_are_asked_to_serve_elsewhere_do_not_meet(tmp_path: Path) -> None:
+    async with (
+        open_memory(tmp_path / "one", PLAIN) as first,
+        open_memory(tmp_path / "two", PLAIN) as second,
+        listening(first, Told()),
+    ):
+        assert await _answers(first)
+        assert not await _answers(second)

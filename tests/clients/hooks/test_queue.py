@@ -1,0 +1,182 @@
+"""The queue: what no server saw is done by the next one, at least once, and what cannot be done is set aside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.app import catch_up
+from mcp_server.clients.hooks import command, queue, wire
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+from tests.clients.hooks.asking import SESSION, Told, queued, responded
+from tests.serving import environment
+
+pytestmark = pytest.mark.anyio
+
+
+async def nothing(event: str) -> dict[str, object]:
+    return {}
+
+
+def put(memory: Memory, event: str, session: str = SESSION, **fields: object) -> str:
+    return command.enqueue(str(memory.files.local), event, {"session_id": session, **fields})
+
+
+async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Memory) -> None:
+    for event in ("Stop", "PreCompact", "SessionEnd"):
+        put(memory, event, reason="r")
+    told = Told(nothing)
+    assert queue.waiting(memory.files.local) == 3
+    assert await queue.drain(memory, told) == 3
+    assert told.names == ["Stop", "PreCompact", "SessionEnd"]
+    given = told.events[0][1]
+    assert (given["session_id"], given["reason"]) == (SESSION, "r")
+    assert isinstance(given["at"], float)
+    assert queued(memory.files.local) == []
+    assert await queue.drain(memory, told) == 0
+
+
+async def test_a_later_event_of_a_session_takes_an_earlier_ones_place(memory: Memory) -> None:
+    for number in range(5):
+        put(memory, "Stop", transcript_path=str(number))
+    put(memory, "Stop", "another/../one")
+    told = Told(nothing)
+    assert await queue.drain(memory, told) == 2
+    assert [given.get("transcript_path") for _, given in told.events] == ["4", None]
+
+
+async def test_what_comes_while_its_like_is_worked_on_is_not_lost(memory: Memory) -> None:
+    put(memory, "Stop", transcript_path="old")
+
+    async def again(event: str) -> dict[str, object]:
+        if len(told.events) == 1:
+            put(memory, "Stop", transcript_path="new")
+        return {}
+
+    told = Told(again)
+    assert await queue.drain(memory, told) == 1
+    assert await queue.drain(memory, told) == 1
+    assert [given["transcript_path"] for _, given in told.events] == ["old", "new"]
+
+
+async def test_one_that_fails_keeps_nobody_back_and_is_set_aside_after_some_tries(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(event: str) -> dict[str, object]:
+        if event == "PreCompact":
+            raise Unavailable("the disk is full")
+        return {}
+
+    for event in ("PreCompact", "Stop"):
+        put(memory, event)
+    told = Told(fails)
+    assert await queue.drain(memory, told) == 1
+    for _ in range(5):
+        await queue.drain(memory, told)
+    assert told.names == ["PreCompact", "Stop", "PreCompact", "PreCompact"]
+    assert queued(memory.files.local) == []
+    assert len(list((memory.files.local / queue.REJECTED).iterdir())) == 1
+    assert "set aside" in caplog.text
+    assert "the disk is full" in caplog.text
+
+
+async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "KEPT_REJECTED", 3)
+    folder = memory.files.local / wire.QUEUE
+    folder.mkdir(parents=True)
+    for number, text in enumerate(
+        ["", "{", "[]", '{"event": 1, "given": {}, "at": 1}', '{"event": "Stop"}', "[" * 9999]
+    ):
+        (folder / f"{number}.json").write_text(text)
+    (folder / "huge.json").write_text(" " * (queue.LONGEST_ENTRY + 1))
+    (folder / "half.json.123.tmp").write_text("{")  # being written, or left by a command that was killed
+    put(memory, "Stop")
+    told = Told(nothing)
+    assert await queue.drain(memory, told) == 1
+    assert queued(memory.files.local) == ["half.json.123.tmp"]
+    assert len(list((memory.files.local / queue.REJECTED).iterdir())) == 3
+
+
+async def test_an_entry_that_ends_every_process_is_not_taken_for_ever(memory: Memory) -> None:
+    put(memory, "Stop")
+    folder = memory.files.local / wire.QUEUE
+    (entry,) = folder.iterdir()
+    entry.rename(folder / f"{entry.name}.taken-{queue.TRIES}")
+    told = Told(nothing)
+    assert await queue.drain(memory, told) == 0
+    assert told.events == []
+    assert queued(memory.files.local) == []
+
+
+async def test_a_process_that_is_killed_at_work_leaves_the_entry_to_the_next(memory: Memory, workspace: Path) -> None:
+    put(memory, "Stop")
+    program = f"""
+import anyio, os, signal
+from pathlib import Path
+from mcp_server.app import open_memory
+from mcp_server.clients.hooks import queue
+async def dies(memory, event, given):
+    os.kill(os.getpid(), signal.SIGKILL)
+async def run():
+    async with open_memory(Path({str(workspace)!r}), os.environ) as memory:
+        await queue.drain(memory, dies)
+anyio.run(run)
+"""
+    killed = await anyio.run_process([sys.executable, "-c", program], env=environment(workspace), check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert queued(memory.files.local) == [f"{SESSION}-Stop.json.taken-1"]
+    put(memory, "Stop", reason="a newer one")
+    told = Told(nothing)
+    assert await queue.drain(memory, told) == 2
+    assert queued(memory.files.local) == []
+
+
+async def test_only_one_process_works_on_it_at_a_time(memory: Memory) -> None:
+    put(memory, "Stop")
+    held = memory.locks.try_exclusive("hook-queue")
+    assert held is not None
+    told = Told(nothing)
+    assert await queue.drain(memory, told) == 0
+    held.release()
+    assert await queue.drain(memory, told) == 1
+
+
+async def test_whoever_maintains_works_it_off_when_it_grows(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "LOOK_SECONDS", 0.02)
+    told = Told(nothing)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(queue.watch, memory, told)
+        for number in (1, 2):
+            await responded(memory.files.root, "Stop", session_id=f"s{number}")
+            with anyio.fail_after(10):
+                while len(told.events) < number:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    assert [given["session_id"] for _, given in told.events] == ["s1", "s2"]
+
+
+async def test_a_command_works_it_off_where_no_server_runs(memory: Memory) -> None:
+    put(memory, "SessionEnd", transcript_path="/nowhere/at/all.jsonl")
+    await catch_up(memory)
+    assert queued(memory.files.local) == []
+
+
+def test_many_commands_at_once_lose_nothing(workspace: Path) -> None:
+    local = workspace / ".local"
+    program = "import sys; from mcp_server.clients.hooks import command; "
+    program += (
+        f"[command.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    names = os.listdir(local / wire.QUEUE)  # noqa: PTH208
+    assert len(names) == 200
+    assert all(json.loads((local / wire.QUEUE / name).read_text())["event"] == "Stop" for name in names)

@@ -1,0 +1,105 @@
+"""A client's side of the hooks, for tests: transcript files as Claude Code writes them, and what it tells a hook."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from mcp_server.clients.hooks.events import handle
+from mcp_server.memory import Memory
+
+
+@dataclass(slots=True)
+class ClaudeWindow:
+    """One window of Claude Code on one session, in a folder; `projects` is where it keeps transcripts."""
+
+    memory: Memory
+    projects: Path
+    folder: Path
+    session: str
+    at: datetime = datetime(2026, 2, 16, 19, 0, tzinfo=UTC)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _last: str | None = None
+
+    @property
+    def transcript(self) -> Path:
+        name = "".join(c if c.isalnum() else "-" for c in str(self.folder))
+        return self.projects / name / f"{self.session}.jsonl"
+
+    async def hook(self, event: str, **fields: Any) -> dict[str, Any]:
+        """What the hook prints."""
+        given = {
+            "session_id": self.session,
+            "transcript_path": str(self.transcript),
+            "cwd": str(self.folder),
+            "hook_event_name": event,
+        }
+        return await handle(self.memory, event, {**given, **fields})
+
+    async def start(self, source: str = "startup", **fields: Any) -> str:
+        return pushed(await self.hook("SessionStart", source=source, **fields))
+
+    async def prompt(self, text: str, answer: str = "Done.") -> str:
+        """One exchange: what was pushed with the prompt."""
+        said = await self.hook("UserPromptSubmit", prompt=text)
+        self.write("user", text)
+        self.write("assistant", answer)
+        await self.hook("Stop", last_assistant_message=answer)
+        return pushed(said)
+
+    async def compact(self, start: bool = True) -> str:
+        """A compaction, with its events in the order in which Claude Code 2.1.329 sends them."""
+        await self.hook("PreCompact", trigger="manual")
+        self.line(
+            type="system",
+            subtype="compact_boundary",
+            content="Conversation compacted",
+            compactMetadata={"trigger": "manual", "preTokens": 1000, "postTokens": 100},
+        )
+        self.line(
+            type="user",
+            isCompactSummary=True,
+            message={"role": "user", "content": "This session is being continued from a previous conversation."},
+        )
+        said = await self.start("compact") if start else ""
+        await self.hook("PostCompact", trigger="manual", compact_summary="They talked.")
+        return said
+
+    def write(self, role: str, text: str, **more: Any) -> None:
+        """A message, as a line of the transcript."""
+        number = next(self._numbers)
+        message: dict[str, Any] = {"role": role, "content": text}
+        if role == "assistant":
+            message["content"] = [{"type": "text", "text": text}]
+            message |= {"id": f"msg_{self.session}_{number}", "stop_reason": "end_turn"}
+        self.line(type=role, message=message, **more)
+
+    def line(self, **fields: Any) -> None:
+        uuid = f"{self.session}-{next(self._numbers):04d}"
+        self.at += timedelta(seconds=20)
+        record = {
+            "parentUuid": self._last,
+            "isSidechain": False,
+            "cwd": str(self.folder),
+            "sessionId": self.session,
+            "version": "2.1.329",
+            "uuid": uuid,
+            "timestamp": self.at.isoformat().replace("+00:00", "Z"),
+            **fields,
+        }
+        self._last = uuid
+        self.transcript.parent.mkdir(parents=True, exist_ok=True)
+        with self.transcript.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def pushed(output: dict[str, Any]) -> str:
+    """The text that a hook's output brings into the window; "" for none."""
+    text = output.get("hookSpecificOutput", {}).get("additionalContext", "")
+    assert isinstance(text, str)
+    return text

@@ -1,0 +1,158 @@
+"""`doctor` finds the broken link: a real handshake, a real hook command, and each failing line says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions.doctor import Check
+from mcp_server.app import maintain, open_memory
+from mcp_server.clients.installers.chain import examine_chain
+from mcp_server.clients.installers.install import install
+from mcp_server.clients.installers.known import client_named
+from mcp_server.clients.installers.launch import Launch, launching
+from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.plan import plan
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Machine:
+    home = tmp_path / "home"
+    (home / ".cursor").mkdir(parents=True)
+    return Machine(home, {"HOME": str(home), "PATH": os.environ["PATH"]})
+
+
+async def checks(memory: Memory, here: Machine) -> dict[str, Check]:
+    return {check.name: check for check in await examine_chain(memory, here)}
+
+
+def launch(memory: Memory, here: Machine) -> Launch:
+    return launching(here, memory.files.root)
+
+
+async def test_a_whole_chain_is_in_order(memory: Memory, here: Machine) -> None:
+    for name in ("cursor", "claude-code", "codex"):
+        install(memory, plan(client_named(name), here, launch(memory, here)))
+    found = await checks(memory, here)
+    assert all(check.ok for check in found.values()), found
+    assert "connected in" in found["Cursor"].detail
+    assert "all 7 there" in found["Claude Code hooks"].detail
+    assert {"Codex", "Claude Code", "hook door", "hook queue"} <= set(found)
+
+
+async def test_with_no_client_it_names_one_that_is_here(memory: Memory, here: Machine) -> None:
+    found = await checks(memory, here)
+    assert not found["clients"].ok
+    assert not found["clients"].matters
+    assert found["clients"].advice == "context-manager install cursor"
+
+
+async def test_a_command_that_is_gone_is_named(memory: Memory, here: Machine) -> None:
+    gone = Launch(("/gone/context-manager-mcp",), ("/gone/context-manager",), memory.files.root)
+    install(memory, plan(client_named("claude-code"), here, gone))
+    found = await checks(memory, here)
+    for name in ("Claude Code", "Claude Code hooks"):
+        assert not found[name].ok
+        assert found[name].matters
+        assert "there is no /gone/context-manager" in found[name].detail
+        assert found[name].advice == "context-manager install claude-code"
+
+
+async def test_a_server_that_fails_shows_its_last_words(memory: Memory, here: Machine, tmp_path: Path) -> None:
+    broken = tmp_path / "context-manager-mcp"
+    broken.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of order')\n")
+    broken.chmod(0o755)
+    install(memory, plan(client_named("cursor"), here, Launch((str(broken),), (str(broken),), memory.files.root)))
+    found = await checks(memory, here)
+    assert "it said: out of order" in found["Cursor"].detail
+
+
+async def test_a_broken_configuration_is_named_with_its_line(memory: Memory, here: Machine) -> None:
+    (here.home / ".cursor" / "mcp.json").write_text('{\n"mcpServers": {')
+    found = await checks(memory, here)
+    assert not found["Cursor"].ok
+    assert "mcp.json: line 2" in found["Cursor"].detail
+
+
+async def test_another_memory_and_missing_hooks_are_noticed(memory: Memory, here: Machine, tmp_path: Path) -> None:
+    other = launching(here, tmp_path / "other memory")
+    install(memory, plan(client_named("cursor"), here, other))
+    install(memory, plan(client_named("claude-code"), here, launch(memory, here)))
+    settings = here.home / ".claude" / "settings.json"
+    said = json.loads(settings.read_bytes())
+    del said["hooks"]["Stop"]
+    settings.write_text(json.dumps(said))
+    found = await checks(memory, here)
+    assert "but to another memory" in found["Cursor"].detail
+    assert not found["Cursor"].matters
+    assert found["Claude Code hooks"].detail == "missing: Stop"
+    settings.unlink()
+    found = await checks(memory, here)
+    assert "with --hooks, and there are none" in found["Claude Code"].detail
+    assert "nothing is recorded" in found["Claude Code hooks"].detail
+
+
+async def test_a_hook_command_that_fails_is_told(memory: Memory, here: Machine, tmp_path: Path) -> None:
+    broken = tmp_path / "context-manager"
+    broken.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no such event')\n")
+    broken.chmod(0o755)
+    good = launch(memory, here)
+    install(memory, plan(client_named("claude-code"), here, Launch(good.server, (str(broken),), good.workspace)))
+    found = await checks(memory, here)
+    assert "exit code 1; it said: no such event" in found["Claude Code hooks"].detail
+
+
+async def test_a_project_that_was_installed_into_is_looked_at_too(
+    memory: Memory, here: Machine, tmp_path: Path
+) -> None:
+    install(memory, plan(client_named("cursor"), here, launch(memory, here), project=tmp_path))
+    assert (await checks(memory, here))[f"Cursor ({tmp_path})"].ok
+
+
+async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> None:
+    (here.home / ".claude").mkdir()
+    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    found = await checks(memory, here)
+    assert "the plugin context-manager@here is enabled" in found["Claude Code"].detail
+    assert "clients" not in found
+
+
+async def test_events_that_wait_and_that_failed_are_counted(memory: Memory, here: Machine) -> None:
+    queue = memory.files.local / "queue" / "hooks"
+    queue.mkdir(parents=True)
+    for number in range(201):
+        (queue / f"{number}.json").write_text("{}")
+    found = await checks(memory, here)
+    assert found["hook queue"].detail == "201 waiting"
+    assert not found["hook queue"].ok
+    rejected = memory.files.local / "queue" / "rejected"
+    rejected.mkdir()
+    (rejected / "x.json").write_text("{}")
+    assert "1 events could not be worked on" in (await checks(memory, here))["hook queue"].detail
+
+
+async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machine, workspace: Path) -> None:
+    async with open_memory(workspace, KEYWORDS_ONLY) as serving, maintain(serving):
+        with anyio.fail_after(20):
+            while "running server answers" not in (await checks(memory, here))["hook door"].detail:
+                await anyio.lowlevel.checkpoint()
+    held = memory.locks.try_maintainer()
+    assert held is not None
+    async with open_memory(workspace, KEYWORDS_ONLY) as other:
+        hanging = (await checks(other, here))["hook door"]
+        (memory.files.local / "run" / "hooks.json").unlink()
+        working = (await checks(other, here))["hook door"]
+    held.release()
+    assert not hanging.ok
+    assert "does not answer hooks" in hanging.detail
+    assert working.ok
+    assert "a command is working" in working.detail

@@ -1,0 +1,230 @@
+"""The real Claude Code driven without a model: one prompt a process (`claude -p`) or a window in a pseudo terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.fake_anthropic import FakeAnthropic
+from tests.end_to_end.node import BIN_VARIABLE
+
+ROOT = Path(__file__).parent.parent.parent
+PLUGIN = ROOT / "plugin"
+CLAUDE_VARIABLE = "CONTEXT_MANAGER_CLAUDE"
+KEY = "sk-fake"
+PATIENCE = 60.0
+_ANSI = re.compile(rb"\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78]")
+
+
+def usable_claude() -> Path:
+    """The executable `claude`; skips the test, with the reason, where there is none that starts."""
+    named = os.environ.get(CLAUDE_VARIABLE)
+    found = named or shutil.which("claude")
+    if found is None:
+        pytest.skip(f"needs Claude Code: `claude` on PATH, or named in {CLAUDE_VARIABLE}")
+    if not Path(found).exists():
+        pytest.skip(f"{CLAUDE_VARIABLE} names {found}, and there is no Claude Code")
+    version = subprocess.run([found, "--version"], env=_outside(), capture_output=True, text=True, check=False)
+    if version.returncode != 0:
+        pytest.skip(f"{found} does not start: {version.stderr.strip()[:200]}")
+    return Path(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one `claude -p` gave: its session, the model's text, what it said to people."""
+
+    session: str
+    text: str
+    stderr: str
+
+
+@dataclass(slots=True)
+class Desk:
+    """A user with an empty home, a project, a memory, and our plugin in Claude Code; the model is `api`."""
+
+    claude: Path
+    api: FakeAnthropic
+    home: Path
+    project: Path
+    workspace: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+    plugin: Path = PLUGIN
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        for folder in (self.home, self.project):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the client, and so of its hooks and servers."""
+        scripts = str(Path(sys.executable).parent)
+        outside = _outside()
+        return {
+            **outside,
+            "PATH": self.path or os.pathsep.join([scripts, outside["PATH"]]),
+            "HOME": str(self.home),
+            "CONTEXT_MANAGER_HOME": str(self.workspace),
+            "ANTHROPIC_BASE_URL": self.api.url,
+            "ANTHROPIC_API_KEY": KEY,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "30000",  # these machines are noisy: a slow start is not a failure
+            "CONTEXT_MANAGER_HOOK_SECONDS": "20",
+            **self.settings,
+        }
+
+    def ask(self, prompt: str, *options: str, folder: Path | None = None) -> Answered:
+        """One prompt in a session of its own (with `--resume ID`, of an earlier one), which ends with the answer."""
+        command = [
+            str(self.claude),
+            "-p",
+            prompt,
+            "--output-format",
+            "json",
+            "--plugin-dir",
+            str(self.plugin),
+            *options,
+        ]
+        done = subprocess.run(
+            command,
+            cwd=folder or self.project,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE * 2,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        said: dict[str, Any] = json.loads(done.stdout)
+        return Answered(said["session_id"], said["result"], done.stderr)
+
+    def window(self, *options: str, folder: Path | None = None) -> Window:
+        """An interactive window."""
+        self._past_the_first_questions(folder or self.project)
+        command = [str(self.claude), "--plugin-dir", str(self.plugin), *options]
+        return Window(command, folder or self.project, {**self.env, "TERM": "xterm-256color"})
+
+    def our(self, *arguments: str) -> str:
+        """What a command of ours prints, run as this user."""
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "context-manager"), *arguments],
+            cwd=self.project,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE * 2,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    @property
+    def transcripts(self) -> list[Path]:
+        """What Claude Code itself has written down, subagents left out."""
+        return sorted((self.home / ".claude" / "projects").glob("*/*.jsonl"))
+
+    def _past_the_first_questions(self, folder: Path) -> None:
+        place = self.home / ".claude.json"
+        known = json.loads(place.read_text()) if place.exists() else {}
+        known |= {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "customApiKeyResponses": {"approved": [KEY], "rejected": []},
+        }
+        projects = known.setdefault("projects", {})
+        projects[str(folder)] = {**projects.get(str(folder), {}), "hasTrustDialogAccepted": True}
+        place.write_text(json.dumps(known))
+
+
+class Window:
+    """Claude Code in a pseudo-terminal. `text` is what it has shown until now, without colours and cursor moves."""
+
+    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execvpe(command[0], list(command), dict(env))
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        self._shown = b""
+
+    def __enter__(self) -> Window:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+        os.close(self._terminal)
+
+    @property
+    def text(self) -> str:
+        return _ANSI.sub(b"", self._shown).decode("utf-8", "replace")
+
+    def wait_for(self, holds: Any, what: str) -> None:
+        """Reads what is shown until `holds()` is true; fails, with the screen, when it does not become so."""
+        end = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < end, f"waited for {what}; the window shows:\n{self.text[-3000:]}"
+            ready, _, _ = select.select([self._terminal], [], [], 0.05)
+            if ready:
+                try:
+                    self._shown += os.read(self._terminal, 65536)
+                except OSError:  # it has ended
+                    assert holds(), f"waited for {what}; the window ended:\n{self.text[-3000:]}"
+
+    def wait_for_text(self, words: str) -> None:
+        """Waits until `words` are shown; spaces do not count, a terminal moves its cursor instead."""
+        bare = "".join(words.split())
+        self.wait_for(lambda: bare in "".join(self.text.split()), repr(words))
+
+    def type(self, line: str) -> None:
+        """Types a line, and Enter once it stands in the input."""
+        self._shown = b""
+        os.write(self._terminal, line.encode())
+        self.wait_for_text(line)
+        os.write(self._terminal, b"\r")
+
+    def leave(self) -> None:
+        """`/exit`, and waits until it has ended."""
+        self.type("/exit")
+        end = time.monotonic() + PATIENCE
+        while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            assert time.monotonic() < end, f"it does not end:\n{self.text[-3000:]}"
+            ready, _, _ = select.select([self._terminal], [], [], 0.05)
+            if ready:
+                try:
+                    self._shown += os.read(self._terminal, 65536)
+                except OSError:
+                    continue
+
+
+def _outside() -> dict[str, str]:
+    """This process's environment without what belongs to a client, to us or to a model."""
+    ours = ("CONTEXT_MANAGER_", "CLAUDE", "ANTHROPIC_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    node = os.environ.get(BIN_VARIABLE)
+    return {**kept, "PATH": os.pathsep.join([node, kept["PATH"]])} if node else kept

@@ -1,0 +1,190 @@
+"""A model's API on loopback, for the real Claude Code: it writes down what the model would see, and says what the test
+wants said.
+
+with FakeAnthropic(lambda asked: Says("Yes.") if "sure" in asked.prompt else Calls("Bash", {"command": "true"})) as api:
+    …                                   # run `claude` with ANTHROPIC_BASE_URL=api.url
+    assert "harbour" in api.asked[-1].injected
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+REMINDER = "<system-reminder>"
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """The model answers with a text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The model calls a tool."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+Answer = Says | Calls
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request for an answer, as the model gets it."""
+
+    body: Mapping[str, Any]
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools whose schemas are in it."""
+        return [tool.get("name", "") for tool in self.body.get("tools", [])]
+
+    @property
+    def prompt(self) -> str:
+        """The last that the user said, without what the client put around it; empty after a tool's result."""
+        said = [message for message in self.body["messages"] if message["role"] == "user"]
+        texts = _texts(said[-1]["content"]) if said else []
+        return "\n".join(text for text in texts if not text.lstrip().startswith(REMINDER))
+
+    @property
+    def injected(self) -> str:
+        """What the client added in the system's name: reminders, hooks' context. Not the system prompt."""
+        parts: list[str] = []
+        for message in self.body["messages"]:
+            for text in _texts(message["content"]):
+                if message["role"] == "system" or text.lstrip().startswith(REMINDER):
+                    parts.append(text)
+        return "\n".join(parts)
+
+    @property
+    def everything(self) -> str:
+        """All that the model sees."""
+        return json.dumps(self.body, ensure_ascii=False)
+
+
+class FakeAnthropic:
+    """Serves while the block runs. `asked` are the requests of conversations, in their order; the client's own side
+    requests (titles, token counts) are answered and not listed."""
+
+    def __init__(self, answer: Callable[[Asked], Answer] = lambda asked: Says("Understood.")) -> None:
+        self.asked: list[Asked] = []
+        self._answer = answer
+        self._numbers = itertools.count(1)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FakeAnthropic:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _respond(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The whole message that answers one request."""
+        asked = Asked(body)
+        number = next(self._numbers)
+        answer: Answer = Says("Noted.")
+        if body.get("tools") or _is_compaction(asked):
+            self.asked.append(asked)
+            answer = self._answer(asked)
+        block: dict[str, Any] = (
+            {"type": "text", "text": answer.text}
+            if isinstance(answer, Says)
+            else {"type": "tool_use", "id": f"toolu_{number}", "name": answer.tool, "input": dict(answer.arguments)}
+        )
+        return {
+            "id": f"msg_{number:06d}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.get("model"),
+            "content": [block],
+            "stop_reason": "end_turn" if isinstance(answer, Says) else "tool_use",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 10, "output_tokens": 5},
+        }
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+                """Keeps quiet."""
+
+            def do_HEAD(self) -> None:
+                self._send(b"")
+
+            def do_GET(self) -> None:
+                self._send(b'{"data": []}')
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+                if "count_tokens" in self.path:
+                    return self._send(b'{"input_tokens": 100}')
+                if "/v1/messages" not in self.path:
+                    return self._send(b"{}")
+                message = api._respond(body)
+                if body.get("stream"):
+                    return self._send("".join(_events(message)).encode(), "text/event-stream")
+                return self._send(json.dumps(message).encode())
+
+            def _send(self, body: bytes, kind: str = "application/json") -> None:
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        return Handler
+
+
+def _is_compaction(asked: Asked) -> bool:
+    return "summary" in asked.prompt[:2000].lower()
+
+
+def _texts(content: str | Sequence[Mapping[str, Any]]) -> list[str]:
+    """The texts of a message; a tool's result is none."""
+    if isinstance(content, str):
+        return [content]
+    return [block["text"] for block in content if block.get("type") == "text"]
+
+
+def _events(message: Mapping[str, Any]) -> Iterator[str]:
+    """A message as the stream of events that the real API makes of it."""
+    (block,) = message["content"]
+    if block["type"] == "text":
+        opened, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+    else:
+        opened, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+    start = {**message, "content": [], "stop_reason": None, "usage": {"input_tokens": 10, "output_tokens": 1}}
+    ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    for event in (
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": opened},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ):
+        yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"

@@ -1,0 +1,311 @@
+"""The plugin in the real Claude Code: what is said is kept, and what is known comes by itself, or nothing happens.
+
+What the model sees is read from the requests that it gets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_server.clients.hooks import wire
+from tests.end_to_end.claude import PLUGIN, ROOT, Desk, usable_claude
+from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
+from tests.end_to_end.servers import served, turns
+
+pytestmark = pytest.mark.anyio
+
+FACT = "For your notes: the staging database of the harbour app is called walrus and listens on port 6543."
+ABOUT_IT = "Which port does the staging database listen on?"
+NOT_ABOUT_IT = "Explain what a monad is, in one paragraph."
+FROM_HOOKS = "hook additional context:"
+
+
+def answer(asked: Asked) -> Answer:
+    """The model: runs a command if it is asked to, and else agrees."""
+    return (
+        Calls("Bash", {"command": "echo ran", "description": "say so"}) if "run it" in asked.prompt else Says("Fine.")
+    )
+
+
+@pytest.fixture
+def api() -> Iterator[FakeAnthropic]:
+    with FakeAnthropic(answer) as running:
+        yield running
+
+
+@pytest.fixture
+def desk(tmp_path: Path, api: FakeAnthropic) -> Desk:
+    """Everything as it is shipped, but for the time that hooks may take: these machines are noisy."""
+    home, project, memory = (tmp_path / name for name in ("home", "a project with spaces", "memory"))
+    return Desk(usable_claude(), api, home, project, memory, plugin=variant(tmp_path / "patient", patient))
+
+
+def patient(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+    for (group,) in hooks.values():
+        group["hooks"][0]["timeout"] = 40
+
+
+def from_hooks(asked: Asked) -> str:
+    """What hooks brought into a request; empty for nothing."""
+    return asked.injected if FROM_HOOKS in asked.injected else ""
+
+
+def said_in(desk: Desk, session: str) -> list[str]:
+    """First lines of the session's turns, as they stand in our transcripts."""
+    return [line for _, line in turns(desk.workspace).get(session, [])]
+
+
+def settled(desk: Desk) -> None:
+    """What hooks left in the queue is worked off, as any command of ours does before it answers."""
+    desk.our("search", "anything")
+    assert waiting(desk) == []
+
+
+def waiting(desk: Desk) -> list[str]:
+    folder = desk.workspace / ".local" / wire.QUEUE
+    return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
+
+
+def variant(tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """A copy of the plugin, its servers and hooks changed."""
+    copy = tmp_path / "plugin"
+    shutil.copytree(PLUGIN, copy)
+    files = (copy / ".mcp.json", copy / "hooks" / "hooks.json")
+    servers, hooks = (json.loads(file.read_text()) for file in files)
+    change(servers["mcpServers"], hooks["hooks"])
+    for file, document in zip(files, (servers, hooks), strict=True):
+        file.write_text(json.dumps(document))
+    return copy
+
+
+def test_a_fact_of_one_session_comes_into_the_next_one_that_it_bears_on_and_no_other(desk: Desk) -> None:
+    first = desk.ask(FACT)
+    settled(desk)
+    second = desk.ask(ABOUT_IT)
+    third = desk.ask(NOT_ABOUT_IT)
+    told, bearing, other = desk.api.asked  # one request each: no tool was called
+    assert from_hooks(told) == ""
+    assert "port 6543" in from_hooks(bearing)
+    assert "6543" not in other.everything
+    assert len({first.session, second.session, third.session}) == 3
+
+    shown = json.loads(desk.our("last", "--json"))["last"]
+    assert shown["text"] in bearing.injected  # the exact bytes
+    settled(desk)
+    assert said_in(desk, first.session) == [FACT, "Fine."]
+    rows = json.loads(desk.our("session", "list", "--json"))
+    assert [row["status"] for row in rows] == ["closed"] * 3
+
+
+async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_of_its_own(desk: Desk) -> None:
+    with desk.window() as window:
+        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
+        window.type(FACT)
+        window.wait_for_text("●Fine.")
+        window.type("/clear")
+        window.wait_for(lambda: len(desk.transcripts) == 2, "a new session")
+        window.type(NOT_ABOUT_IT)
+        window.wait_for(lambda: len(desk.api.asked) == 2, "the second request")
+        window.wait_for_text("●Fine.")
+        window.type(ABOUT_IT)
+        window.wait_for(lambda: len(desk.api.asked) == 3, "the third request")
+        window.wait_for_text("memory: 1 passage")
+        window.type("ok, thanks")
+        window.wait_for(lambda: len(desk.api.asked) == 4, "the fourth request")
+        window.wait_for_text("●Fine.")
+        window.leave()
+    _, other, bearing, thanks = desk.api.asked
+    assert "6543" not in other.everything
+    assert "port 6543" in from_hooks(bearing)
+    assert from_hooks(thanks).count(FROM_HOOKS) == from_hooks(bearing).count(FROM_HOOKS)  # nothing new with "thanks"
+    settled(desk)
+    first, second = (path.stem for path in sorted(desk.transcripts, key=lambda path: path.stat().st_mtime))
+    assert said_in(desk, first) == [FACT, "Fine."]
+    assert said_in(desk, second)[::2] == [NOT_ABOUT_IT, ABOUT_IT, "ok, thanks"]
+    rows = json.loads(desk.our("session", "list", "--json"))
+    assert [row["status"] for row in rows] == ["closed"] * 2
+
+
+def test_a_broken_server_brings_nothing_in_and_the_answer_comes(desk: Desk, tmp_path: Path) -> None:
+    desk.ask(FACT)
+    settled(desk)
+    desk.plugin = variant(tmp_path / "broken", lambda servers, _: servers["memory"].update(command="false"))
+    answered = desk.ask(ABOUT_IT)
+    assert (answered.text, answered.stderr) == ("Fine.", "")
+    assert "6543" not in desk.api.asked[-1].everything
+    settled(desk)
+    assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."]  # and still nothing is lost
+
+
+def test_without_our_commands_the_plugin_is_silent(desk: Desk) -> None:
+    scripts = shutil.which("context-manager", path=desk.env["PATH"])
+    assert scripts
+    folders = [
+        folder for folder in desk.env["PATH"].split(os.pathsep) if not (Path(folder) / "context-manager").exists()
+    ]
+    desk.path = os.pathsep.join(folders)
+    answered = desk.ask(ABOUT_IT)
+    assert (answered.text, answered.stderr) == ("Fine.", "")
+    assert from_hooks(desk.api.asked[-1]) == ""
+    assert not desk.workspace.exists()
+
+
+def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()
+    desk.workspace = tmp_path / "a file" / "memory"
+    answered = desk.ask(ABOUT_IT)
+    assert (answered.text, answered.stderr) == ("Fine.", "")
+    assert from_hooks(desk.api.asked[-1]) == ""
+
+
+async def test_a_server_that_stalls_for_five_seconds_brings_nothing_in_and_the_answer_comes(desk: Desk) -> None:
+    desk.ask(FACT)
+    settled(desk)
+    desk.settings, desk.plugin = {"CONTEXT_MANAGER_HOOK_SECONDS": "1.5"}, PLUGIN
+    async with served(desk.workspace, env=desk.env) as other_window:
+        await other_window.call("status")
+        await _listening(desk, other_window.pid)
+        os.kill(other_window.pid, signal.SIGSTOP)  # it accepts what comes and says nothing, much longer than 5 s
+        try:
+            answered = desk.ask(ABOUT_IT)
+        finally:
+            os.kill(other_window.pid, signal.SIGCONT)
+        assert (answered.text, answered.stderr) == ("Fine.", "")
+        assert "6543" not in desk.api.asked[-1].everything
+    settled(desk)
+    assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."]
+
+
+async def _listening(desk: Desk, pid: int) -> None:
+    from tests.end_to_end.servers import eventually
+
+    async def listens() -> bool:
+        try:
+            found = json.loads((desk.workspace / ".local" / wire.ADDRESS).read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(found["pid"] == pid)
+
+    await eventually(listens)
+
+
+async def test_another_windows_server_answers_for_one_whose_own_is_not_the_maintainer(desk: Desk) -> None:
+    desk.ask(FACT)
+    async with served(desk.workspace, env=desk.env) as other_window:
+        await other_window.call("status")
+        await _listening(desk, other_window.pid)
+        answered = desk.ask(ABOUT_IT)
+        assert "port 6543" in from_hooks(desk.api.asked[-1])
+        again = desk.ask(ABOUT_IT, "--resume", answered.session)
+        assert desk.api.asked[-1].everything.count("port 6543") == 1  # it is in the window already
+    settled(desk)
+    assert again.session == answered.session
+    assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."] * 2
+
+
+def test_live_capture_and_then_a_full_import_of_the_same_transcripts_adds_nothing(desk: Desk) -> None:
+    first = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
+    desk.ask("And what came of that?", "--resume", first)
+    desk.ask("/compact", "--resume", first)
+    desk.ask("What did we do last?", "--resume", first)
+    desk.ask(FACT)
+    settled(desk)
+    held = turns(desk.workspace)
+    counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
+    assert (counted["new_turns"], counted["new_sessions"]) == (0, 0)
+    assert turns(desk.workspace) == held
+    spoken = said_in(desk, first)
+    assert [line for line in spoken if line.endswith("?") or line.startswith("Please")] == [
+        "Please run it for me.",
+        "And what came of that?",
+        "What did we do last?",
+    ]
+    assert any("ompact" in line for line in spoken)  # the boundary is there, the summary and the command are not
+    assert not any("/compact" in line or FROM_HOOKS in line or "<system-reminder>" in line for line in spoken)
+    whole = "".join(path.read_text() for path in (desk.workspace / "raw").rglob("*.md"))
+    assert "> [tool:Bash]" in whole
+
+
+def test_the_other_way_round_too(desk: Desk) -> None:
+    plugin, desk.plugin = desk.plugin, desk.home  # no plugin at all
+    first = desk.ask(FACT).session
+    counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
+    assert counted["new_turns"] == 2
+    desk.plugin = plugin
+    desk.ask(NOT_ABOUT_IT, "--resume", first)
+    settled(desk)
+    assert said_in(desk, first) == [FACT, "Fine.", NOT_ABOUT_IT, "Fine."]
+
+
+def test_hooks_that_are_lost_for_ten_turns_lose_nothing_once_one_comes_through(desk: Desk) -> None:
+    session = desk.ask("Turn 0").session
+    plugin, desk.plugin = desk.plugin, desk.home
+    for number in range(1, 11):
+        desk.ask(f"Turn {number}", "--resume", session)
+    desk.plugin = plugin
+    desk.ask("Turn 11", "--resume", session)
+    settled(desk)
+    assert said_in(desk, session)[::2] == [f"Turn {number}" for number in range(12)]
+    assert said_in(desk, session)[1::2] == ["Fine."] * 12
+
+
+def test_a_worktree_of_a_project_is_the_same_project(desk: Desk, tmp_path: Path) -> None:
+    worktree = tmp_path / "another place" / "a worktree"
+    identity = ("-c", "user.name=A", "-c", "user.email=a@b")
+    for command in (
+        ("init", "--quiet"),
+        (*identity, "commit", "--quiet", "--allow-empty", "-m", "first"),
+        ("worktree", "add", "--quiet", "-b", "side", str(worktree)),
+    ):
+        subprocess.run(["git", *command], cwd=desk.project, check=True, capture_output=True)
+    desk.ask(FACT)
+    desk.ask(ABOUT_IT, folder=worktree)
+    assert "port 6543" in from_hooks(desk.api.asked[-1])
+    other = tmp_path / "another place" / "another project"
+    other.mkdir()
+    (other / ".context-manager").write_text("name: another\n")
+    desk.ask(ABOUT_IT, folder=other)
+    assert "6543" not in desk.api.asked[-1].everything
+
+
+def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: Desk, tmp_path: Path) -> None:
+    fields = ("session_id", "transcript_path", "cwd", "prompt", "source", "trigger", "last_assistant_message")
+
+    def with_tools(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+        for event in ("UserPromptSubmit", "PostToolUse", "Stop", "PreCompact", "PostCompact"):
+            given = {"event": event, **{name: f"${{{name}}}" for name in fields}}
+            call = {"type": "mcp_tool", "server": "plugin:context-manager:memory", "tool": "hook", "input": given}
+            hooks[event] = [{"hooks": [{**call, "timeout": 20}]}]
+
+    desk.plugin = variant(tmp_path / "tools", with_tools)
+    session = desk.ask(FACT).session
+    answered = desk.ask(ABOUT_IT)
+    assert "port 6543" in from_hooks(desk.api.asked[-1])
+    assert answered.stderr == ""
+    settled(desk)
+    assert said_in(desk, session) == [FACT, "Fine."]
+
+
+def test_the_model_sees_no_tool_for_what_the_hooks_do(desk: Desk) -> None:
+    desk.ask(NOT_ABOUT_IT)
+    (asked,) = desk.api.asked
+    assert "mcp__plugin_context-manager_memory__search" in asked.everything
+    for tool in ("observe", "compile_context"):
+        assert f"mcp__plugin_context-manager_memory__{tool}" not in asked.everything
+
+
+def test_the_plugin_is_valid(desk: Desk) -> None:
+    done = subprocess.run(
+        [str(desk.claude), "plugin", "validate", str(ROOT / "plugin")], env=desk.env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Validation passed" in done.stdout

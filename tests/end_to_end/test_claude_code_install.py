@@ -1,0 +1,77 @@
+"""The real Claude Code, installed into in a home of its own: it connects, its hooks run, and nothing is left of it
+afterwards. Skipped where Claude Code is not installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.claude import usable_claude
+from tests.end_to_end.fake_anthropic import FakeAnthropic, Says
+from tests.end_to_end.node import BIN_VARIABLE
+
+COMMAND = Path(sys.executable).parent / "context-manager"
+WORDS = "The lighthouse keeper is called Marta."
+
+
+@pytest.fixture
+def claude() -> Path:
+    return usable_claude()
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who has a home with a space in it, and nothing in it yet."""
+    home = tmp_path / "my home"
+    (home / "work").mkdir(parents=True)
+    kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "HOME": str(home),
+        "PATH": os.pathsep.join(filter(None, [os.environ.get(BIN_VARIABLE), os.environ["PATH"]])),
+        "ANTHROPIC_API_KEY": "sk-fake",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+def ran(env: dict[str, str], *words: str | Path) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        env=env,
+        cwd=Path(env["HOME"]) / "work",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("scope", [(), ("--project",)], ids=["everywhere", "one project"])
+def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str, str], scope: tuple[str, ...]) -> None:
+    ours = (COMMAND, "--workspace", Path(env["HOME"]) / "my memory")
+    assert json.loads(ran(env, *ours, "install", "claude-code", *scope, "--json"))["works"]
+    listed = ran(env, claude, "mcp", "list")
+    assert "memory: " in listed
+    assert "✔ Connected" in listed
+    with FakeAnthropic(lambda asked: Says("I will remember her.")) as api:
+        ran(env | {"ANTHROPIC_BASE_URL": api.url}, claude, "-p", WORDS)
+    assert "session" in ran(env, *ours, "status")  # works off what the hooks have queued
+    (session,) = json.loads(ran(env, *ours, "session", "list", "--json"))
+    assert WORDS in ran(env, *ours, "session", "show", session["session"])
+    checks = {check["name"]: check for check in json.loads(ran(env, *ours, "doctor", "--json"))}
+    assert all(check["ok"] for name, check in checks.items() if name.startswith("Claude Code"))
+    ran(env, *ours, "uninstall", "claude-code", *scope)
+    assert "memory: " not in ran(env, claude, "mcp", "list")
+    left = [file for file in Path(env["HOME"]).rglob("settings*.json") if "context-manager" in file.read_text("utf-8")]
+    assert left == []
+    assert "context-manager" not in (Path(env["HOME"]) / ".claude.json").read_text("utf-8")

@@ -1,0 +1,214 @@
+"""`forget` beside a running server, killed in the middle, and as a person types it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller
+from tests.end_to_end.servers import eventually
+from tests.forgetting import git, holding, in_git
+from tests.serving import PLAIN, call, environment, process, say
+
+pytestmark = pytest.mark.anyio
+
+FACT = "The vault's code is 47-11 Zephyr"
+KILLED = """
+import os, signal, sys
+import anyio
+from pathlib import Path
+from mcp_server.actions.forget import forget
+from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.app import open_memory
+
+def step(at):
+    if at == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with open_memory(Path(sys.argv[1]), os.environ) as memory:
+        await forget(memory, ForgetTarget(text="the vaults code is 4711 zephyr"), history=True, step=step)
+
+anyio.run(main)
+"""
+
+
+def context_manager(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "context-manager"), "--workspace", str(root), *arguments],
+        env=environment(root),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+async def filled(root: Path) -> None:
+    """A workspace with the fact in a closed conversation and in MEMORY.md, committed and indexed."""
+    async with open_memory(root, PLAIN) as memory:
+        await observe(memory, NewTurn("user", f"{FACT}, keep it safe", session="ses_1"), Caller())
+        await sessions.end_session(memory, "ses_1")
+        await remember(memory, NewFact(f"{FACT}.", project="global"), Caller())
+        await memory.index.rebuild()
+
+
+async def test_a_running_server_forgets_too(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with process(root) as client:
+        session = await say(client, f"{FACT}, keep it safe")
+        await call(client, "remember", content=f"{FACT}.", project="global")
+        assert "zephyr" in (await call(client, "compile_context", message="what is the vault code?")).lower()
+        done = await anyio.to_thread.run_sync(context_manager, root, "forget", FACT, "--yes")
+        assert done.returncode == 0, done.stderr
+        assert "Not deleted" not in done.stdout
+        assert holding(root, "zephyr") == []
+        assert "zephyr" not in (await call(client, "search", query="vault code")).lower()
+        assert "zephyr" not in (await call(client, "compile_context", message="what is the vault code?")).lower()
+        await say(client, "Go on", session=session)
+        assert "2" in await call(client, "status", view="sessions")
+    assert holding(root, "zephyr") == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.parametrize("stage", ["transcripts", "files", "state", "index", "git", "rewriting the history"])
+async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path, stage: str) -> None:
+    root = tmp_path / "memory"
+    await filled(root)
+    assert holding(root, "zephyr")
+    killed = await anyio.to_thread.run_sync(
+        lambda: subprocess.run([sys.executable, "-c", KILLED, str(root), stage], env=environment(root), timeout=120)
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert list((root / ".local/forget").glob("*.json"))
+
+    async def finished() -> bool:
+        return not list((root / ".local/forget").glob("*.json"))
+
+    assert "was interrupted" in context_manager(root, "status").stdout
+    if stage in ("files", "git"):
+        async with process(root) as client:  # a server's start does the same as the command
+            await call(client, "status")
+            await eventually(finished)
+    else:
+        done = context_manager(root, "forget", "--yes")
+        assert done.returncode == 0, done.stderr
+    assert holding(root, "zephyr") == []
+    assert in_git(root, "zephyr") == []
+    git(root, "fsck", "--strict")
+    assert not list((root / ".local/forget").glob("*.json"))
+    again = context_manager(root, "forget", "--yes")
+    assert "Nothing was interrupted" in again.stdout
+
+
+async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    await filled(root)
+    shown = context_manager(root, "forget", FACT)
+    assert shown.returncode == 0, shown.stderr
+    for words in (
+        "knowledge/memory/MEMORY.md",
+        "removed",
+        "raw/conversations",
+        "marked",
+        "renamed to",
+        "Nothing is deleted yet",
+    ):
+        assert words in shown.stdout
+    assert "Git holds it: 1 commits" in shown.stdout
+    done = context_manager(root, "forget", FACT, "--yes")
+    assert "Git still holds it" in done.stdout
+    assert "--history" in done.stdout
+    assert holding(root, "zephyr") == []
+    assert in_git(root, "zephyr")
+    rewritten = context_manager(root, "forget", FACT, "--yes", "--history")
+    assert "STILL HOLDS ALL OF IT" in rewritten.stdout
+    assert in_git(root, "zephyr") == []
+    (bundle,) = tmp_path.glob("*.bundle")
+    assert f"rm '{bundle}'" in rewritten.stdout.replace("\n", "")
+    assert "No copy was found" in context_manager(root, "forget", FACT).stdout
+    assert '"done": false' in context_manager(root, "forget", FACT, "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["forget"], 2, "say what to forget"),
+        (["forget", "it"], 1, "fewer than 3"),
+        (["forget", "--path", "knowledge/memory/MEMORY.md", "--lines", "x"], 2, "A-B"),
+        (["approve", "--yes"], 2, "name a proposal"),
+        (["approve", "x", "--all"], 2, "not both"),
+        (["approve", "x"], 1, "no proposal 'x'"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what_to_do(
+    tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    done = context_manager(tmp_path / "memory", *arguments)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_terminal(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    hostile = "I like \x1b[2Jtea\u202e and \x07bells"
+    waits = context_manager(root, "remember", hostile, "--kind", "identity")
+    assert "waiting" in waits.stdout
+    context_manager(root, "remember", "I like coffee", "--kind", "identity")
+    listed = context_manager(root, "approve")
+    assert listed.returncode == 0, listed.stderr
+    for character in ("\x1b", "\u202e", "\x07"):
+        assert character not in listed.stdout
+    numbers = [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("prop_")]
+    assert len(numbers) == 2
+    assert "dropped" in context_manager(root, "approve", numbers[0], "--reject").stdout
+    assert "appended" in context_manager(root, "approve", "--all").stdout
+    text = (root / "knowledge/identity/USER.md").read_text()
+    assert "coffee" in text
+    assert "tea" not in text
+    assert "Nothing waits" in context_manager(root, "approve").stdout
+    assert not list((root / ".local/pending").iterdir())
+
+
+def test_importing_the_same_file_again_brings_nothing_back(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    project = tmp_path / "projects" / "-home-ana"
+    project.mkdir(parents=True)
+    lines = [
+        {
+            "type": role,
+            "uuid": f"u{number}",
+            "parentUuid": f"u{number - 1}" if number else None,
+            "sessionId": "0b5c1a0e-0000-4000-8000-000000000001",
+            "timestamp": f"2026-02-10T09:0{number}:00.000Z",
+            "cwd": "/nowhere",
+            "version": "2.1.0",
+            "message": {"role": role, "content": content},
+        }
+        for number, (role, content) in enumerate(
+            [("user", f"Note this: {FACT}!"), ("assistant", f"Noted: {FACT.upper()}."), ("user", "And the garden?")]
+        )
+    ]
+    source = project / "0b5c1a0e-0000-4000-8000-000000000001.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first = context_manager(root, "import", str(source), "--json")
+    assert first.returncode == 0, first.stderr
+    assert holding(root, "zephyr")
+    assert context_manager(root, "forget", FACT, "--yes", "--history").returncode == 0
+    again = context_manager(root, "import", str(source), "--anew")
+    assert again.returncode == 0, again.stderr
+    assert holding(root, "zephyr") == []
+    assert in_git(root, "zephyr") == []
+    (transcript,) = (root / "raw").rglob("*.md")
+    assert transcript.read_text().count("[forgotten]") >= 2
+    assert "garden" in transcript.read_text()

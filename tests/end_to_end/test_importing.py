@@ -1,0 +1,127 @@
+"""An import that is killed completes when it is run again; what the real Claude Code writes is understood."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions.sessions import list_sessions, session_turns
+from mcp_server.app import open_memory
+from mcp_server.clients.capture import capture
+from mcp_server.clients.importers.claude_code.record import CURSORS
+from mcp_server.clients.importers.run import import_path
+from mcp_server.core.model import COMPACTION
+from mcp_server.memory import Memory
+from tests.clients.importers.claude_code_files import many
+from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.fake_anthropic import Asked, Calls, FakeAnthropic, Says
+from tests.packaging.programs import claude
+
+pytestmark = pytest.mark.anyio
+CLI = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())"]
+
+
+async def everything_said(memory: Memory) -> dict[str, list[tuple[int, str | None, str]]]:
+    rows = await list_sessions(memory, limit=1_000)
+    return {
+        row.session: [(t.number, t.turn_id, t.content) for t in await session_turns(memory, row.session)]
+        for row in rows
+    }
+
+
+def import_and_kill(workspace: Path, projects: Path, wanted: int) -> bool:
+    """Runs the command and kills it when it has recorded so many sessions; True if it was not faster than that."""
+    command = [*CLI, "--workspace", str(workspace), "import", str(projects)]
+    environment = {**os.environ, **KEYWORDS_ONLY}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        while run.poll() is None and len(list((workspace / "raw").rglob("*.md"))) < wanted:
+            pass
+        run.send_signal(signal.SIGKILL)
+    return run.returncode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is a POSIX signal")
+async def test_an_import_that_is_killed_completes_when_it_is_run_again(tmp_path: Path) -> None:
+    projects, workspace = tmp_path / "projects", tmp_path / "killed"
+    files = list(many(projects, 6))
+    assert any([await anyio.to_thread.run_sync(import_and_kill, workspace, projects, wanted) for wanted in (1, 3)])
+    async with open_memory(workspace, KEYWORDS_ONLY) as memory:
+        report = await import_path(memory, projects)
+        assert report.sessions == len(files)
+        assert (await import_path(memory, projects, anew=True)).new_turns == 0
+        after = await everything_said(memory)
+    async with open_memory(tmp_path / "at-once", KEYWORDS_ONLY) as memory:
+        await import_path(memory, projects)
+        assert after == await everything_said(memory)
+
+
+def conversation(asked: Asked) -> Says | Calls:
+    if "summary" in asked.prompt:  # of a compaction
+        return Says("They listed files and looked around.")
+    if "look" in asked.prompt:
+        return Calls("Agent", {"description": "look", "prompt": "Say the colour.", "subagent_type": "general-purpose"})
+    if "list" in asked.prompt:
+        return Calls("Bash", {"command": "echo harbour", "description": "List"})
+    if "colour" in asked.prompt:
+        return Says("It is teal.")
+    return Says(f"Understood: {asked.prompt[-40:]}")
+
+
+async def test_what_the_real_claude_code_writes_is_recorded(tmp_path: Path) -> None:
+    program, home, work = claude(), tmp_path / "home", tmp_path / "work dir"
+    home.mkdir()
+    work.mkdir()
+    first, fork = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+    projects = home / ".claude" / "projects"
+    with FakeAnthropic(conversation) as api:
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("CLAUDE_", "ANTHROPIC_"))},
+            "HOME": str(home),
+            "ANTHROPIC_BASE_URL": api.url,
+            "ANTHROPIC_API_KEY": "sk-fake",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        }
+
+        async def says(prompt: str, *options: str) -> None:
+            command = [program, "-p", prompt, "--output-format", "json", "--allowedTools", "Bash", "Agent", *options]
+            await anyio.run_process(command, cwd=work, env=environment, stdin=subprocess.DEVNULL)
+
+        async with open_memory(tmp_path / "live", KEYWORDS_ONLY) as memory:
+
+            async def look(session: str, *, final: bool = False) -> int:
+                (path,) = projects.glob(f"*/{session}.jsonl")
+                return (await capture(memory, path, projects=projects, final=final)).new_turns
+
+            await says("please list the files", "--session-id", first)
+            assert await look(first) == 3
+            await says("look around", "--resume", first)
+            assert await look(first, final=True) >= 4
+            await says("/compact", "--resume", first)
+            await says("the key lies in vault seven", "--resume", first)
+            assert await look(first, final=True) == 3
+            await says("in the fork", "--resume", first, "--fork-session", "--session-id", fork)
+            assert await look(fork, final=True) == 2
+            for key in await memory.state.entries(CURSORS):
+                await memory.state.remove(CURSORS, key)
+            assert (await import_path(memory, projects)).new_turns == 0
+            live = await everything_said(memory)
+    async with open_memory(tmp_path / "once", KEYWORDS_ONLY) as memory:
+        report = await import_path(memory, projects)
+        assert report.format == "claude-code"
+        assert await everything_said(memory) == live
+        said = await session_turns(memory, first)
+        (agent,) = [row.session for row in await list_sessions(memory) if row.kind == "subagent"]
+        assert [turn.content for turn in await session_turns(memory, agent)] == ["Say the colour.", "It is teal."]
+    assert said[0].content == "please list the files"
+    assert (said[1].tool_calls[0].summary, said[1].tool_calls[0].result) == ("List", "harbour")
+    assert [turn.name for turn in said if turn.role == "system"] == [COMPACTION]
+    assert [turn.content for turn in said][-2] == "the key lies in vault seven"
+    assert not any("system-reminder" in turn.content for turn in said if turn.role == "user")

@@ -1,0 +1,50 @@
+"""Looking for a text in everything that a workspace holds, as bytes: what `grep -r` finds, and what it cannot see."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def holding(root: Path, text: str) -> list[str]:
+    """Files outside of git's folder whose bytes hold the text in upper, lower or its own case; databases too."""
+    wanted = text.lower().encode()
+    return [
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and ".git" not in path.relative_to(root).parts and wanted in path.read_bytes().lower()
+    ]
+
+
+def named(root: Path, text: str) -> list[str]:
+    """Files and folders whose names hold the text."""
+    return [str(path.relative_to(root)) for path in sorted(root.rglob("*")) if text.lower() in path.name.lower()]
+
+
+def in_git(root: Path, text: str) -> list[str]:
+    """Objects of git (loose, packed, reachable or not, inflated) and files of its folder that hold the text."""
+    wanted = text.lower().encode()
+    listed = subprocess.run(
+        ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"],
+        cwd=root,
+        capture_output=True,
+        check=True,
+    ).stdout.split()
+    found: list[str] = []
+    for name in listed:
+        for kind in ("-p",):
+            data = subprocess.run(["git", "cat-file", kind, name], cwd=root, capture_output=True, check=True).stdout
+            if wanted in data.lower():
+                found.append(name.decode())
+    for path in sorted((root / ".git").rglob("*")):
+        if path.is_file() and "objects" not in path.parts and wanted in path.read_bytes().lower():
+            found.append(str(path.relative_to(root)))
+    return found
+
+
+def git(root: Path, *arguments: str) -> str:
+    """What a git command says."""
+    identity = ["-c", "user.name=Ana", "-c", "user.email=ana@example.org"]
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()

@@ -1,0 +1,40 @@
+"""The maintaining process keeps briefs ready."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions import briefs
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.core.model import Caller
+from mcp_server.jobs import briefs as job
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "QUIET_SECONDS", 0.01)
+    place = Path(memory.files.local / "brief" / briefs.GLOBAL_FILE)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(job.keep_briefs, memory)
+        with anyio.fail_after(30):
+            while not place.exists():  # noqa: ASYNC110 - a file gives us no event
+                await anyio.sleep(0.01)
+            await remember(memory, NewFact("The sky over the harbour is green."), Caller())
+            while "harbour is green" not in place.read_text("utf-8"):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+
+
+def test_only_what_a_brief_is_made_of_concerns_it() -> None:
+    assert job.concerns(Change("file", "knowledge/identity/USER.md"))
+    assert job.concerns(Change("session", None, "s"))
+    assert job.concerns(Change("turn", "raw/x.md", "s"))
+    assert job.concerns(Change("file"))
+    assert not job.concerns(Change("file", "raw/conversations/x.md"))
+    assert not job.concerns(Change("index"))

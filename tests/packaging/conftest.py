@@ -1,0 +1,47 @@
+"""The wheel, built once, and a virtual environment that has it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.programs import ROOT
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this source tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", str(ROOT), "--no-deps", "--wheel-dir", str(folder))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an environment where our packages are those of the wheel, installed by pip.
+
+    What they depend on is borrowed from the tests' own environment: nothing has to be downloaded.
+    """
+    folder = tmp_path_factory.mktemp("installed") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    python = folder / "bin" / "python"
+    pip("--python", str(python), "install", "--no-deps", str(wheel))
+    inside = subprocess.run(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    Path(inside, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python.parent
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

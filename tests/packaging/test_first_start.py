@@ -1,0 +1,175 @@
+"""The first start of what pip installs from the wheel, on machines that are not like ours."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.end_to_end.servers import assert_clear, mounting
+from tests.end_to_end.test_broken_disks import READ_ONLY
+from tests.packaging.programs import environment
+from tests.serving import call, refused, say
+
+pytestmark = pytest.mark.anyio
+
+ODD = "Đorđe & Co, «das Büro» 日本 $HOME"
+
+
+@asynccontextmanager
+async def started(
+    installed: Path, env: Mapping[str, str], cwd: Path, prefix: Sequence[str] = (), *arguments: str
+) -> AsyncIterator[Client]:
+    """A client of the script `context-manager-mcp`, which must say nothing like a stack trace."""
+    command = [*prefix, str(installed / "context-manager-mcp"), *arguments]
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(env), cwd=str(cwd))
+    log = installed.parent / "stderr.txt"
+    with log.open("w") as stderr:
+        async with Client(stdio_client(parameters, stderr)) as client:
+            yield client
+    assert "Traceback" not in log.read_text()
+
+
+def script(
+    program: Path, *arguments: str, env: Mapping[str, str], cwd: Path, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """A program that was run; it must say nothing like a stack trace."""
+    command = [*prefix, str(program), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", env=dict(env), cwd=cwd, check=False
+    )
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def cli(
+    installed: Path, env: Mapping[str, str], cwd: Path, *arguments: str, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """The script `context-manager`, done."""
+    return script(installed / "context-manager", *arguments, env=env, cwd=cwd, prefix=prefix)
+
+
+def repository(folder: Path) -> None:
+    """Makes a git repository with one commit."""
+    who = ["-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"]
+    for command in (["init", "--quiet"], [*who, "commit", "--quiet", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+
+
+def unknown_user() -> list[str]:
+    """A prefix that runs a command as a user whom the machine does not know; skips the test where none can be."""
+    prefix = [shutil.which("unshare") or "", "--user", "--map-user=54321"]
+    if not prefix[0] or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the command unshare (Linux) and user namespaces, to be an unknown user")
+    return prefix
+
+
+async def test_a_home_with_spaces_and_letters_of_many_scripts(installed: Path, tmp_path: Path) -> None:
+    home = tmp_path / ODD
+    project = home / "my project «α»"
+    project.mkdir(parents=True)
+    repository(project)
+    env = {**environment(home), "LC_ALL": "C", "LANG": "C"}
+    async with started(installed, env, project) as client:
+        session = await say(client, "Kotao radi na 2 bara, kaže Đorđe.", delivery="replace")
+        assert "2 bara" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The boiler runs at 2 bar.")
+        assert "Đorđe" in await call(client, "search", query="kotao bara")
+    (memory,) = home.glob(".context-manager")
+    assert "Đorđe" in next((memory / "raw").rglob("*.md")).read_text("utf-8")
+    assert "Đorđe" in cli(installed, env, project, "search", "kotao").stdout
+    assert session in cli(installed, env, project, "session", "end", session).stdout
+    assert cli(installed, env, project, "read", "knowledge/memory/MEMORY.md", "--at", "HEAD").returncode == 0
+    assert cli(installed, env, project, "doctor").returncode in (0, 1)
+    assert [
+        row["sessions"] for row in json.loads(cli(installed, env, project, "project", "list", "--json").stdout)
+    ] == [1]
+
+
+async def test_a_machine_without_git_that_gets_it_later(installed: Path, tmp_path: Path) -> None:
+    nothing = tmp_path / "no programs"
+    nothing.mkdir()
+    env = {**environment(tmp_path), "PATH": str(nothing), "GIT_PYTHON_GIT_EXECUTABLE": ""}
+    async with started(installed, env, tmp_path) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The berth is number 14.", project="global")
+        assert "needs git" in await call(client, "status", max_tokens=100_000)
+        assert "git" in await refused(client, "read", path="knowledge/memory/MEMORY.md", at="HEAD")
+    memory = tmp_path / ".context-manager"
+    assert not (memory / ".git").exists()
+    assert "git" in cli(installed, env, tmp_path, "doctor").stdout
+    ended = cli(installed, env, tmp_path, "session", "end", session)
+    assert ended.returncode == 0
+    assert cli(installed, env, tmp_path, "recover").returncode == 0
+
+    again = environment(tmp_path)
+    assert cli(installed, again, tmp_path, "status").returncode == 0
+    assert cli(installed, again, tmp_path, "session", "list").returncode == 0
+    assert (memory / ".git").exists()
+
+
+async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    prefix, env = mounting(READ_ONLY, home), environment(home)
+    async with started(installed, env, tmp_path, prefix) as client:
+        assert len((await client.list_tools()).tools) == 6
+        for _ in range(2):
+            said = await refused(client, "observe", role="user", content="Hello.")
+            assert_clear(said)
+            assert "read-only" in said
+            assert str(home / ".context-manager") in said
+    for command in (["init"], ["observe", "Hello."], ["status"]):
+        failed = cli(installed, env, tmp_path, *command, prefix=prefix)
+        assert failed.returncode == 1
+        assert_clear(failed.stderr)
+        assert len(failed.stderr.splitlines()) == 1
+    assert list(home.iterdir()) == []
+
+    async with started(installed, env, tmp_path, prefix, "--workspace", str(elsewhere)) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+        await call(client, "remember", content="The berth is number 14.", project="global")
+    there = {**env, "CONTEXT_MANAGER_HOME": str(elsewhere)}
+    assert cli(installed, there, tmp_path, "session", "end", session, prefix=prefix).returncode == 0
+    assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
+    assert list(home.iterdir()) == []
+
+
+async def test_a_user_whom_the_machine_does_not_know(installed: Path, tmp_path: Path) -> None:
+    prefix = unknown_user()
+    homeless = {key: value for key, value in environment(tmp_path).items() if key != "HOME"}
+    for name, arguments in (("context-manager", ["status"]), ("context-manager-mcp", [])):
+        failed = script(installed / name, *arguments, env=homeless, cwd=tmp_path, prefix=prefix)
+        assert failed.returncode == 1
+        assert "CONTEXT_MANAGER_HOME" in failed.stderr
+        assert len(failed.stderr.splitlines()) == 1
+    there = {**homeless, "CONTEXT_MANAGER_HOME": str(tmp_path / "memory")}
+    async with started(installed, there, tmp_path, prefix) as client:
+        session = await say(client, "The boiler runs at 2 bar.", delivery="replace")
+        assert "2 bar" in await call(client, "compile_context", session=session)
+    assert "2 bar" in cli(installed, there, tmp_path, "search", "boiler", prefix=prefix).stdout
+
+
+def test_a_working_folder_that_is_gone(installed: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'rmdir "$PWD"; "$0" observe "The boiler runs at 2 bar." && "$0" search boiler'
+    done = subprocess.run(
+        ["sh", "-c", script, str(installed / "context-manager")],
+        cwd=gone,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 bar" in done.stdout

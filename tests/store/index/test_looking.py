@@ -1,0 +1,42 @@
+"""Files that are broken or large."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.core.scoring import ranking
+from mcp_server.core.text.query import plain_query
+from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: Make) -> None:
+    ws.write("knowledge/reference/yaml.md", "---\ntitle: [unclosed\n---\n\nthe walrus text")
+    ws.write("knowledge/reference/nul.md", b"walrus\0")
+    ws.write("knowledge/reference/latin.md", b"walrus \xe9t\xe9")
+    ws.write("raw/conversations/2026/05/01/0900-x-y.md", "no front matter, but a walrus")
+    ws.write("raw/conversations/2026/05/01/0901-x-y.md", "---\nsession_id: [\n---\n\n# x\n\n## 09:00 — user\nwalrus\n")
+    ws.write("knowledge/reference/good.md", "good walrus")
+    index = indexed(HashEmbedder())
+    await index.rebuild()
+    problems = "\n".join((await index.status()).problems)
+    for name in ("yaml.md", "nul.md", "latin.md", "0900-x-y.md", "0901-x-y.md"):
+        assert name in problems
+    assert "good.md" not in problems
+    assert len(set(await paths(index, "walrus"))) == 5
+
+
+async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, indexed: Make) -> None:
+    ws.say("s1", "\n\n".join(f"paragraph {number} " + "filler words here " * 30 for number in range(3_100)))
+    ws.say("s1", "small")
+    index = indexed()
+    await index.rebuild()
+    found = await index.candidates(plain_query("paragraph 2718"))
+    ranked = ranking.rank(found.asked, found.candidates)
+    assert len({c.unit for c in found.candidates}) == len(ranked) == 2  # and its neighbour
+    assert "paragraph 2718" in found.passage(ranked[0].candidate).text
+    assert (await index.status()).passages > 2_000
+    followed = await index.fingerprint()
+    await index.rebuild()
+    assert await index.fingerprint() == followed

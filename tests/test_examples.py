@@ -1,0 +1,37 @@
+"""Every example runs as it stands, from an empty folder, and shows what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = {
+    "pydantic_ai_agent.py": [
+        "agent: The boiler runs at 2 bar.",
+        "tool:  recover entry-",
+        "The winter berth is number 14, paid until April.",
+    ],
+    "pydantic_ai_over_mcp.py": ["Noted: - ", "The boiler runs at 2 bar."],
+}
+
+
+def test_every_example_is_known_here() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_it_runs_and_shows_what_it_says(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pydantic_ai", reason="needs pydantic-ai-slim[mcp], which the extra `dev` brings")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXT_MANAGER_", "CLAUDE_"))}
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), str(tmp_path / "memory")]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**kept, "HOME": str(tmp_path)}, capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in EXAMPLES[name]:
+        assert line in done.stdout, done.stdout
