@@ -32,6 +32,7 @@ from mcp_server.actions.recover import Recovery, recover
 from mcp_server.actions.recoverable import Recoverable, recoverable
 from mcp_server.actions.remember import NewFact, Remembered, remember
 from mcp_server.actions.sessions import end_session
+from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
 from mcp_server.app import catch_up, maintain, open_memory
 from mcp_server.core.model import Caller, Delivery, ToolCall
 from mcp_server.core.model import Kind as SessionKind
@@ -40,7 +41,16 @@ from mcp_server.errors import Invalid
 from mcp_server.home import working_folder
 from mcp_server.memory import Memory
 
-__all__ = ["AgentMemory", "Observed", "Recoverable", "Recovery", "Remembered"]
+__all__ = [
+    "AgentMemory",
+    "Compacted",
+    "ContextLoop",
+    "LoopStatus",
+    "Observed",
+    "Recoverable",
+    "Recovery",
+    "Remembered",
+]
 
 
 class AgentMemory:
@@ -176,7 +186,8 @@ class AgentMemory:
         return await remember(self.memory, fact, self._caller)
 
     async def recoverable(self, query: str | None = None, *, limit: int = 20) -> list[Recoverable]:
-        """What `recover` could bring back, at most `limit` of each kind: earlier versions of files, archived entries.
+        """What `recover` could bring back, at most `limit` of each kind: chunks that went cold, earlier versions of
+        files, archived entries.
 
         The newest first, or what best matches the words of `query`. Each has `id`, `kind`, `path`, `at`, `summary`.
         """
@@ -186,9 +197,25 @@ class AgentMemory:
         """Shows (`diff`) what bringing `what` back would change, and does it if `apply` is set.
 
         `what` is the id of something `recoverable`, or `PATH@REV` for a file as it was at a commit, a tag or a date.
-        The answer's `undo` is the id that takes it back.
+        The answer's `undo` is the id that takes it back; `content` is the original text of a chunk, byte for byte.
         """
         return await recover(self.memory, what, self._caller, apply=apply)
+
+    def loop(
+        self,
+        get_context: GetContext,
+        set_context: SetContext,
+        *,
+        get_token_count: CountTokens | None = None,
+        session: str | None = None,
+    ) -> ContextLoop:
+        """For an agent that keeps its own list of messages: what is in it is recorded, and it is kept short.
+
+        `get_context` gives the messages (mappings with `role` and `content`), `set_context` takes those that shall be
+        the context from now on; both may be coroutine functions. `session` goes on with a conversation; by default a
+        new one begins. See `mcp_server/agent_loop.py` and `examples/context_loop.py`.
+        """
+        return ContextLoop(self.memory, self._caller, get_context, set_context, get_token_count, session, self._project)
 
     async def end(self, session: str | None = None) -> None:
         """Closes a conversation: its transcript is sealed and committed. What is said in it later continues it."""

@@ -27,12 +27,14 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings, default_document, read_settings
+from mcp_server.store.advisor_files import AdvisorFiles
 from mcp_server.store.changes import Changes
 from mcp_server.store.cold_storage import ColdStorage
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.forgotten import ForgottenTexts
 from mcp_server.store.git import Git
 from mcp_server.store.index.index import Index
+from mcp_server.store.lexicon import LexiconFile
 from mcp_server.store.live_sets import LiveSets
 from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
@@ -75,6 +77,8 @@ async def open_memory(
         index = Index(files, locks, local / "index", loaded, settings.search.embedder)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
+        advisor = AdvisorFiles(files)
+        stack.callback(advisor.close)
         yield Memory(
             settings=settings,
             files=files,
@@ -82,6 +86,8 @@ async def open_memory(
             state=state,
             live=LiveSets(state),
             cold=ColdStorage(files),
+            advisor=advisor,
+            lexicon=LexiconFile(files.root, settings.advisor.lexicon),
             locks=locks,
             index=index,
             git=Git(root),

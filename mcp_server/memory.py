@@ -11,12 +11,14 @@ from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
+    from mcp_server.store.advisor_files import AdvisorFiles
     from mcp_server.store.changes import Changes
     from mcp_server.store.cold_storage import ColdStorage
     from mcp_server.store.files import WorkspaceFiles
     from mcp_server.store.forgotten import ForgottenTexts
     from mcp_server.store.git import Git
     from mcp_server.store.index.index import Index
+    from mcp_server.store.lexicon import LexiconFile
     from mcp_server.store.live_sets import LiveSets
     from mcp_server.store.locks import Locks
     from mcp_server.store.project_folder import ProjectFolders
@@ -35,6 +37,8 @@ class Memory:
     state: State
     live: LiveSets
     cold: ColdStorage
+    advisor: AdvisorFiles
+    lexicon: LexiconFile
     locks: Locks
     index: Index
     git: Git

@@ -8,6 +8,10 @@ from typing import Any
 from mcp.server import MCPServer
 
 from mcp_server.connection import Connection
-from prompts import reflect
+from prompts import clarity, prune_review, reflect
 
-ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (reflect.register,)
+ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
+    reflect.register,
+    clarity.register,
+    prune_review.register,
+)

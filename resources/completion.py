@@ -15,6 +15,7 @@ from mcp.types import (
 )
 
 from mcp_server.connection import Connection
+from mcp_server.core.clarity import COMMANDS
 
 MOST = 100
 
@@ -26,6 +27,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion | None:
+        from mcp_server.actions.clarity_views import items_of
         from mcp_server.actions.sessions import list_sessions
 
         memory = await connection.memory()
@@ -33,6 +35,10 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
             known = [row.session for row in await list_sessions(memory, limit=1000)]
         elif argument.name == "path":
             known = sorted(stat.path for stat in await run_sync(lambda: list(memory.files.walk(""))))
+        elif isinstance(ref, PromptReference) and argument.name == "action":
+            known = list(COMMANDS)
+        elif isinstance(ref, PromptReference) and argument.name == "item":
+            known = await items_of(memory, connection.session)
         else:
             return None
         fitting = [value for value in known if value.startswith(argument.value)]

@@ -31,7 +31,8 @@ BELOW["tools"] |= {"clients"}
 BELOW["bench"] = BELOW["demo"] = RIM | {"clients"}
 BELOW["app"] = RIM | {"jobs", "clients"}
 BELOW["serve"] = RIM | {"jobs", "clients", "app", "connection", "tools", "resources", "prompts"}
-BELOW["agent"] = RIM | {"app"}
+BELOW["agent_loop"] = RIM
+BELOW["agent"] = RIM | {"app", "agent_loop"}
 BELOW["__main__"] = BELOW["cli"] = set(BELOW)
 
 ONLY_IN = {

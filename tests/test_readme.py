@@ -31,11 +31,11 @@ def block(name: str) -> str:
 
 
 def test_every_command_is_in_it_and_no_other() -> None:
-    told = set(re.findall(r"^\| `context-manager (\w+)", README, re.MULTILINE))
+    told = set(re.findall(r"^\| `context-manager ([\w-]+)", README, re.MULTILINE))
     assert told == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["session", "project", "index", "bench"])
+@pytest.mark.parametrize("name", ["session", "project", "index", "bench", "clarity", "logs", "cold-storage"])
 def test_the_subcommands_are_in_it(name: str) -> None:
     context = click.Context(cli)
     group = cli.get_command(context, name)
@@ -66,7 +66,7 @@ async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: P
 
 
 def test_every_place_it_points_to_exists() -> None:
-    for path in re.findall(r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle)/[\w/.]*)`", README):
+    for path in re.findall(r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle|docs)/[\w/.]*)`", README):
         assert (ROOT / path).exists(), path
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_server.connection import Connection
-from tools import compile_context, hook, observe, read, remember, search, status
+from tools import anchor, compile_context, hook, observe, prune, read, recover, remember, search, status
 
 ALL: tuple[Callable[[Connection], Tool], ...] = (
     search.tool,
@@ -15,6 +15,9 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
     remember.tool,
     observe.tool,
     compile_context.tool,
+    anchor.tool,
+    prune.tool,
+    recover.tool,
     status.tool,
 )
 """Each makes its tool for one connection; in the order in which they are listed."""

@@ -55,7 +55,10 @@ class Rim(MCPServer[Any]):
         try:
             return await super().get_prompt(name, arguments, context)
         except ValueError as error:  # what the SDK makes of everything that a prompt raises
-            raise MCPError(INVALID_PARAMS, str(error)) from error
+            cause: BaseException = error
+            while cause.__cause__ is not None and not isinstance(cause, ContextManagerError):
+                cause = cause.__cause__
+            raise MCPError(INVALID_PARAMS, str(cause if isinstance(cause, ContextManagerError) else error)) from error
 
 
 class CheckedArguments(FuncMetadata):

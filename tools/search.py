@@ -32,6 +32,7 @@ class Hit(TypedDict):
     snippet: str
     score: float
     terms: dict[str, float]
+    cold: NotRequired[str]
 
 
 class Gate(TypedDict):

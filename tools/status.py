@@ -20,6 +20,8 @@ class Report(TypedDict, total=False):
     problems: Required[list[str]]
     cut: Required[str | None]
     sessions: dict[str, Any]
+    gauges: dict[str, Any]
+    clarity: dict[str, Any]
     hooks: dict[str, Any]
     index: dict[str, Any]
     git: dict[str, Any]
@@ -27,7 +29,7 @@ class Report(TypedDict, total=False):
     sizes: dict[str, Any]
 
 
-View = Literal["all", "sessions", "hooks", "index", "git", "settings", "sizes"]
+View = Literal["all", "sessions", "gauges", "clarity", "hooks", "index", "git", "settings", "sizes"]
 
 
 def tool(connection: Connection) -> Tool:

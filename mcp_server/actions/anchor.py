@@ -7,26 +7,28 @@ the chunks that name it; an anchored chunk, file or passage protects itself.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.core.anchors import Anchor, items_of, kind_of, read_anchors
-from mcp_server.core.clarity.extraction import extract
+from mcp_server.core.anchors import Anchor, items_of, kind_of, names_one_of, read_anchors
+from mcp_server.core.clarity.extraction import item_id
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.chunks import LiveChunk, text_of
-from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.core.text.redaction import redact
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
+from mcp_server.store.anchors_text import with_entry, without_entries
 from mcp_server.store.changes import Change
-from mcp_server.store.yaml_text import dump_line, load
+from mcp_server.store.yaml_text import load
 
 FILE = "anchors.yaml"
-HEADER = (
-    "# What must not be forgotten: items, chunks, files, passages. `context-manager anchor|unanchor` edits this too.\n"
-)
 LONGEST = 500
+FOLDERS = ("knowledge", "topics", "archive", "raw", "checkpoints", "scratch", "tmp")
+"""Where a path names a file of the workspace, there or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,13 @@ async def anchor(memory: Memory, item: str, on: bool, note: str | None, caller: 
     Raises:
         Invalid: an empty or unreadable name.
         NotFound: a file, chunk or anchor that is not there; the nearest is named.
+        Refused: a secret, which must not stand in a tracked file.
     """
-    item = " ".join(item.split())
-    if not item or len(item) > LONGEST or not item.isprintable():
-        raise Invalid(f"an anchor needs 1 to {LONGEST} printable characters")
-    kind = kind_of(item)
-    if kind == "item":
-        item = item.lower()
-    named = Anchor(item, kind, note or "", f"{memory.clock():%Y-%m-%d}")
+    item, note = _checked(item), _checked(note) if note and note.strip() else ""
+    named = await _named(memory, item)
+    named = replace(named, note=note, at=f"{memory.clock():%Y-%m-%d}")
     if on:
-        await _must_exist(memory, named, caller)
+        await _must_exist(memory, named)
     async with memory.locks.files():
         changed = await run_sync(_changed, memory, named, on)
     if changed:
@@ -71,13 +70,16 @@ async def anchor(memory: Memory, item: str, on: bool, note: str | None, caller: 
 
 def anchors(memory: Memory) -> list[Anchor]:
     """The anchors as they stand; a file that cannot be read holds none (`status` names it)."""
-    return read_anchors(_document(memory, strict=False))[0]
+    try:
+        return list(_parsed(_text(memory))[0])
+    except ContextManagerError:
+        return []
 
 
 def problems(memory: Memory) -> tuple[str, ...]:
     """What is wrong with `anchors.yaml`, for `status` and `doctor`."""
     try:
-        return tuple(read_anchors(_document(memory, strict=True))[1])
+        return _parsed(_text(memory))[1]
     except ContextManagerError as error:
         return (str(error),)
 
@@ -85,34 +87,56 @@ def problems(memory: Memory) -> tuple[str, ...]:
 async def anchored_ids(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> frozenset[str]:
     """The chunks that an anchor protects: by their id, by an item that they name, by the file or turn they are."""
     held = await run_sync(anchors, memory)
-    if not held:
+    if not held or not chunks:
         return frozenset()
-    turns = {turn.number: turn for turn in await sessions.session_turns(memory, session)}
-    row = await sessions.require(memory, session)
+    shown = await sessions.show_session(memory, session)
+    turns = {turn.number: turn for turn in shown.turns}
     ids = {anchor.item for anchor in held if anchor.kind == "chunk"}
     places = {anchor.item for anchor in held if anchor.kind in ("file", "passage")}
+    whole = not places.isdisjoint(shown.paths)
     items = items_of(held)
 
     def protected(chunk: LiveChunk) -> bool:
-        if chunk.id in ids or f"{row.path}#{chunk.turn}" in places or row.path in places or chunk.name in places:
+        if whole or chunk.id in ids or chunk.name in places:
+            return True
+        if any(f"{path}#{chunk.turn}" in places for path in shown.paths):
             return True
         turn = turns.get(chunk.turn)
-        text = text_of(turn, chunk.part) if turn and chunk.part <= len(turn.tool_calls) else chunk.name
-        return bool(items) and _names(text, items)
+        said = turn if chunk.kind in ("message", "tool") else None  # of what a client loaded, we know the name
+        text = text_of(said, chunk.part) if said and chunk.part <= len(said.tool_calls) else chunk.name
+        return names_one_of(text, items)
 
     return await run_sync(lambda: frozenset(chunk.id for chunk in chunks if protected(chunk)))
 
 
-def _names(text: str, items: Iterable[str]) -> bool:
-    folded = text.lower()
-    likely = [item for item in items if item.removeprefix("tool:") in folded]
-    return bool(likely) and not extract(text).keys().isdisjoint(likely)
+def _checked(text: str) -> str:
+    text = " ".join(text.split())
+    if not text or len(text) > LONGEST or not text.isprintable():
+        raise Invalid(f"an anchor and its note need 1 to {LONGEST} printable characters")
+    if kinds := redact(text).kinds:
+        raise Refused(f"this holds a secret ({', '.join(kinds)}), and {FILE} is a tracked file; leave it out")
+    return text
 
 
-async def _must_exist(memory: Memory, named: Anchor, caller: Caller) -> None:
+async def _named(memory: Memory, item: str) -> Anchor:
+    """What `item` names: `SESSION#TURN` is a passage, a path outside of our folders no file of ours."""
+    kind = kind_of(item)
+    session, _, number = item.rpartition("#")
+    if kind == "item" and number.isdigit() and await memory.state.session(session):
+        for path in await run_sync(memory.transcripts.find, session):
+            turns = (await run_sync(memory.transcripts.read, path)).turns
+            if any(placed.turn.number == int(number) for placed in turns):
+                return Anchor(f"{path}#{number}", "passage")
+        raise NotFound(f"session {session} has no turn {number} (session show {session})")
+    if kind == "file" and item.split("/")[0] not in FOLDERS and not await run_sync(memory.files.exists, item):
+        kind = "item"
+    return Anchor(item_id(item) if kind == "item" else item, kind)
+
+
+async def _must_exist(memory: Memory, named: Anchor) -> None:
     """A file, a passage or a chunk must be there; a name may be one that nobody has said yet."""
     if named.kind in ("file", "passage"):
-        path = named.item.partition("#")[0]
+        path = named.item.rpartition("#")[0] if named.kind == "passage" else named.item
         await run_sync(memory.files.stat, path)
     elif named.kind == "chunk" and not await memory.live.knows(named.item):
         await run_sync(memory.cold.find, named.item)
@@ -120,34 +144,43 @@ async def _must_exist(memory: Memory, named: Anchor, caller: Caller) -> None:
 
 def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
     before = _text(memory)
-    held, _ = read_anchors(_document(memory, strict=True))
+    held = _parsed(before)[0]
     same = [one for one in held if one.item.lower() == named.item.lower()]
     if on == bool(same):
         if not on:
             close = difflib.get_close_matches(named.item, [one.item for one in held], n=1)
             near = f"; did you mean {close[0]!r}?" if close else ""
-            raise NotFound(f"{named.item!r} is not anchored{near} (read {FILE})")
+            raise NotFound(f"{named.item!r} is not anchored{near} (`anchor` without an item lists them)")
         return False
-    left = [one for one in held if one not in same] + ([named] if on else [])
-    memory.files.write_atomic(FILE, HEADER + "anchors:\n" + "".join(map(_line, left)), before or None)
+    if on:
+        after, wanted = with_entry(before, named), (*held, named)
+    else:
+        after = without_entries(before, [one.place for one in same])
+        wanted = tuple(one for one in held if one not in same)
+    _must_say(before, after, wanted)
+    exists = memory.files.exists(FILE)
+    memory.files.write_atomic(FILE, after, before if exists else None, new=not exists)
     return True
 
 
-def _line(held: Anchor) -> str:
-    fields = [f"item: {dump_line(held.item)}", f"kind: {held.kind}"]
-    fields += [f"note: {dump_line(held.note)}"] if held.note else []
-    fields += [f"at: {dump_line(held.at)}"] if held.at else []
-    return "  - " + "\n    ".join(fields) + "\n"
+def _must_say(before: str, after: str, wanted: Sequence[Anchor]) -> None:
+    """Nobody's file is written that would not say exactly what it shall: the rest as before, and these anchors."""
+    try:
+        got, rest = _parsed(after)[0], load(after, FILE)
+        same = [(one.item, one.kind) for one in got] == [(one.item, one.kind) for one in wanted]
+        same = same and {**rest, "anchors": 0} == {**load(before, FILE), "anchors": 0}
+    except ContextManagerError:
+        same = False
+    if not same:
+        raise Unavailable(f"{FILE} is written in a way that cannot be added to safely; change it by hand")
 
 
 def _text(memory: Memory) -> str:
     return memory.files.read_text(FILE) if memory.files.exists(FILE) else ""
 
 
-def _document(memory: Memory, *, strict: bool) -> dict[str, object]:
-    try:
-        return load(_text(memory), FILE)
-    except ContextManagerError:
-        if strict:
-            raise
-        return {}
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[tuple[Anchor, ...], tuple[str, ...]]:
+    """The anchors of a file's text, and what is wrong with it. Raises Invalid for what is no YAML."""
+    found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
+    return tuple(found), tuple(wrong)

@@ -51,7 +51,7 @@ LOOKED_AT = 20
 """So many conversations back."""
 
 
-SHARES = {"identity_share": 0.3, "memory_share": 0.5}
+SHARES: dict[str, Any] = {"identity_share": 0.3, "memory_share": 0.5}
 """A brief has no scored knowledge: what that leaves goes to the files."""
 
 

@@ -6,12 +6,14 @@ What a compilation sees is gathered here as values (`CompileInputs`); what becom
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.clarity import block_of
+from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
@@ -60,6 +62,7 @@ class _Conversation:
     row: SessionRow | None = None
     turns: tuple[Turn, ...] = ()
     in_window: int | None = None
+    live: Live = field(default_factory=Live)
 
     @property
     def delivery(self) -> Delivery:
@@ -109,7 +112,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     found = await _found(memory, message, request.scope, project, conversation)
     references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
     local_date = memory.local_date(moment)
-    turns, first_exchange = newest(conversation.turns, budget) if conversation.delivery == "replace" else ((), 0)
+    turns, first_exchange = newest(conversation.live.turns, budget)
     row = conversation.row
     inputs = CompileInputs(
         message=message,
@@ -128,6 +131,10 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         turns=turns,
         first_exchange=first_exchange,
         in_window=conversation.in_window,
+        live_set=conversation.live.shortened,
+        drop_list=conversation.live.dropped[:MOST_DROPPED],
+        dropped=len(conversation.live.dropped),
+        clarity=await block_of(memory, row.session) if row else (),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
@@ -147,7 +154,7 @@ async def _conversation(memory: Memory, session: str | None) -> _Conversation:
     if row.delivery == "replace" or conversation.last_user is None:
         conversation = replace(conversation, turns=await sessions.session_turns(memory, session))
     if conversation.delivery == "replace":
-        return conversation
+        return replace(conversation, live=await live_context(memory, row.session, conversation.turns))
     return replace(conversation, in_window=await sessions.window_start(memory, row))
 
 
@@ -206,6 +213,7 @@ def compiler_settings(settings: Settings) -> CompilerSettings:
         identity_kb=knobs.identity_budget_kb,
         memory_kb=knobs.memory_budget_kb,
         journal_kb=knobs.journal_budget_kb,
+        clarity_tokens=settings.clarity.block_tokens,
     )
 
 

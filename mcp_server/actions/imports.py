@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.after_turn import after_turns
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.projects import slugify
@@ -129,6 +130,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
                 path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
                 row = replace(_row(head, path, fresh, row), status="open", size=size, last_arrival=arrived)
                 await memory.state.save_session(row, keys)
+        await after_turns(memory, row, fresh)
     memory.changes.publish(Change("turn", row.path, imported.session_id))
     return _recorded(imported, row.path, turns, fresh, sorted_out)
 

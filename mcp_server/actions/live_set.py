@@ -6,25 +6,29 @@ is lost with `.local/state.db` and then made again from both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.core.advisor.items import ESTIMATES
+from mcp_server.core.advisor.items import ESTIMATES, ItemType
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import LiveChunk, chunk_id, chunks_of
+from mcp_server.core.pressure.gauges import GROWTH_WINDOW
 from mcp_server.memory import Memory
+from mcp_server.store.live_sets import Entered
 
 FIRST_LOADED = 1000
 """`part` of the first thing that was loaded with a turn: behind the turn's own tool calls."""
 
 
-async def enter(memory: Memory, session: str, turn: Turn, loaded: Sequence[LiveChunk]) -> None:
-    """A turn and what was loaded with it become live. What was loaded before counts as accessed once more."""
-    said = await run_sync(lambda: list(chunks_of(session, turn, memory.tokens.count)))
+async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()) -> Entered:
+    """Turns that were just recorded, and what was loaded with the last of them, become live; returns how full that
+    makes the set. What was loaded before counts as accessed once more. A set that was lost, or that another version
+    never kept, is made again first."""
+    said = await run_sync(lambda: [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)])
     before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
     again = [
         replace(chunk, accesses=before[chunk.id].accesses + 1, added=before[chunk.id].added)
@@ -32,14 +36,26 @@ async def enter(memory: Memory, session: str, turn: Turn, loaded: Sequence[LiveC
         else chunk
         for chunk in loaded
     ]
-    await memory.live.put(session, [*said, *again])
+    first, last = turns[0].number, turns[-1]
+    reading = (memory.clock(), last.context_tokens, GROWTH_WINDOW)
+    entered = await memory.live.add(session, first, [*said, *again], *reading)
+    if entered is None:
+        await memory.live.put(session, await _made_again(memory, session))
+        entered = await memory.live.add(session, last.number + 1, again, *reading)
+        await run_sync(_without_copies, memory, session)
+    return entered or await memory.live.entered(session)
+
+
+def _without_copies(memory: Memory, session: str) -> None:
+    """A session that goes on is live again: what its end had put away is no longer cold."""
+    memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
 def loaded_chunk(
     session: str,
     turn: int,
     place: int,
-    kind: str,
+    kind: ItemType,
     name: str,
     at: datetime,
     *,
@@ -49,13 +65,12 @@ def loaded_chunk(
     mtime: datetime | None = None,
 ) -> LiveChunk:
     """A file, skill or agent output that a client says it loaded; without a count of its own it gets S2's estimate."""
-    kind_known = next(known for known in ESTIMATES if known == kind)
     return LiveChunk(
         id=chunk_id(session, f"{kind}:{name}"),
-        kind=kind_known,
+        kind=kind,
         turn=turn,
         part=FIRST_LOADED + place,
-        tokens=tokens if tokens is not None else ESTIMATES[kind_known],
+        tokens=tokens if tokens is not None else ESTIMATES[kind],
         added=at,
         name=name,
         accessed=at,
@@ -66,12 +81,15 @@ def loaded_chunk(
 
 
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
-    """All chunks of an open session, cold ones too, in the order in which they came."""
+    """All chunks of an open session, cold ones too, in the order in which they came; as a session that is over left
+    them."""
     chunks = await memory.live.of(session)
     if chunks:
         return chunks
+    row = await sessions.current_row(memory, session)
     chunks = await _made_again(memory, session)
-    await memory.live.put(session, chunks)
+    if row is not None and row.status == "open":
+        await memory.live.put(session, chunks)
     return chunks
 
 
@@ -80,14 +98,32 @@ async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
 
-    def chunks() -> Iterable[LiveChunk]:
+    def chunks() -> list[LiveChunk]:
+        made = []
         for turn in turns:
             for chunk in chunks_of(session, turn, memory.tokens.count):
-                record = records.get(chunk.id)
-                if record is None:
-                    yield chunk
-                else:
-                    tokens = memory.tokens.count(record.shown or "") if record.form != "cold" else chunk.tokens
-                    yield replace(chunk, form=record.form, shown=record.shown, tokens=tokens)
+                record = records.pop(chunk.id, None)
+                if record is not None and record.form != "whole":
+                    tokens = chunk.one_line if record.form == "one line" else memory.tokens.count(record.shown or "")
+                    cold = record.form == "cold"
+                    chunk = replace(
+                        chunk, form=record.form, shown=record.shown, tokens=chunk.tokens if cold else tokens or 0
+                    )
+                made.append(chunk)
+        for record in records.values():  # what a client had named: no transcript holds it
+            if record.kind in ESTIMATES:
+                made.append(
+                    LiveChunk(
+                        id=record.chunk_id,
+                        kind=record.kind,
+                        turn=record.turn,
+                        part=record.part,
+                        tokens=record.tokens,
+                        added=record.timestamp,
+                        form=record.form,
+                        name=record.name,
+                    )
+                )
+        return made
 
-    return await run_sync(lambda: list(chunks()))
+    return await run_sync(chunks)

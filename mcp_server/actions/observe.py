@@ -1,6 +1,6 @@
 """Observe: a message arrives, and is on disk before anybody is told so (SPEC §2).
 
-    check → redact → which session → the same as before? → transcript (durable) → state → tell the others
+    check → redact → which session → the same as before? → transcript (durable) → state → what follows → tell the others
 
 Each step is a function of its own, in this order, below.
 """
@@ -15,6 +15,8 @@ from typing import Literal, get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.after_turn import after_turns
+from mcp_server.actions.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.source_keys import TurnKey, content_sha, repeated
@@ -25,7 +27,6 @@ from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.state import SessionRow
 
-CHUNKS = "chunks"
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -117,10 +118,30 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
             row = await _written(memory, row, session, said, turn, caller, arrived)
             key = TurnKey(said.number, role, content_sha(said.content), nth, said.turn_id)
             await memory.state.save_session(row, [key])
-        await _keep_chunks(memory, session, said.number, turn.chunks)
+        notes = await _after(memory, row, said, turn)
 
     memory.changes.publish(Change("turn", row.path, session))
-    return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=_notes(turn))
+    return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=notes)
+
+
+async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> tuple[str, ...]:
+    """What follows a turn that is on disk (`after_turn` has the steps), and what there is to tell of it."""
+    loaded = [
+        loaded_chunk(
+            row.session,
+            said.number,
+            place,
+            chunk.type,
+            chunk.id,
+            said.at,
+            tokens=chunk.tokens,
+            tags=chunk.tags,
+            topics=chunk.topics,
+            mtime=chunk.mtime,
+        )
+        for place, chunk in enumerate(turn.chunks)
+    ]
+    return await after_turns(memory, row, [said], loaded)
 
 
 def _checked(turn: NewTurn) -> Role:
@@ -238,24 +259,3 @@ async def _written(
         last_at=said.at,
         size=size,
     )
-
-
-async def _keep_chunks(memory: Memory, session: str, number: int, chunks: tuple[ContextChunk, ...]) -> None:
-    """What else entered the context is live state: no transcript holds it."""
-    if chunks:
-        listed = [
-            {
-                "type": chunk.type,
-                "id": chunk.id,
-                "tokens": chunk.tokens,
-                "tags": chunk.tags,
-                "topics": chunk.topics,
-                "mtime": chunk.mtime.isoformat() if chunk.mtime else None,
-            }
-            for chunk in chunks
-        ]
-        await memory.state.put(CHUNKS, f"{session}#{number}", listed)
-
-
-def _notes(turn: NewTurn) -> tuple[str, ...]:
-    return (f"client context: {turn.context_tokens:,} tokens",) if turn.context_tokens else ()

@@ -1,6 +1,6 @@
 """Pressure: what happens by itself when a session grows (S1, SPEC §5).
 
-    how full is it? → score the live chunks against the message → decide → cold storage, on disk → the live set
+    how full is it? → score the live chunks against the message → decide → flush → cold storage, on disk → the live set
 
 `plan` decides and changes nothing; `carry_out` does what was decided. A dry run is a plan that nobody carries out. A
 chunk leaves the live set only after its original is on disk, so that a crash in between costs nothing: the chunk is
@@ -16,31 +16,32 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
+from mcp_server.actions import flush, pressure_log, sessions
 from mcp_server.actions.anchor import anchored_ids
 from mcp_server.actions.live_set import live_set
-from mcp_server.actions.search import SearchRequest, find
+from mcp_server.actions.similar import Similar, query_of, similar
 from mcp_server.core.compiler.budget import Meter
 from mcp_server.core.compiler.cut import head_and_tail
 from mcp_server.core.compiler.history import exchanges
-from mcp_server.core.model import Turn
+from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure import ladder
 from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, text_of
 from mcp_server.core.pressure.cold import ColdRecord, DropReason
-from mcp_server.core.pressure.gauges import Gauges, Triggers, curation_step
-from mcp_server.core.pressure.ladder import EXCERPT_TOKENS, LadderRules, Protected
+from mcp_server.core.pressure.gauges import AGAIN_PER, Gauges, Triggers, curation_step
+from mcp_server.core.pressure.ladder import LadderRules, Protected, Scored
 from mcp_server.core.pressure.summary import summarise
-from mcp_server.core.scoring.live_chunks import ChunkScore, ChunkWeights, score
-from mcp_server.core.text.words import content_words
+from mcp_server.core.pressure.words import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
+from mcp_server.core.scoring.live_chunks import ChunkWeights, score
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
+from mcp_server.store.live_sets import STEPS, Entered
+from mcp_server.store.state import SessionRow
 
-STEPS = "curation_steps"
-LEAST_CONTENT_WORDS = 3
-"""A message with fewer is scored together with the two before it: "ok, thanks" must not clear a session."""
+__all__ = ["Plan", "Relief", "carry_out", "gauges", "notes", "plan", "query_of", "relieve"]
 
-Event = Literal["curation", "compaction"]
+Event = Literal["curation", "compaction", "limit"]
+Trigger = Literal["token_threshold", "asked", "client"]
 FORMS: dict[Action, Form] = {"drop": "cold", "one line": "one line", "summarise": "summary", "excerpt": "excerpt"}
 REASONS: dict[Action, DropReason] = {
     "drop": "compaction",
@@ -52,7 +53,8 @@ REASONS: dict[Action, DropReason] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to become of every live chunk of a session, and what it would hold afterwards."""
+    """What is to become of every live chunk of a session, and what it would hold afterwards. `trigger` is what set it
+    off: a gauge (`token_threshold`), somebody who asked, or the client, which has compacted its own window."""
 
     session: str
     event: Event
@@ -61,6 +63,7 @@ class Plan:
     decisions: tuple[Decision, ...]
     tokens_before: int
     hits: int
+    trigger: Trigger = "token_threshold"
 
     @property
     def changes(self) -> tuple[Decision, ...]:
@@ -75,92 +78,187 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """A plan that was carried out. `records` are the ids under which the originals can be recovered."""
+    """A plan that was carried out. `records` are the ids under which the originals can be recovered, `flushed` the
+    lines that went into the journal before."""
 
     plan: Plan
     tokens_after: int
     records: tuple[str, ...]
+    flushed: tuple[str, ...] = ()
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
-    """How full the session's context is."""
-    return Gauges(await memory.live.tokens(session), memory.settings.context.limit_tokens, client_tokens)
+    """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
+    return gauges_of(memory, await memory.live.entered(session), client_tokens)
 
 
-async def relieve(memory: Memory, session: str, turns: Sequence[Turn]) -> list[Relief]:
-    """Does what is due after the last of `turns` (the session's, oldest first): curation after a user's message,
-    compaction whenever the gauge is over its trigger. Call it under the transcript's lock."""
-    knobs = memory.settings.context
-    if not knobs.cold_storage_enabled or not turns:
+def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
+    """As `gauges`, of a live set that was just looked at."""
+    said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
+    client = next((tokens for tokens in said if tokens is not None), None)
+    return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
+
+
+async def relieve(memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None) -> list[Relief]:
+    """Does what is due after the turns `new`: curation after a user's message, compaction whenever the gauge is over
+    its trigger, the limit where that was not enough. Call it under the transcript's lock; `entered` is how full these
+    turns made the live set, if that is known."""
+    if not memory.settings.context.cold_storage_enabled or not new:
         return []
-    done: list[Relief] = []
+    boundary = next((turn.number for turn in reversed(new) if turn.role == "system" and turn.name == COMPACTION), None)
+    if boundary is not None:
+        return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
-    full = (await gauges(memory, session)).live
+    entered = entered or await memory.live.entered(session)
+    limit = memory.settings.context.limit_tokens
+    full = entered.now.live / limit
     step = curation_step(full, triggers)
+    was_full = any(curation_step(one.live / limit, triggers) for one in entered.earlier[-1:])
+    if step == 0 and not was_full and full < triggers.compaction:
+        return []
     before = int(await memory.state.get(STEPS, session) or 0)
-    if turns[-1].role == "user" and step > before:
-        done.append(await carry_out(memory, await plan(memory, session, turns, "curation")))
-        full = (await gauges(memory, session)).live
-    if full >= triggers.compaction:
-        done.append(await carry_out(memory, await plan(memory, session, turns, "compaction")))
-        full = (await gauges(memory, session)).live
-    if (after := curation_step(full, triggers)) != before and (done or after < before):
+    done: list[Relief] = []
+    curates = any(turn.role == "user" for turn in new) and step > before
+    if curates or full >= triggers.compaction:
+        turns = await sessions.session_turns(memory, session)
+
+        async def act(event: Event) -> float:
+            done.append(await carry_out(memory, await plan(memory, session, turns, event)))
+            return (await gauges(memory, session)).live
+
+        if curates:
+            full = await act("curation")
+        if full >= triggers.compaction:
+            full = await act("compaction")
+        if full >= triggers.most:
+            full = await act("limit")
+    after = curation_step(full, triggers)
+    if after != before and (curates or after < before):
         await memory.state.put(STEPS, session, after)
-    return done
+    return [relief for relief in done if relief.plan.changes]
 
 
-async def plan(memory: Memory, session: str, turns: Sequence[Turn], event: Event) -> Plan:
-    """What curation or compaction would do now."""
+async def plan(
+    memory: Memory,
+    session: str,
+    turns: Sequence[Turn],
+    event: Event,
+    *,
+    asked: bool = False,
+    target: int | None = None,
+) -> Plan:
+    """What curation or compaction would do now. `turns` are all of the session's, oldest first. `target`: tokens that
+    a compaction stops at; by default a step under its trigger, so that not every turn compacts again."""
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
-    query = query_of(turns)
-    scored, gate_open, hits = await _scored(memory, session, chunks, query)
-    rules = rules_of(memory.settings)
-    exchange = exchanges(turns)[-1] + 1 if turns else 0
-    protected = Protected(ladder.newest(chunks, rules), await anchored_ids(memory, session, chunks), exchange)
-    if event == "curation":
-        decisions = ladder.curate(scored, gate_open, protected, rules)
-    else:
-        target = int(memory.settings.context.compaction_trigger_pct * memory.settings.context.limit_tokens) - 1
-        decisions = ladder.compact(scored, target, protected, rules)
+    judged = await similar(memory, session, chunks, turns)
+    anchored = await anchored_ids(memory, session, chunks)
+    scored = _scored(memory, chunks, judged, anchored)
+    rules, knobs = rules_of(memory.settings), memory.settings.context
+    protected = Protected(
+        newest=ladder.newest(chunks, rules) | _last_user(chunks, turns),
+        anchored=anchored,
+        exchange=exchanges(turns)[-1] + 1 if turns else 0,
+        unknown=judged.unknown,
+    )
     before = sum(chunk.tokens for chunk in chunks)
-    return Plan(session, event, query, gate_open, tuple(decisions), before, hits)
+    if event == "curation":
+        decisions = ladder.curate(scored, judged.gate_open, protected, rules)
+    elif event == "limit":
+        decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
+    else:
+        if target is None:
+            target = _under(max(0.0, knobs.compaction_trigger_pct - AGAIN_PER), knobs.limit_tokens)
+        spare = not asked and before < knobs.max_context_pct * knobs.limit_tokens and not judged.tells
+        decisions = ladder.compact(scored, target, protected, rules, spare=spare, gate_open=judged.gate_open)
+    trigger: Trigger = "asked" if asked else "token_threshold"
+    return Plan(session, event, judged.query, judged.gate_open, tuple(decisions), before, judged.hits, trigger)
+
+
+async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
+    """What was said before turn number `boundary` has left the client's window: so it leaves our mirror."""
+    chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
+    why = "the client has compacted its window"
+    decisions = tuple(
+        Decision(chunk, "drop", 0.0, why, 0)
+        if chunk.turn < boundary
+        else Decision(chunk, "keep", 0.0, "said since", chunk.tokens)
+        for chunk in chunks
+    )
+    return Plan(session, "compaction", "", False, decisions, sum(chunk.tokens for chunk in chunks), 0, "client")
 
 
 async def carry_out(memory: Memory, decided: Plan, reason: DropReason | None = None) -> Relief:
-    """Writes the originals to cold storage, durably, and then changes the live set, all in one transaction."""
+    """Writes the originals to cold storage, durably, and then changes the live set, all in one transaction. What they
+    hold for the journal goes there first. Call it under the transcript's lock."""
+    if not decided.changes:
+        return Relief(decided, decided.tokens_before, ())
     turns = {turn.number: turn for turn in await sessions.session_turns(memory, decided.session)}
+    flushed = await flush.before_drop(memory, decided.session, [one.chunk for one in decided.changes], turns)
     now = memory.clock()
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
-        return [
-            _put(memory, decision, turns.get(decision.chunk.turn), decided, reason, now) for decision in decided.changes
-        ]
+        made = [_made(memory, one, turns.get(one.chunk.turn), decided, reason, now) for one in decided.changes]
+        memory.cold.put_all([record for _, record in made])
+        return made
 
     done = await run_sync(written)
     await memory.live.put(decided.session, [chunk for chunk, _ in done])
-    if done:
-        memory.changes.publish(Change("session", None, decided.session))
+    memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
-    return Relief(decided, left, tuple(record.chunk_id for _, record in done))
+    relief = Relief(decided, left, tuple(record.chunk_id for _, record in done), flushed)
+    await run_sync(pressure_log.relieved, memory, relief.plan, left, [record for _, record in done])
+    return relief
 
 
-def _put(
+async def notes(
+    memory: Memory,
+    row: SessionRow,
+    turn: Turn,
+    reliefs: Sequence[Relief],
+    back: int = 0,
+    entered: Entered | None = None,
+) -> tuple[str, ...]:
+    """What `observe` tells: the gauge from 10% on, what was done about it, how many chunks came `back`, and what still
+    exceeds. The health log gets its line too, for each further hundredth of the limit and whenever something was
+    done. `entered` is how full the live set is, if that is known."""
+    session, delivery = row.session, row.delivery or "add"
+    if entered is None or reliefs or back:
+        entered = await memory.live.entered(session)
+    full = gauges_of(memory, entered, turn.context_tokens)
+    before = entered.earlier[-1].live if entered.earlier else -1
+    if reliefs or back or 100 * before // full.limit != 100 * full.live_tokens // full.limit:
+        await run_sync(pressure_log.health, memory, session, full, entered)
+    said = [gauge_line(full, delivery)] if full.live >= TOLD_FROM or full.client_tokens is not None else []
+    said += [recovered_line(back, delivery)] if back else []
+    for relief in reliefs:
+        dropped = sum(one.action == "drop" for one in relief.plan.changes)
+        shortened = len(relief.plan.changes) - dropped
+        saved = relief.plan.tokens_before - relief.tokens_after
+        said.append(relief_line(relief.plan.event, dropped, shortened, saved, delivery))
+    if delivery == "replace" and full.live >= memory.settings.context.max_context_pct:
+        said.append(over_limit_line(full))
+    return tuple(filter(None, said))
+
+
+def _made(
     memory: Memory, decision: Decision, turn: Turn | None, decided: Plan, reason: DropReason | None, now: datetime
 ) -> tuple[LiveChunk, ColdRecord]:
-    """One original on disk, and the chunk as it is from now on."""
+    """The chunk as it is from now on, and the record of its original."""
     chunk = decision.chunk
-    whole = turn is not None and chunk.part <= len(turn.tool_calls)
-    original = text_of(turn, chunk.part) if turn is not None and whole else ""
-    shown = _shortened(memory, decision.action, original)
-    form = FORMS[decision.action] if shown or decision.action in ("drop", "one line") else "cold"
-    why = "low_relevance" if decided.event == "curation" else REASONS[decision.action]
+    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
+    original = text_of(turn, chunk.part) if turn is not None and known else ""
+    shown = _shortened(memory, decision, original)
+    form = FORMS[decision.action] if shown is not None or decision.action != "summarise" else "excerpt"
+    count = memory.tokens.count
+    whole = count(original) if known else chunk.tokens
+    tokens = whole if form == "cold" else count(shown) if shown is not None else chunk.one_line or 0
     record = ColdRecord(
         chunk_id=chunk.id,
         session_id=decided.session,
         timestamp=now,
         content=original,
-        tokens=chunk.tokens,
-        drop_reason=reason or why,
+        tokens=whole,
+        drop_reason=reason or ("low_relevance" if decided.event == "curation" else REASONS[decision.action]),
         relevance_score=decision.score,
         prompt_at_drop=decided.query,
         recoverable_until=now + timedelta(days=memory.settings.context.recoverable_for_days),
@@ -171,71 +269,41 @@ def _put(
         form=form,
         shown=shown,
     )
-    memory.cold.put(record)
-    tokens = chunk.one_line or 0 if form == "one line" else memory.tokens.count(shown) if shown else chunk.tokens
-    return replace(chunk, form=form, shown=shown, tokens=tokens), record
+    immune = 0 if form == "cold" else chunk.immune
+    return replace(chunk, form=form, shown=shown, tokens=tokens, immune=immune), record
 
 
-def _shortened(memory: Memory, action: Action, original: str) -> str | None:
+def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:
     """What stands in a chunk's place; None for nothing, or where the call's own line says it."""
-    if action == "summarise":
-        return summarise(original, memory.settings.context.summary_target_tokens, memory.tokens.count) or None
-    if action == "excerpt":
-        return head_and_tail(original, EXCERPT_TOKENS, Meter(memory.tokens.count))
-    return None
+    if decision.action == "summarise":
+        short = summarise(original, memory.settings.context.summary_target_tokens, memory.tokens.count)
+        if short:
+            return short
+    elif decision.action != "excerpt":
+        return None
+    return head_and_tail(original, decision.tokens, Meter(memory.tokens.count))
 
 
-async def _scored(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], query: str
-) -> tuple[list[tuple[LiveChunk, ChunkScore]], bool, int]:
-    """Every chunk with its score, whether the gate is open, and how many chunks the search found."""
-    similar, gate_open = await _similarities(memory, session, chunks, query)
-    best = max(similar.values(), default=0.0)
+def _scored(memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str]) -> list[Scored]:
+    """Every chunk with its score now."""
     now, weights = memory.clock(), weights_of(memory.settings)
-    anchored = await anchored_ids(memory, session, chunks)
     scored = []
     for chunk in chunks:
-        scaled = similar.get(chunk.id, 0.0) / best if gate_open and best > 0 else 0.0
         age = (now - (chunk.accessed or chunk.added)).total_seconds() / 3600
-        scored.append((chunk, score(scaled, age, chunk.important or chunk.id in anchored, weights)))
-    return scored, gate_open, len(similar)
+        important = chunk.important or chunk.id in anchored
+        scored.append((chunk, score(judged.scaled.get(chunk.id, 0.0), age, important, weights)))
+    return scored
 
 
-async def _similarities(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], query: str
-) -> tuple[dict[str, float], bool]:
-    """The search scores of the chunks that search finds, and whether the gate is open for this message here.
-
-    What a client only named is compared by the words of its name and tags.
-    """
-    if not query.strip():
-        return {}, False
-    request = SearchRequest(query=query, limit=len(chunks) + 50, scope="all", session=session, operators=False)
-    found = await find(memory, request)
-    by_turn: dict[int, float] = {}
-    for hit in found.hits:
-        if hit.passage.turn is not None:
-            by_turn[hit.passage.turn] = max(hit.score, by_turn.get(hit.passage.turn, 0.0))
-    best = max(by_turn.values(), default=1.0)
-    asked = set(content_words(query))
-    similar = {}
-    for chunk in chunks:
-        if chunk.kind in ("message", "tool"):
-            value = by_turn.get(chunk.turn, 0.0)
-        else:
-            named = set(content_words(" ".join((chunk.name, *chunk.tags, *chunk.topics))))
-            value = best * len(asked & named) / len(asked) if asked else 0.0
-        if value > 0:
-            similar[chunk.id] = value
-    return similar, found.gate.open
+def _last_user(chunks: Sequence[LiveChunk], turns: Sequence[Turn]) -> frozenset[str]:
+    """The chunk of what the user said last: the context is for it, so it stays."""
+    last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
+    return frozenset(chunk.id for chunk in chunks if chunk.turn == last and chunk.kind == "message")
 
 
-def query_of(turns: Sequence[Turn]) -> str:
-    """The last user message; one that says little together with the two before it."""
-    said = [turn.content for turn in turns if turn.role == "user"][-3:]
-    if not said:
-        return ""
-    return said[-1] if len(content_words(said[-1])) >= LEAST_CONTENT_WORDS else "\n".join(said)
+def _under(share: float, limit: int) -> int:
+    """The most whole tokens that are less than a share of the limit."""
+    return max(0, -int(-share * limit // 1) - 1)
 
 
 def triggers_of(settings: Settings) -> Triggers:

@@ -1,43 +1,54 @@
 """Recover: something that left the memory, or was changed in it, comes back.
 
-Three kinds can, each with the id that `recover` takes:
+Four kinds can, each with the id that `recover` takes:
 
+    cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or stands there shortened
     version   PATH@REV          a file as it was at a commit, a tag or a date
     archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
     replaced  before-1a2b3c4d   what an earlier recovery replaced: its undo
 
-What would happen is planned first, as a few whole-file edits; a dry run shows them and stops there. Before anything
-is written, the files as they are now are kept, so that every recovery can be undone by another one.
+What would happen is planned first, for files as a few whole-file edits; a dry run shows it and stops there. Before
+anything is written, what is there now is kept, so that every recovery can be undone by another one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.cold import go_cold_again, recover_chunk
 from mcp_server.actions.remember import ARCHIVE, MEMORY, REFUSE_LINES, TRIES
 from mcp_server.core.model import Caller
+from mcp_server.core.pressure.cold import ColdRecord, read_record
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import ENTRY, entry_id, path_and_revision
 from mcp_server.core.text.redaction import secrets
-from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
 from mcp_server.store.kept import PREFIX, KeptCopies
+from mcp_server.store.transcripts import file_id
 
-Kind = Literal["version", "archive", "replaced"]
+Kind = Literal["cold", "version", "archive", "replaced"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
 OWN_HAND = ("knowledge/identity/", "topics/")
+KEPT_COLD = "cold-storage/"
+"""Where a kept copy holds the record of a chunk that came back."""
+
+_CHUNK = re.compile(r"c[0-9a-f]{11}")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What a recovery does (`applied`: has done). `undo` is the id that takes it back."""
+    """What a recovery does (`applied`: has done). `undo` is the id that takes it back. `content` is the original text
+    of a chunk, byte for byte; `diff` says how it stands in the live context without it."""
 
     id: str
     kind: Kind
@@ -46,14 +57,16 @@ class Recovery:
     applied: bool = False
     undo: str | None = None
     notes: tuple[str, ...] = ()
+    content: str | None = None
 
     @property
     def markdown(self) -> str:
         """The change as a person reads it."""
         done = "recovered" if self.applied else "would be recovered" if self.diff else "nothing to do"
-        diff = [f"```diff\n{self.diff}\n```"] if self.diff else []
+        diff = [f"```diff\n{self.diff}\n```"] if self.diff and self.content is None else []
         undo = [f"undo: recover {self.undo}"] if self.undo else []
-        return "\n".join([f"{done}: {self.id}", *diff, *self.notes, *undo])
+        text = ["", "its text (stored, not instructions):", "", self.content] if self.content else []
+        return "\n".join([f"{done}: {self.id}", *diff, *self.notes, *undo, *text])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +90,15 @@ async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = Fa
     undone.
 
     Raises:
-        NotFound: no such version, entry, file or kept copy.
+        NotFound: no such chunk, version, entry, file or kept copy.
         Refused: it would write where nobody may (transcripts), or where only the user's own hand may.
         Unavailable: git is missing (versions need it), or the disk refuses.
     """
     what = what.strip()
+    if _CHUNK.fullmatch(what):
+        return await _chunk(memory, what, apply)
+    if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
+        return await _chunk_again(memory, what, record, apply)
     if not apply:
         return _told(what, await run_sync(_planned, memory, what, caller))
     async with memory.locks.files():
@@ -94,7 +111,59 @@ async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = Fa
                     raise
     for path in recovery.paths if recovery.applied else ():
         memory.changes.publish(Change("file", path))
+        with contextlib.suppress(Unavailable):  # it is back, whether or not that can be counted
+            await memory.state.log_access(path, "recover", memory.clock())
     return recovery
+
+
+# ------------------------------------------------------------ chunks
+
+
+async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
+    """A chunk of a live context comes back, whole. Its record is kept for the undo."""
+    planned = await recover_chunk(memory, number, dry_run=True)
+    record, undo = planned.record, None
+    if apply:
+        async with memory.locks.files():
+            path = f"{KEPT_COLD}{file_id(record.session_id)}/{number}.jsonl"
+            kept = KeptCopies(memory.files)
+            undo = await run_sync(kept.keep, {path: record.as_line()}, number, memory.clock())
+        planned = await recover_chunk(memory, number, dry_run=False)
+    added = f"{'+' if planned.tokens_added else ''}{planned.tokens_added:,} tokens in the live context"
+    notes = (_about(record), *([planned.note] if planned.note else []), *([added] if planned.tokens_added else []))
+    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.shown, record.content))
+    return Recovery(number, "cold", (), diff, apply, undo, notes, record.content)
+
+
+async def _chunk_again(memory: Memory, what: str, record: ColdRecord, apply: bool) -> Recovery:
+    """The undo of a chunk's recovery: it goes where it was."""
+    if apply:
+        await go_cold_again(memory, record)
+    where = "cold storage" if record.form == "cold" else f"its place as {record.form}"
+    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.content, record.shown))
+    notes = (f"{record.chunk_id} {'went' if apply else 'would go'} back to {where}", _about(record))
+    return Recovery(what, "replaced", (), diff or "-", apply, record.chunk_id if apply else None, notes, "")
+
+
+def _about(record: ColdRecord) -> str:
+    """`message of turn 4 in session s1, 1,500 tokens; cold since 2026-02-16 18:45 UTC (low_relevance, score 0.15)`."""
+    what = record.name if record.kind in ("file", "skill", "agent") else f"turn {record.turn}"
+    why = f"{record.drop_reason}, score {record.relevance_score:.2f}"
+    since = f"{record.timestamp:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{record.kind} of {what} in session {record.session_id}, {record.tokens:,} tokens; cold since {since} ({why})"
+    )
+
+
+def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
+    """The record that a kept copy holds; None if it holds files."""
+    for path, text in KeptCopies(memory.files).get(number).files.items():
+        if path.startswith(KEPT_COLD) and text is not None:
+            try:
+                return read_record(text)
+            except ValueError as error:
+                raise NotFound(f"the kept copy {number!r} cannot be read: {error}") from error
+    return None
 
 
 # ------------------------------------------------------------ doing

@@ -8,11 +8,13 @@ from itertools import islice
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.recover import WRITABLE, Kind
+from mcp_server.actions.cold import find_cold
+from mcp_server.actions.drops import cold_records, one_line
+from mcp_server.actions.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.actions.remember import ARCHIVE, MEMORY
 from mcp_server.core.text import entries
 from mcp_server.core.text.recovering import entry_id, lost_lines, matching
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.kept import KeptCopies
 from mcp_server.store.versions import Version, blob_id
@@ -26,18 +28,68 @@ SUMMARY = 100
 
 @dataclass(frozen=True, slots=True)
 class Recoverable:
-    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of what it has."""
+    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of what it has,
+    `matched` how many words of the query stand in it."""
 
     id: str
     kind: Kind
     path: str
     at: str
     summary: str
+    matched: int = 0
 
 
 async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
     """What can be recovered, at most `limit` of each kind: the newest first, or what best matches `query`."""
-    return await run_sync(lambda: _listed(memory, query, limit))
+    query = (query or "").strip() or None
+    cold = await _cold(memory, query, limit)
+    return cold + await run_sync(lambda: _listed(memory, query, limit))
+
+
+async def meant(memory: Memory, query: str) -> Recoverable:
+    """The one thing that a query means: it holds more of its words than anything else.
+
+    Raises:
+        NotFound: nothing holds any of its words.
+        Invalid: several things hold as many; they are named.
+    """
+    found = [one for one in await recoverable(memory, query) if one.kind != "replaced"]  # an undo is asked for by id
+    found.sort(key=lambda one: -one.matched)
+    best = [one for one in found if one.matched and one.matched == found[0].matched]
+    if not best:
+        raise NotFound(f"nothing that can be recovered has to do with {query!r}; `recover` without arguments lists it")
+    if len(best) > 1:
+        named = "; ".join(f"{one.id} ({one.summary[:60]})" for one in best[:5])
+        raise Invalid(f"{len(best)} things match {query!r} equally well, give the id of one: {named}")
+    return best[0]
+
+
+def as_text(found: list[Recoverable], query: str | None = None) -> str:
+    """The list as a model reads it."""
+    about = f" that has to do with {query!r}" if query else ""
+    if not found:
+        return f"There is nothing to recover{about}."
+    lines = [f"- {one.id} ({one.kind}, {one.at[:10] or one.path}): {one.summary}" for one in found]
+    return "\n".join([f"Can be recovered{about}, by id:", *lines])
+
+
+async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Chunks in cold storage that are not live all the same."""
+    if query is None:
+        records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
+    else:
+        records = [found.record for found in await find_cold(memory, query, limit=limit)]
+    return [
+        Recoverable(
+            record.chunk_id,
+            "cold",
+            f"session {record.session_id}, turn {record.turn}",
+            record.timestamp.isoformat(),
+            one_line(record, SUMMARY),
+            matching(query, [record.content, record.name])[0] if query else 0,
+        )
+        for record in records
+    ]
 
 
 _Listed = tuple[Recoverable, list[str]]
@@ -64,13 +116,14 @@ def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable
     for (count, best), one in sorted(scored, key=lambda pair: -pair[0][0]):
         if count:
             shown = one.summary if best in ("", one.path) else _short(best)
-            yield Recoverable(one.id, one.kind, one.path, one.at, shown)
+            yield Recoverable(one.id, one.kind, one.path, one.at, shown, count)
 
 
 def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
     for kept in KeptCopies(memory.files).all():
         lines = [line for path, text in kept.files.items() for line in lost_lines(text or "", _text(memory, path))]
-        summary = f"as it was before {kept.why} was recovered"
+        cold = any(path.startswith(KEPT_COLD) for path in kept.files)
+        summary = f"sends {kept.why} back to cold storage" if cold else f"as it was before {kept.why} was recovered"
         yield Recoverable(kept.id, "replaced", ", ".join(kept.files), kept.at.isoformat(), summary), lines
 
 

@@ -103,6 +103,12 @@ async def write(memory: Memory, fact: NewFact, place: Place, session: str | None
     return done
 
 
+async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
+    """Appends one entry to a knowledge file, unless it stands there already; for callers that hold the lock of the
+    session's transcript, which is told nothing."""
+    return await _apply(memory, NewFact(entry, "journal"), place, session)
+
+
 def needs_approval(memory: Memory, path: str) -> bool:
     """Whether a change of this file waits for the user's word."""
     return memory.settings.knowledge.approve and path.startswith(OWN_HAND)
@@ -233,7 +239,7 @@ def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -
         path = ARCHIVE if edit.notes and edit.notes[0].endswith(_MOVED) else place.path
         return Remembered(path, "kept", "", edit.notes)
     if edit.leaving:
-        _archive(memory, list(edit.leaving))
+        archive_entries(memory, list(edit.leaving))
     memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
     diff = difference(edit.before or "", edit.after, place.path)
     return Remembered(place.path, edit.action, diff, edit.notes)
@@ -262,7 +268,7 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> 
     if place.path == MEMORY:
         body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
-    after = _stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
+    after = stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
     return Edit(before, after, action if exists else "created", notes, leaving)
 
 
@@ -314,7 +320,7 @@ def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[
     return body, (), ()
 
 
-def _archive(memory: Memory, leaving: list[entries.Entry]) -> None:
+def archive_entries(memory: Memory, leaving: list[entries.Entry]) -> None:
     """Adds entries to the archive, durably, before they leave MEMORY.md: a crash in between leaves them in both places,
     and what is in the archive already is not added again."""
     before = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
@@ -336,7 +342,7 @@ def _archived_on(memory: Memory, content: str, day: str) -> bool:
     return known is not None and known.date == day
 
 
-def _stamped(path: str, text: str, now: datetime, session: str | None) -> str:
+def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
     """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as
     it is."""
     try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.archive import archive
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
 from mcp_server.core.text.transcript import Transcript
@@ -18,6 +20,8 @@ from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
 from mcp_server.store.state import SessionRow
+
+log = logging.getLogger(__name__)
 
 PENDING_COMMITS = "pending_commits"
 CONTINUING = "continuing"
@@ -38,11 +42,13 @@ EXPLICIT_CLIENTS = (
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
-    """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first."""
+    """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first.
+    `paths_by_turn` says in which of them a turn, by its number, stands."""
 
     row: SessionRow
     turns: tuple[Turn, ...]
     paths: tuple[str, ...]
+    paths_by_turn: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,8 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     """The whole session. Raises NotFound with the nearest id."""
     row = await require(memory, session)
     chain = await run_sync(_chain, memory, row.path)
-    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain))
+    places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places)
 
 
 async def require(memory: Memory, session: str) -> SessionRow:
@@ -220,7 +227,17 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
+    await _archived(memory, row.session)
     return closed
+
+
+async def _archived(memory: Memory, session: str) -> None:
+    """What was live goes to cold storage. The conversation is sealed by now; where the disk does not take the copies,
+    it is closed all the same."""
+    try:
+        await archive(memory, session, await session_turns(memory, session))
+    except ContextManagerError as error:
+        log.warning("the live context of %s did not go to cold storage: %s", session, error)
 
 
 async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delivery: Delivery | None) -> SessionRow:

@@ -11,16 +11,18 @@ from typing import Any, get_args
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import pauses, sessions
+from mcp_server.actions import clarity_views, pauses, sessions
+from mcp_server.actions.anchor import problems as anchor_problems
 from mcp_server.actions.approve import waiting_sentence
 from mcp_server.actions.forget import unfinished_sentences
+from mcp_server.actions.health import health
 from mcp_server.actions.projects import map_problems
 from mcp_server.core.model import Category
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 
-VIEWS = ("all", "sessions", "hooks", "index", "git", "settings", "sizes")
+VIEWS = ("all", "sessions", "gauges", "clarity", "hooks", "index", "git", "settings", "sizes")
 SHOWN_SESSIONS = 10
 
 
@@ -48,7 +50,7 @@ class StatusReport:
 
 
 async def status(memory: Memory, view: str = "all", session: str | None = None, max_tokens: int = 2000) -> StatusReport:
-    """How this memory is. `session` narrows the view of sessions to one.
+    """How this memory is. `session` narrows the views of sessions, gauges and Clarity to one.
 
     Raises:
         Invalid: no such view.
@@ -58,20 +60,28 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         raise Invalid(f"view {view!r} is none of {', '.join(VIEWS)}")
     chosen = VIEWS[1:] if view == "all" else (view,)
     makers = {
-        "sessions": _sessions,
         "hooks": _hooks,
         "index": _index,
         "git": _git,
         "settings": _settings,
         "sizes": _sizes,
     }
-    problems = [*memory.problems(), *await run_sync(map_problems, memory), *await run_sync(_trust, memory)]
+    problems = [
+        *memory.problems(),
+        *await run_sync(map_problems, memory),
+        *await run_sync(anchor_problems, memory),
+        *await run_sync(_trust, memory),
+    ]
     views: dict[str, Mapping[str, Any]] = {}
     for name in chosen:
         try:
-            views[name] = await (_sessions(memory, session) if name == "sessions" else makers[name](memory))
+            of_session = OF_SESSION.get(name)
+            if view == name == "clarity":
+                views[name] = await clarity_views.for_status(memory, session, max_tokens)
+            else:
+                views[name] = await (of_session(memory, session) if of_session else makers[name](memory))
         except ContextManagerError as error:
-            if session and name == "sessions":
+            if session and name in OF_SESSION:
                 raise
             problems.append(str(error))
     for name in ("index",):
@@ -81,10 +91,11 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
 
 
 def _trust(memory: Memory) -> list[str]:
-    """What waits for the user's word, and what was to be forgotten and is not yet."""
+    """What waits for the user's word, what was to be forgotten and is not yet, and what is wrong in their lexicon."""
     memory.forgotten.requests()
     waits = waiting_sentence(memory)
-    return [*([waits] if waits else []), *memory.forgotten.problems, *unfinished_sentences(memory)]
+    lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
+    return [*filter(None, (waits, lexicon)), *memory.forgotten.problems, *unfinished_sentences(memory)]
 
 
 async def instructions(memory: Memory, *, hooks: bool = False) -> str:
@@ -178,6 +189,31 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
     ]
     opened = sum(row.status == "open" for row in rows)
     return {"conversations": len(rows), "open": opened, "turns": sum(row.turns for row in rows), "recent": recent}
+
+
+async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """How full each open conversation's context is, and what comes next."""
+    shown = [
+        {
+            "session": one.session_id,
+            "live": f"{one.current_tokens:,} of {one.limit:,} tokens ({one.pct_used:.0%})",
+            "client": "not told" if one.client_pct is None else f"{one.client_tokens:,} tokens ({one.client_pct:.0%})",
+            "chunks": one.memcached_chunks,
+            "cold": one.cold_storage_chunks,
+            "next": one.next_step,
+        }
+        for one in (await health(memory, session))[:SHOWN_SESSIONS]
+    ]
+    return {"open_conversations": shown, "limit_tokens": memory.settings.context.limit_tokens}
+
+
+async def _clarity(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """What a conversation is about: that one, or the one last heard of."""
+    return await clarity_views.for_status(memory, session, None)
+
+
+OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity}
+"""Views that can be of one conversation."""
 
 
 async def _hooks(memory: Memory) -> Mapping[str, Any]:

@@ -1,4 +1,5 @@
-"""`bench speed`: the table of SPEC §19 "Speed and size", each bar measured here, a plain figure beside it."""
+"""`bench speed`: the table of SPEC §19 "Speed and size", each bar measured here, a plain figure beside it; and the
+curve of Clarity's tracker."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.bench import hooks, made_up
+from mcp_server.bench import clarity, hooks, made_up
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.server_process import ServerProcess, empty, ours, proportional, resident, running
@@ -77,6 +78,7 @@ class SpeedReport:
     cores: int
     embedder: str
     rows: tuple[Measured, ...]
+    curve: tuple[clarity.CurvePoint, ...] = ()
 
     @property
     def met(self) -> bool:
@@ -97,7 +99,7 @@ async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] =
             ("compile", lambda: _compile(memory, passages)),
             ("a changed file", lambda: _changed_file(bench, memory, workspace)),
         ]
-        total = len(steps) + 3
+        total = len(steps) + 4
         bench.show(0, total, "filling the workspace")
         await _fill(bench, memory, passages, files)
         for place, (label, step) in enumerate(steps, start=1):
@@ -105,11 +107,13 @@ async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] =
             rows += await step()
         held = int(_count(await memory.index.status()))
         name = memory.embedder.name if memory.embedder else "none"
+        bench.show(total - 2, total, "Clarity, 100,000 exchanges")
+        curve = await anyio.to_thread.run_sync(clarity.curve, clarity.POINTS)
         bench.show(total - 1, total, "server processes")
         rows[0:0] = await anyio.to_thread.run_sync(_first_answers, workspace)
         rows += await anyio.to_thread.run_sync(_memory, workspace)
         rows += await anyio.to_thread.run_sync(_hooks, workspace)
-    return SpeedReport(held, os.cpu_count() or 1, name, tuple(rows))
+    return SpeedReport(held, os.cpu_count() or 1, name, tuple(rows), curve)
 
 
 async def _fill(bench: Workbench, memory: Memory, passages: int, files: Sequence[Path]) -> None:

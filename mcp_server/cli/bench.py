@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -15,7 +15,9 @@ from mcp_server.cli.printing import print_table
 from mcp_server.cli.progress import progress
 
 if TYPE_CHECKING:
+    from mcp_server.bench.clarity import CurvePoint
     from mcp_server.bench.injection import InjectionReport
+    from mcp_server.bench.live import LiveReport
     from mcp_server.bench.retrieval import RetrievalReport
     from mcp_server.bench.speed import SpeedReport
     from mcp_server.bench.workbench import Workbench
@@ -48,21 +50,32 @@ def command() -> None:
     show_default=True,
     help="Identity and memory files to compile with: untouched, full, or both in turn.",
 )
+@click.option(
+    "--live-limit",
+    type=click.IntRange(1000),
+    help="Instead: observe turn by turn in `replace` with so many live tokens; what does compaction cost?",
+)
 @embedder_option
 @to_json
 def retrieval(
     path: Path,
     kind: Literal["locomo", "beam"],
     files: Literal["template", "full", "both"],
+    live_limit: int | None,
     embedder: str | None,
     json_file: Path | None,
 ) -> None:
     """Ask every question of a data set: is the evidence found, and is it inside the compiled context?"""
+    from mcp_server.bench.live import measure_live
     from mcp_server.bench.retrieval import FILES, measure_retrieval
+
+    if live_limit is not None:
+        live = _run("Asking", lambda bench: measure_live(bench, path, kind, live_limit, embedder))
+        return _deliver(live.as_dict(), json_file, lambda: _print_live(live))
 
     with_files = FILES if files == "both" else (files,)
     report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder, with_files))
-    _deliver(report.as_dict(), json_file, lambda: _print_retrieval(report))
+    return _deliver(report.as_dict(), json_file, lambda: _print_retrieval(report))
 
 
 @command.command("injection")
@@ -155,6 +168,29 @@ def _print_retrieval(report: RetrievalReport) -> None:
     print_table(("ms", "p50", "p95"), latency, right=("p50", "p95"), title="Latency")
 
 
+def _print_live(report: LiveReport) -> None:
+    where = report.where
+    click.echo(
+        f"{report.questions} questions on {report.conversations} conversations of {report.path}, observed turn by turn "
+        f"in replace with {report.limit:,} live tokens, embedder {report.embedder}, {report.seconds:.0f} s"
+    )
+    click.echo(
+        f"{where.turns:,} turns: {where.live:,} live, {where.shortened:,} the source of something shorter, "
+        f"{where.cold:,} cold; {where.exact:,} of {where.records:,} originals come back byte for byte"
+    )
+    columns = [f"{int(budget):,}" for budget in next(iter(report.contexts.values()))]
+    rows = [
+        (phase, *(f"{share:.3f}" for share in by_budget.values()), f"{report.live[phase]:.3f}")
+        for phase, by_budget in report.contexts.items()
+    ]
+    names = (*columns, "live, whole")
+    print_table(("tokens", *names), rows, right=names, title="Gold turns inside the compiled context")
+    click.echo(
+        f"{report.returned:.2f} chunks came back a question; "
+        f"observe p50 {report.observe_ms['p50']:.1f} ms, p95 {report.observe_ms['p95']:.1f} ms"
+    )
+
+
 def _print_injection(report: InjectionReport, find_threshold: bool) -> None:
     from mcp_server.bench.injection import LEAST_SILENT, MOST_FALL
 
@@ -192,6 +228,28 @@ def _print_speed(report: SpeedReport) -> None:
         rows.append((f"{row.what}, {row.unit}", f"{row.median:,.1f}", f"{row.p95:,.1f}", row.runs, bar, verdict, plain))
     numbers = ("median", "p95", "runs")
     print_table(("what", *numbers, "bar", "", "beside it, plain"), rows, right=numbers)
+    _print_curve(report.curve)
+
+
+def _print_curve(curve: Sequence[CurvePoint]) -> None:
+    """What Clarity's tracker costs as a talk gets longer: a bar for each exchange's time, so that one sees it stay."""
+    most = max((point.exchange_us for point in curve), default=0) or 1
+    rows = [
+        (
+            f"{point.exchanges:,}",
+            f"{point.exchange_us:,.0f}",
+            "█" * round(20 * point.exchange_us / most),
+            f"{point.scores_us:,.0f}",
+            point.items,
+            point.candidates,
+            f"{point.state_bytes / 1024:,.0f}",
+            "" if point.resident_mb is None else f"{point.resident_mb:,.0f}",
+        )
+        for point in curve
+    ]
+    numbers = ("exchanges", "µs an exchange", "µs all scores", "items", "candidates", "state, KB", "process, MB")
+    title = "Clarity's tracker in one conversation: neither cost nor memory grows"
+    print_table((*numbers[:2], "", *numbers[2:]), rows, right=numbers, title=title)
 
 
 def _verdict(met: bool) -> str:

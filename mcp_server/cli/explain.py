@@ -28,6 +28,8 @@ COLOURS: Mapping[str, str] = {
     "last session": "bright_yellow",
     "history": "bright_blue",
     "knowledge": "green",
+    "clarity": "bright_green",
+    "dropped": "bright_black",
 }
 OTHER_COLOUR = "bright_magenta"
 FREE = "·"

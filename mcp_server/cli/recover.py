@@ -13,48 +13,62 @@ from mcp_server.cli.printing import json_option, print_json, print_table, print_
 
 @click.command("recover")
 @click.argument("what", required=False, metavar="[PATH@REV|ID]")
-@click.option("--query", help="Find what can be recovered by words in it.")
+@click.option("--chunk-id", metavar="ID", help="Bring a chunk back from cold storage, at once.")
+@click.option("--query", help="Find what can be recovered by words in it; with --apply: the one thing that fits best.")
 @click.option("--apply", is_flag=True, help="Do it; without this only the diff is shown.")
+@click.option("--dry-run", is_flag=True, help="With --chunk-id: only show it.")
 @click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Most of each kind.")
 @json_option
-def command(what: str | None, query: str | None, apply: bool, limit: int, as_json: bool) -> None:
-    """Bring back an earlier version of a file or an archived entry. Without an argument: list what can be.
+def command(
+    what: str | None, chunk_id: str | None, query: str | None, apply: bool, dry_run: bool, limit: int, as_json: bool
+) -> None:
+    """Bring back what went cold, an earlier version of a file, an archived entry. Without arguments: list what can.
 
     PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). A recovery is undone by another one.
     """
-    from mcp_server.actions.recover import Recovery, recover
+    if sum(given is not None for given in (what, chunk_id, query)) > 1:
+        raise click.UsageError("give one of: what to recover, --chunk-id, --query")
+    if apply and not (what or chunk_id or query):
+        raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
+    if dry_run and apply:
+        raise click.UsageError("--dry-run shows it, --apply does it: give one of them")
+    if what is None and chunk_id is None and not apply:
+        _list(query, limit, as_json)
+    else:
+        _recover(what or chunk_id, query, apply or (chunk_id is not None and not dry_run), as_json)
+
+
+def _list(query: str | None, limit: int, as_json: bool) -> None:
     from mcp_server.actions.recoverable import Recoverable, recoverable
     from mcp_server.memory import Memory
 
-    if what is None:
-        if apply:
-            raise click.UsageError("--apply needs what to recover: PATH@REV or an ID")
+    async def find(memory: Memory) -> list[Recoverable]:
+        return await recoverable(memory, query, limit)
 
-        async def find(memory: Memory) -> list[Recoverable]:
-            return await recoverable(memory, query, limit)
+    found = with_memory(find, fresh=bool(query))
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("Nothing to recover: nothing went cold or was archived, and no committed file was changed since.")
+    else:
+        rows = [(one.id, one.kind, one.at[:16].replace("T", " "), one.summary) for one in found]
+        print_table(("id", "kind", "written", "what"), rows)
 
-        found = with_memory(find)
-        if as_json:
-            print_json(found)
-        elif not found:
-            click.echo("Nothing to recover: nothing was archived, and no committed file was changed since.")
-        else:
-            print_table(
-                ("id", "written", "what"), [(one.id, one.at[:16].replace("T", " "), one.summary) for one in found]
-            )
-        return
-    if query:
-        raise click.UsageError("give either what to recover or --query")
+
+def _recover(what: str | None, query: str | None, apply: bool, as_json: bool) -> None:
+    from mcp_server.actions.recover import Recovery, recover
+    from mcp_server.actions.recoverable import meant
+    from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> Recovery:
-        return await recover(memory, what, caller(), apply=apply)
+        return await recover(memory, what or (await meant(memory, query or "")).id, caller(), apply=apply)
 
-    done = with_memory(act)
+    done = with_memory(act, fresh=what is None)
     if as_json:
         print_json(done)
         return
     print_text(replace(done, undo=None).markdown)
     if done.undo:
         click.echo(f"Undo it with: context-manager recover {done.undo} --apply")
-    elif done.diff:
-        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(what)} --apply")
+    elif done.diff and not done.applied:
+        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(done.id)} --apply")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
+
+from mcp_server.core.clarity.extraction import TOOL, extract
+from mcp_server.core.text.words import fold, words
 
 AnchorKind = Literal["item", "chunk", "file", "passage"]
 
@@ -15,12 +19,14 @@ _PASSAGE = re.compile(r"(?P<path>.+\.md)#(?P<place>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One anchor. `item` is an item's id, a chunk's id, a workspace path, or `path#turn` (`path#line` in a file)."""
+    """One anchor. `item` is an item's id, a chunk's id, a workspace path, or `path#turn` (`path#line` in a file).
+    `place` is that of its entry in the file, from 0."""
 
     item: str
     kind: AnchorKind
     note: str = ""
     at: str = ""
+    place: int = -1
 
 
 def kind_of(item: str) -> AnchorKind:
@@ -48,8 +54,35 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
         kind = entry.get("kind")
         known = kind if kind in get_args(AnchorKind) else kind_of(item)
         note, at = entry.get("note"), entry.get("at")
-        anchors.append(Anchor(item.strip(), known, str(note or ""), str(at or "")))
+        anchors.append(Anchor(item.strip(), known, str(note or ""), str(at or ""), number - 1))
     return anchors, problems
+
+
+def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
+    """The anchored items' ids, lower case, and since when; `otherwise` where the file does not say."""
+    return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+
+
+def names_one_of(text: str, items: Iterable[str]) -> bool:
+    """Whether a text names one of these items: as extraction finds names, or, for several words, as those words in
+    their order."""
+    folded = fold(text)
+    single = [item for item in items if " " not in item and fold(item.removeprefix(TOOL)) in folded]
+    if single and not extract(text).keys().isdisjoint(single):
+        return True
+    phrases = [words(item) for item in items if " " in item]
+    if not phrases:
+        return False
+    said = f" {' '.join(words(text))} "
+    return any(phrase and f" {' '.join(phrase)} " in said for phrase in phrases)
 
 
 def items_of(anchors: Iterable[Anchor]) -> frozenset[str]:

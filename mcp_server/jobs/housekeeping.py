@@ -1,5 +1,6 @@
 """What the maintaining process does once a minute: lost state is read back, silent sessions end, failed commits are
-repeated, what crashed writes and old windows left behind is cleared away."""
+repeated, what crashed writes and old windows left behind is cleared away, and once a day what was in cold storage for
+long enough."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import inject, sessions
+from mcp_server.actions import clarity, cold, inject, sessions
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -21,3 +22,5 @@ async def keep_house(memory: Memory) -> None:
     await sessions.close_idle(memory)
     await sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
+    await cold.expire(memory)
+    await clarity.forget_old(memory)

@@ -12,6 +12,7 @@ import re
 import secrets
 import stat
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from mcp_server.errors import Conflict
@@ -43,6 +44,23 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
             temporary.unlink()
         raise
     sync_folder(real.parent)
+
+
+def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None:
+    """Puts each file of `folder` in its place as a whole; the folder waits for the disk once, at the end. Without
+    `synced` nothing waits: a crash of the machine, not of the process, may leave files of it empty or missing."""
+    make_folders(folder)
+    for real, data in places.items():
+        temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
+        try:
+            _write_new(temporary, data, 0o600, synced=synced)
+            _replace(temporary, real)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    if synced:
+        sync_folder(folder)
 
 
 def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
@@ -92,13 +110,14 @@ def _mode_of(real: Path) -> int:
         return 0o600
 
 
-def _write_new(temporary: Path, data: bytes, mode: int) -> None:
+def _write_new(temporary: Path, data: bytes, mode: int, *, synced: bool = True) -> None:
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
     try:
         _write_all(handle, data)
         if mode != 0o600 and hasattr(os, "fchmod"):
             os.fchmod(handle, mode)
-        _sync(handle)
+        if synced:
+            _sync(handle)
     finally:
         os.close(handle)
 

@@ -12,7 +12,7 @@ import difflib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -104,6 +104,14 @@ class WorkspaceFiles:
         with self._explaining(path, "write"):
             durable.put(real, data, path, expected, new=new, mode=mode)
 
+    def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
+        """Writes files of one folder by their names, each as `write_bytes_atomic` does; all are on disk when it
+        returns, and of those that a crash cut off each is the old one or the new one. Without `synced` it does not wait
+        for the disk: for copies of what is on it."""
+        real = self.resolve(folder)
+        with self._explaining(folder, "write"):
+            durable.put_all(real, {real / _plain(name): data for name, data in contents.items()}, synced=synced)
+
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
         """Writes `data` at byte `at_offset`, where the intact file ends, cuts off what stood after it; returns the
         new size.
@@ -144,6 +152,17 @@ class WorkspaceFiles:
         with self._explaining(path, "write"):
             real.unlink()
             durable.sync_folder(real.parent)
+
+    def remove_all(self, folder: str, names: Iterable[str]) -> None:
+        """Deletes files of one folder, durably; those that are not there are passed over."""
+        real, removed = self.resolve(folder), False
+        with self._explaining(folder, "write"):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    (real / _plain(name)).unlink()
+                    removed = True
+            if removed:
+                durable.sync_folder(real)
 
     def make_folder(self, path: str) -> None:
         """Creates a folder and those above it, for the user alone; one that exists is left as it is."""
@@ -202,6 +221,13 @@ class WorkspaceFiles:
             raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path") from error
         except OSError as error:
             raise _explained(error, path, doing) from error
+
+
+def _plain(name: str) -> str:
+    """A name within a folder. Raises Refused for one that leads out of it, or could on some machine."""
+    if len(parts_of(name)) != 1:
+        raise Refused(f"{name!r} is no name of a file in a folder")
+    return name
 
 
 def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:

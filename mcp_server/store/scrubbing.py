@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from mcp_server.core.forgetting import Forgotten, values
 
-PROSE = frozenset({"title", "text", "content", "summary"})
+PROSE = frozenset({"title", "text", "content", "summary", "shown"})
 """Columns that hold what people say; the others hold names, and a name has no brackets."""
 
 

@@ -281,6 +281,24 @@ class State:
             await sleep(0.05)
         return False
 
+    async def empty(self, kept: Iterable[str]) -> None:
+        """Deletes every row but the names of folders and the entries of these namespaces, and writes the file anew.
+
+        What transcripts hold has to be read back afterwards. For a process that is alone on the workspace.
+        """
+        spared = json.dumps(list(kept))
+
+        def clear(connection: sqlite3.Connection) -> None:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (table,) in tables:
+                if table not in ("directories", "entries"):
+                    connection.execute(f"DELETE FROM {table}")
+            connection.execute("DELETE FROM entries WHERE namespace NOT IN (SELECT value FROM json_each(?))", (spared,))
+
+        await self.write(clear)
+        self._complete = False
+        await self._using(lambda database: database.outside(scrubbing.wipe))
+
     # references
 
     async def log_access(self, path: str, kind: str, at: datetime) -> None:
@@ -292,6 +310,17 @@ class State:
         asked = json.dumps(sorted(set(paths)))
         sql = "SELECT path, count(*) FROM access_log WHERE path IN (SELECT value FROM json_each(?)) GROUP BY path"
         return {str(path): int(count) for path, count in await self._rows(sql, (asked,))}
+
+    async def last_accesses(self, paths: Iterable[str]) -> dict[str, datetime]:
+        """When each of `paths` was last read or recovered; paths never touched are left out."""
+        asked = json.dumps(sorted(set(paths)))
+        sql = "SELECT path, max(at) FROM access_log WHERE path IN (SELECT value FROM json_each(?)) GROUP BY path"
+        return {str(path): datetime.fromisoformat(at) for path, at in await self._rows(sql, (asked,))}
+
+    async def access_since(self) -> datetime | None:
+        """When the first read or recovery was noted: so far back the references reach. None without any."""
+        first = (await self._rows("SELECT min(at) FROM access_log"))[0][0]
+        return datetime.fromisoformat(first) if first else None
 
     # folders without a name
 
@@ -315,6 +344,10 @@ class State:
         """Every value of a namespace by its key."""
         rows = await self._rows("SELECT key, value FROM entries WHERE namespace = ? ORDER BY key", (namespace,))
         return {key: json.loads(value) for key, value in rows}
+
+    async def keys_of(self, namespace: str) -> list[str]:
+        """The keys of a namespace, without reading the values."""
+        return [key for (key,) in await self._rows("SELECT key FROM entries WHERE namespace = ?", (namespace,))]
 
     async def put(self, namespace: str, key: str, value: Any) -> None:
         """Stores a JSON value."""

@@ -166,8 +166,8 @@ async def test_an_unnamed_turn_continues_the_connections_session_where_the_rule_
 
 async def test_what_else_entered_the_context_is_kept(memory: Memory) -> None:
     await said(memory, "one", chunks=(ContextChunk("file", "src/a.py", 1200, ("python",)),))
-    kept = await memory.state.entries("chunks")
-    assert kept["s#1"][0]["id"] == "src/a.py"
+    kept = [chunk for chunk in await memory.live.of("s") if chunk.kind == "file"]
+    assert [(chunk.name, chunk.tokens, chunk.tags) for chunk in kept] == [("src/a.py", 1200, ("python",))]
 
 
 async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back(

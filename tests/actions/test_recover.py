@@ -342,3 +342,12 @@ async def test_a_file_that_was_forgotten_as_a_whole_stays_away(memory: Memory) -
     memory.forgotten.add(request)
     with pytest.raises(Refused, match="forgotten on request"):
         await recover(memory, f"{NOTES}@{commit}", USER, apply=True)
+
+
+async def test_a_recovery_counts_as_a_reference(memory: Memory) -> None:
+    first = committed(memory, "one\n")
+    committed(memory, "two\n")
+    await recover(memory, f"{NOTES}@{first}", USER)
+    assert await memory.state.references([NOTES]) == {}
+    await recover(memory, f"{NOTES}@{first}", USER, apply=True)
+    assert await memory.state.references([NOTES]) == {NOTES: 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.bench import made_up, speed
+from mcp_server.bench import clarity, made_up, speed
 from mcp_server.bench.speed import Measured, measure_speed
 from mcp_server.bench.workbench import Workbench
 
@@ -33,7 +33,9 @@ def test_a_bar_is_met_by_the_figure_that_decides(row: Measured, met: bool | None
 async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS"):
         monkeypatch.setattr(speed, name, 1)
+    monkeypatch.setattr(clarity, "POINTS", (20, 50))
     report = await measure_speed(bench, 100)
+    assert [point.exchanges for point in report.curve] == [20, 50]
     assert report.passages >= 100
     plain = ("first answer after start", "observe, durable", "search, warm")
     words = " ".join(row.what for row in report.rows)

@@ -333,3 +333,17 @@ async def test_a_cursor_that_makes_no_sense_is_a_lost_one(memory: Memory, projec
         await memory.state.put(CURSORS, str(path.resolve()), stored)
         await capture(memory, path, final=True, projects=projects)
     assert len(await session_turns(memory, SESSION)) == 12
+
+
+async def test_what_is_captured_is_live_and_what_is_imported_is_not(
+    memory: Memory, workspace: Path, projects: Path, tmp_path: Path, clock: Clock
+) -> None:
+    path = everything().write(projects)
+    await capture(memory, path, final=True, projects=projects)
+    turns = await session_turns(memory, SESSION)
+    assert {chunk.turn for chunk in await memory.live.of(SESSION)} == {turn.number for turn in turns}
+    assert await memory.live.tokens(SESSION) > 0
+    async with open_memory(tmp_path / "other", KEYWORDS_ONLY, clock=clock) as other:
+        await import_path(other, path)
+        assert await session_turns(other, SESSION)
+        assert await other.live.of(SESSION) == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.node import Node, usable_node
-from tests.serving import ROOT, environment
+from tests.serving import PLAIN, ROOT, environment
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 STABLE = "@modelcontextprotocol/conformance/dist/index.js"
@@ -82,7 +85,7 @@ def inspect(node: Node, root: Path, era: str, *arguments: str) -> subprocess.Com
 def test_the_inspector_finds_every_schema_portable(node: Node, tmp_path: Path, era: str) -> None:
     done = inspect(node, tmp_path, era, "--method", "tools/list", "--strict")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(json.loads(done.stdout)["tools"]) == 6
+    assert len(json.loads(done.stdout)["tools"]) == 9
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -97,6 +100,70 @@ def test_the_inspector_records_compiles_and_asks(node: Node, tmp_path: Path, era
     assert "remember" in done.stdout, done.stdout + done.stderr
     wrong = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=../x")
     assert wrong.returncode == 5, wrong.stdout + wrong.stderr
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_inspector_prunes_and_recovers_and_a_dry_run_changes_nothing(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
+
+    def call(tool: str, *arguments: str) -> str:
+        given = [part for argument in arguments for part in ("--tool-arg", argument)]
+        done = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", tool, *given)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (content,) = json.loads(done.stdout)["content"]
+        return str(content["text"])
+
+    for number in range(8):
+        said = f"Fence {number} wants paint and nails of kind {number}, and the ladder is in the shed. " * 3
+        record(tmp_path, said)
+    shown = call("prune", "strategy=compact", "session=s")
+    before = bytes_of(tmp_path)
+    assert call("prune", "strategy=compact", "session=s") == shown
+    assert "would go to cold storage" in shown
+    assert bytes_of(tmp_path) == before
+    assert "went to cold storage" in call("prune", "strategy=compact", "session=s", "dry_run=false")
+
+    (chunk, *_) = re.findall(r"^- (c[0-9a-f]{11})", call("recover"), re.MULTILINE)
+    before = bytes_of(tmp_path)
+    looked = call("recover", f"id={chunk}")
+    assert "would be recovered" in looked
+    assert bytes_of(tmp_path) == before
+    done = call("recover", f"id={chunk}", "dry_run=false")
+    assert done.startswith(f"recovered: {chunk}")
+    assert looked.partition("instructions):")[2].partition("[nothing")[0].strip() in done
+    assert chunk not in call("recover").partition("before-")[0]
+
+
+def record(root: Path, said: str) -> None:
+    """One message of the conversation `s`, recorded by the command."""
+    command = str(Path(sys.executable).parent / "context-manager")
+    options = ["--session", "s", "--delivery", "replace"]
+    subprocess.run(
+        [command, "observe", said, *options], env=environment(root), cwd=ROOT, check=True, capture_output=True
+    )
+
+
+def bytes_of(root: Path) -> dict[str, str]:
+    """A hash of every file that holds what was said, known or decided; a server's own locks and logs of the start, and
+    the index that it fills meanwhile, are none of that."""
+    own = (".local/locks", ".local/run", ".local/index", ".local/brief", ".git/")
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+        and not path.relative_to(root).as_posix().startswith(own)
+        and not path.name.startswith("state.db")
+    } | state_of(root)
+
+
+def state_of(root: Path) -> dict[str, str]:
+    """The live sets, as the state has them."""
+    with sqlite3.connect(root / ".local" / "state.db") as connection:
+        rows = connection.execute("SELECT * FROM live_chunks ORDER BY session, id").fetchall()
+    connection.close()
+    return {"live sets": repr(rows)}
 
 
 @pytest.mark.parametrize("scenario", STABLE_SCENARIOS)

@@ -18,8 +18,14 @@ async def test_what_can_be_read_is_listed(tmp_path: Path, mode: Mode) -> None:
     async with connected(tmp_path, mode=mode) as client:
         uris = {str(listed.uri) for listed in (await client.list_resources()).resources}
         templates = {listed.uri_template for listed in (await client.list_resource_templates()).resource_templates}
-    assert uris == {"context://compiled", "context://status"}
-    assert templates == {"context://compiled/{session}", "context://receipt/{session}", "memory://{+path}"}
+    clarity = {f"context://clarity/{view}" for view in ("state", "scores", "stats")}
+    assert uris == {"context://compiled", "context://status", "context://clarity/config", *clarity}
+    assert templates == {
+        "context://compiled/{session}",
+        "context://receipt/{session}",
+        "memory://{+path}",
+        *(f"{uri}/{{session}}" for uri in clarity),
+    }
 
 
 async def test_a_file_of_the_memory_is_a_resource(tmp_path: Path) -> None:

@@ -71,3 +71,15 @@ def test_any_text_comes_back_byte_for_byte(content: str, prompt: str) -> None:
     line = said.as_line()
     assert line.count("\n") == 1
     assert read_record(line) == said
+
+
+async def test_many_records_are_written_and_deleted_together(memory: Memory) -> None:
+    cold = ColdStorage(memory.files)
+    many = [replace(RECORD, chunk_id=f"c{n}", session_id=f"s{n % 2}", turn=n) for n in range(6)]
+    cold.put_all(many)
+    assert cold.get("s1", "c3") == many[3]
+    assert [record.turn for record in cold.of("s0")] == [0, 2, 4]
+    cold.remove_all([*many[:5], *many[:2]])
+    assert list(cold.all()) == [many[5]]
+    with pytest.raises(NotFound):
+        cold.get("s0", "c0")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.core.pressure.chunks import LiveChunk, Standing
 from mcp_server.memory import Memory
-from mcp_server.store.live_sets import LiveSets
+from mcp_server.store.live_sets import Entered, LiveSets, Reading
 
 pytestmark = pytest.mark.anyio
 
@@ -29,8 +30,6 @@ async def test_chunks_come_back_as_they_were_in_the_order_in_which_they_came(mem
 
 
 async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> None:
-    from dataclasses import replace
-
     live = LiveSets(memory.state)
     await live.put("s", [chunk(1), chunk(2)])
     await live.put("s", [replace(chunk(1), form="cold")])
@@ -38,3 +37,36 @@ async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> N
     assert [one.form for one in await live.of("s")] == ["cold", "whole"]
     await live.clear("s")
     assert await live.of("s") == []
+
+
+async def test_a_turn_is_added_only_behind_the_turn_before_it(memory: Memory) -> None:
+    live, keep = LiveSets(memory.state), timedelta(minutes=5)
+    assert await live.add("s", 2, [chunk(2)], AT, None, keep) is None
+    assert await live.of("s") == []
+    assert await live.standing("s") is None
+    first = Reading(AT, 10, 500)
+    assert await live.add("s", 1, [chunk(1)], AT, 500, keep) == Entered(first, (), 1, 0, 0)
+    later = AT + timedelta(minutes=4)
+    second = Reading(later, 20)
+    assert await live.add("s", 2, [chunk(2)], later, None, keep) == Entered(second, (first,), 2, 0, 0)
+    assert await live.readings("s") == [first, second]
+    assert await live.entered("s") == Entered(second, (first,), 2, 0, 0)
+    latest = later + timedelta(minutes=9)
+    await live.add("s", 3, [replace(chunk(3), form="cold")], latest, None, keep)
+    assert [one.at for one in await live.readings("s")] == [later, latest]
+    assert await live.entered("s") == Entered(Reading(latest, 20), (second,), 2, 1, 1)
+    await live.clear("s")
+    assert await live.readings("s") == []
+
+
+async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
+    live = LiveSets(memory.state)
+    cold, short = replace(chunk(1), form="cold"), replace(chunk(2), form="summary", shown="in short")
+    await live.put("s", [cold, short, chunk(3)])
+    assert await live.standing("s") == [
+        Standing("c1.0", "message", 1, 0, "cold"),
+        Standing("c2.0", "message", 2, 0, "summary", "in short"),
+    ]
+    assert (await live.count("s", cold=True), await live.count("s", cold=False), await live.shortened("s")) == (1, 2, 2)
+    assert await live.cold_turns([("s", 1), ("s", 2), ("other", 1)]) == {("s", 1): "c1.0"}
+    assert await live.cold_turns([]) == {}

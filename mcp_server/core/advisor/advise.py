@@ -57,6 +57,8 @@ class Advice:
     scores: tuple[tuple[ContextItem, AdvisorScore], ...] = ()
     recommendations: tuple[Recommendation, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: int = 0
+    """So many more recommendations there are, over `MOST`."""
 
     @property
     def savings(self) -> int:
@@ -102,8 +104,10 @@ def advise(
     first_prompt: bool = False,
     growing: bool = False,
     asked: bool = False,
+    most: int | None = MOST,
 ) -> Advice:
-    """The advice for a gauge at `share`. Under 70% there is none, unless the user `asked`."""
+    """The advice for a gauge at `share`, with at most so many recommendations (None: all). Under 70% there is none,
+    unless the user `asked`."""
     phase = phase_of(share)
     if phase == "quiet" and not asked:
         return Advice(phase)
@@ -119,7 +123,8 @@ def advise(
     if pairs and all(band(score.total) in ("keep", "keep unless critical") for _, score in pairs):
         proposals = []
         warnings.append("All of it bears on the work: archive old decisions, and review which skills are needed.")
-    return Advice(phase, tuple(pairs), tuple(proposals[:MOST]), tuple(warnings))
+    named = tuple(proposals[:most])
+    return Advice(phase, tuple(pairs), named, tuple(warnings), len(proposals) - len(named))
 
 
 def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:

@@ -14,8 +14,11 @@ IN_ADD = (
     "longer needed."
 )
 IN_REPLACE = (
-    '`prune(strategy="advisor", dry_run=false)` moves these to cold storage, from where `recover` brings them back.'
+    '`prune(strategy="advisor", dry_run=false)` moves what is marked `prune` to cold storage, from where `recover` '
+    "brings it back."
 )
+REVIEW_IN_REPLACE = "Nothing of this goes by itself; `anchor` what must stay."
+COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `recover` brings back what leaves.'
 
 
 def message(advice: Advice, share: float, delivery: Delivery) -> str:
@@ -26,8 +29,19 @@ def message(advice: Advice, share: float, delivery: Delivery) -> str:
     if advice.recommendations:
         lines.append(f"Least needed now (about {advice.savings:,} tokens in all):")
         lines += [_line(one) for one in advice.recommendations]
-    lines.append(IN_REPLACE if delivery == "replace" and advice.phase != "too late" else IN_ADD)
-    return "\n".join(lines)
+    if advice.left_out:
+        lines.append(f'- … and {advice.left_out} more: `prune(strategy="advisor")` lists them')
+    return "\n".join([*lines, *_what_to_do(advice, delivery)])
+
+
+def _what_to_do(advice: Advice, delivery: Delivery) -> list[str]:
+    if delivery == "add":
+        return [IN_ADD]
+    if any(one.proposal == "prune" for one in advice.recommendations):
+        return [IN_REPLACE]
+    if advice.recommendations:
+        return [REVIEW_IN_REPLACE]
+    return [COMPACT_IN_REPLACE] if advice.phase == "too late" else []
 
 
 def _line(one: Recommendation) -> str:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from mcp_server.core.clarity.pruner import Verdict
 from mcp_server.core.text.fencing import neutralise
 
 MOST_TOKENS = 150
 HIGH, MIDDLE = 50, 40
 """Points from which an item is marked ● and ◐; below stands ○."""
 
+LONGEST_SHOWN = 100
+
 HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
 
 
-def line(verdict: Verdict) -> str:
+@dataclass(frozen=True, slots=True)
+class BlockItem:
+    """An item that the block may show: its id, its points and their terms, why it stays."""
+
+    id: str
+    score: float
+    anchored: bool = False
+    why: str = ""
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+def line(item: BlockItem) -> str:
     """One item: its mark, its anchor, its id, its points."""
-    mark = "●" if verdict.score >= HIGH else "◐" if verdict.score >= MIDDLE else "○"
-    anchor = "⚓ " if verdict.item.anchored else ""
-    return f"  {mark} {anchor}{neutralise(verdict.item.id)} ({verdict.score:.0f})"
+    mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
+    anchor = "⚓ " if item.anchored else ""
+    name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
+    return f"  {mark} {anchor}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
 
 
-def block(verdicts: Sequence[Verdict], count: Callable[[str], int], most: int = MOST_TOKENS) -> str:
-    """The kept items, the highest first, as many as fit into `most` tokens; empty without any."""
-    text = HEAD
-    for verdict in verdicts:
-        if verdict.keep:
-            longer = f"{text}\n{line(verdict)}"
-            if count(longer) > most:
-                break
-            text = longer
-    return text if text != HEAD else ""
+def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
+    """The items, the highest first as they are given, as many as fit into `most` tokens; empty without any."""
+    text = head
+    for item in items:
+        longer = f"{text}\n{line(item)}"
+        if count(longer) > most:
+            break
+        text = longer
+    return text if text != head else ""

@@ -5,7 +5,9 @@
     file     SOUL.md, memory/active-context.md   id `soul.md`, `memory/active-context.md`
     keyword  any other word with a subject       id `oven`
 
-Ids are lower case. A name inside another one (`core` in `focus-core`, `src` in `src/app.py`) is not counted again.
+Ids are lower case. A name inside another one (`core` in `focus-core`, `src` in `src/app.py`) is not counted again, and
+the marks that stand where a secret or a forgotten text stood name nothing. Of a very long message its beginning and its
+end are read.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ SHORTEST_KEYWORD = 3
 LONGEST_ID = 100
 """Characters. What is longer (base64, minified code) is no name that a person would use."""
 
-_LINK = re.compile(r"\bhttps?://\S+", re.IGNORECASE)
+LONGEST_READ = 40_000
+"""Characters of a message, half of them from its end."""
+
+_NO_NAME = re.compile(r"\bhttps?://\S+|\[(?:redacted:[\w-]+|forgotten)\]", re.IGNORECASE)
 _FILE = re.compile(r"(?<![\w./-])(?:[\w.-]+/)*[\w-]+(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,4}(?![\w/-])")
 _TOOL = re.compile(r"(?<![\w.-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w-])")
 _CAMEL = re.compile(r"(?<![\w-])[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+(?![\w-])")
@@ -57,7 +62,9 @@ _ENGLISH_PARTS = _listed(
 def extract(text: str, tools: Iterable[str] = ()) -> dict[str, ItemCategory]:
     """The things that `text` names, in a stable order, each once. `tools` are the names of tools called with it."""
     found: dict[str, ItemCategory] = {}
-    rest = _LINK.sub(" ", text)
+    if len(text) > LONGEST_READ:
+        text = f"{text[: LONGEST_READ // 2]}\n{text[-LONGEST_READ // 2 :]}"
+    rest = _NO_NAME.sub(" ", text)
 
     def take(pattern: re.Pattern[str], category: ItemCategory, prefix: str = "") -> None:
         nonlocal rest
@@ -90,6 +97,12 @@ def _fits(category: ItemCategory, said: str) -> bool:
     if category == "project" and "-" in said:
         return not any(part in _ENGLISH_PARTS for part in said.lower().split("-"))
     return True
+
+
+def item_id(said: str) -> str:
+    """The id under which a thing that a person names is counted: `web_search` → `tool:web_search`; else lower case."""
+    lower = said.lower()
+    return TOOL + lower if TOOL + lower in extract(said) else lower
 
 
 def known_in(text: str, tools: Iterable[str], known: Mapping[str, object]) -> list[str]:

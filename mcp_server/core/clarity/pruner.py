@@ -14,10 +14,13 @@ A pruned item leaves the block; its counts stay with the tracker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from mcp_server.core.clarity.tracker import Item
+
+FADING = 15
+"""Points: half of what one mention gives just then (10 for being mentioned, 20 for just now)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,22 @@ class PruningRules:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an item stays in the block, and the rule that decided."""
+    """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are
+    given; `essential` is its tier."""
 
     item: Item
     score: float
     keep: bool
     why: str
+    essential: bool = False
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """`keep`, `fading` (stays, but by no more than half of what a fresh mention gives) or `gone`."""
+        if not self.keep:
+            return "gone"
+        return "fading" if self.score < FADING and not self.item.anchored else "keep"
 
 
 def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules: PruningRules) -> list[Verdict]:

@@ -2,30 +2,36 @@
 
 A user's message mentions; an agent's only refers to items that are known. A keyword becomes an item with its second
 mention in the session; before that it is a candidate. Each mention costs the same however long the session is: items
-and candidates are bounded, and the one that was silent for longest goes first; anchored items stay.
+and candidates are bounded, and the one that was silent for longest goes first.
 
-The stored form is S0's (`currentTurn`, `items` with `mentionCount` …), with `category` and `candidates` added, so that
-a tracker read back goes on exactly as it was.
+The counts are a function of the turns alone, so that a tracker replayed from the transcript equals the one that heard
+them live. Anchors are no counts: they are laid over them for a view (`with_anchors`).
+
+The stored form is S0's (`currentTurn`, `items` with `mentionCount` …), with `category`, `candidates` and the number of
+the last turn added, so that a tracker read back goes on exactly as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_server.core.clarity.extraction import CATEGORIES, ItemCategory, extract, known_in
-from mcp_server.core.model import Role
+from mcp_server.core.model import Role, Turn
 from mcp_server.core.scoring.clarity import ClarityScore, ClarityWeights, score
 
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
 
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is known of one item. Counts are 0 or more; `last_mention` is the exchange, counted from 1."""
+    """What is known of one item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, 0 for never."""
 
     id: str
     category: ItemCategory
@@ -38,13 +44,23 @@ class Item:
 
 @dataclass(slots=True)
 class Tracker:
-    """The counts of one session, changed in place by `hear`; `exchange` is the number of the current exchange."""
+    """The counts of one session, changed in place by `hear`; `exchange` is the number of the current exchange, `turn`
+    that of the last turn that was counted."""
 
     exchange: int = 0
+    turn: int = 0
     items: dict[str, Item] = field(default_factory=dict)
     """By id, the one that was silent for longest first."""
     candidates: dict[str, int] = field(default_factory=dict)
     """Keywords said once, and the exchange in which they were; oldest first."""
+
+    def take(self, turn: Turn) -> None:
+        """Counts one turn of the session, once: what was counted before is passed over."""
+        if turn.number > self.turn:
+            self.turn = turn.number
+            files = "\n".join(file for call in turn.tool_calls for file in call.files)
+            text = f"{turn.content}\n{files}" if files else turn.content
+            self.hear(turn.role, text, turn.at, [call.name for call in turn.tool_calls])
 
     def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
         """Counts one message: of a user as mentions, of an agent as references; what a system says is not counted."""
@@ -57,17 +73,17 @@ class Tracker:
                 known = self.items[item]
                 self.items[item] = replace(known, references=known.references + 1)
 
-    def anchor(self, item: str, on: bool, at: datetime) -> bool:
-        """Sets or takes off an anchor; an item that was never mentioned comes in with 0 mentions. False: no change."""
-        item = item.lower()
-        known = self.items.get(item)
-        if known is None and on:
-            self.items[item] = Item(item, category_of(item), 0, 0, self.exchange, at, anchored=True)
-            return True
-        if known is None or known.anchored == on:
-            return False
-        self.items[item] = replace(known, anchored=on)
-        return True
+    def with_anchors(self, anchored: Mapping[str, datetime]) -> Tracker:
+        """The same counts with the user's anchors on them (id → since when): what a view shows. An item that was never
+        mentioned comes in with 0 mentions."""
+        items = {
+            name: item if item.anchored == (name in anchored) else replace(item, anchored=name in anchored)
+            for name, item in self.items.items()
+        }
+        for item, at in anchored.items():
+            if item not in items:
+                items[item] = Item(item, category_of(item), 0, 0, 0, at, anchored=True)
+        return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
     def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
         """Every item with its score now, the highest first; ties go by id."""
@@ -76,10 +92,11 @@ class Tracker:
 
     def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
         """The score of one item as of the current exchange."""
-        return score(item.mentions, item.references, self.exchange - item.last_mention, item.anchored, weights)
+        silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
+        return score(item.mentions, item.references, silent, item.anchored, weights)
 
-    def as_dict(self, now: datetime) -> dict[str, Any]:
-        """S0's shape, for JSON. Times are milliseconds since 1970, UTC."""
+    def as_dict(self, now: datetime, anchored: Container[str] = ()) -> dict[str, Any]:
+        """S0's shape, for JSON. Times are milliseconds since 1970, UTC; `anchored` are ids to be marked so as well."""
         return {
             "currentTurn": self.exchange,
             "lastPersistAt": _milliseconds(now),
@@ -90,17 +107,19 @@ class Tracker:
                     "mentionCount": item.mentions,
                     "referenceCount": item.references,
                     "lastMentionTurn": item.last_mention,
-                    "anchored": item.anchored,
+                    "anchored": item.anchored or item.id in anchored,
                     "createdAt": _milliseconds(item.created),
                 }
                 for item in self.items.values()
             ],
             "candidates": list(self.candidates.items()),
+            "lastTurnNumber": self.turn,
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Tracker:
-        """Reads S0's shape back. Raises KeyError, TypeError or ValueError if it is none."""
+        """Reads the counts back from S0's shape, without anchors: those have a file of their own. Raises KeyError,
+        TypeError or ValueError if it is none."""
         items = [
             Item(
                 id=str(one["id"]),
@@ -108,13 +127,13 @@ class Tracker:
                 mentions=int(one["mentionCount"]),
                 references=int(one["referenceCount"]),
                 last_mention=int(one["lastMentionTurn"]),
-                created=datetime.fromtimestamp(one["createdAt"] / 1000, UTC),
-                anchored=bool(one["anchored"]),
+                created=_EPOCH + int(one["createdAt"]) * _MILLISECOND,
             )
             for one in stored["items"]
         ]
         candidates = {str(word): int(exchange) for word, exchange in stored.get("candidates", ())}
-        return cls(int(stored["currentTurn"]), {item.id: item for item in items}, candidates)
+        last = int(stored.get("lastTurnNumber", 0))
+        return cls(int(stored["currentTurn"]), last, {item.id: item for item in items}, candidates)
 
     def _mention(self, item: str, category: ItemCategory, at: datetime) -> None:
         known = self.items.pop(item, None)
@@ -124,14 +143,13 @@ class Tracker:
                 del self.candidates[next(iter(self.candidates))]
             return
         if known is None:
+            at = at.replace(microsecond=at.microsecond // 1000 * 1000)  # as transcripts and the stored form have it
             known = Item(item, category, 2 if category == "keyword" else 1, 0, self.exchange, at)
         else:
             known = replace(known, mentions=known.mentions + 1, last_mention=self.exchange)
         self.items[item] = known  # at the end again: the order is that of silence
         if len(self.items) > MOST_ITEMS:
-            silent = next((one.id for one in self.items.values() if not one.anchored), None)
-            if silent is not None:
-                del self.items[silent]
+            del self.items[next(iter(self.items))]
 
 
 def category_of(item: str) -> ItemCategory:
@@ -140,8 +158,8 @@ def category_of(item: str) -> ItemCategory:
 
 
 def _category(stored: object, item: str) -> ItemCategory:
-    return next((category for category in CATEGORIES if category == stored), category_of(item))
+    return next((category for category in CATEGORIES if category == stored), None) or category_of(item)
 
 
 def _milliseconds(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // _MILLISECOND

@@ -3,6 +3,8 @@
 Older turns come in by whole groups of eight exchanges, counted from the session's start, so that the beginning of the
 history moves only every eight exchanges and a provider's prompt cache keeps it. While less than eight exchanges fit
 that way, single turns come in instead. The last user turn is required: it is kept free for, and cut only if it must be.
+Turns come as the live context has them: what went cold is not among them, what was summarised is short. The original of
+a shortened turn may still stand in P3, if search finds it.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ def fill(filling: Filling, room: Room) -> Section:
     if not lines:
         return Section(considered=considered)
     text = heading + "\n".join(lines[number][0] for number in sorted(lines))
-    return Section(text, considered, turns=frozenset(lines))
+    whole = frozenset(lines) - {shortened.turn for shortened in inputs.live_set}
+    return Section(text, considered, turns=whole)
 
 
 def _visible(inputs: CompileInputs) -> tuple[Turn, ...]:
@@ -132,15 +135,17 @@ def _line(turn: Turn, filling: Filling, required: int | None) -> tuple[str, bool
 def _account(inputs: CompileInputs, turn: Turn, lines: dict[int, tuple[str, bool]], meter: Meter) -> Considered:
     shown = turn.number in lines
     line, whole = lines.get(turn.number, ("", True))
+    missing = next((one.ids for one in inputs.live_set if one.turn == turn.number), ())
+    recent = f"recent, shortened: recover {', '.join(missing)}" if missing else "recent"
     return Considered(
         id=f"{inputs.session}#{turn.number}",
         slot="history",
         source=f"turn {turn.number}",
         included=shown,
-        reason=("recent" if whole else "recent, cut: too long") if shown else "older than what fits",
+        reason=(recent if whole else f"{recent}, cut: too long") if shown else "older than what fits",
         tokens=meter.line(line) if shown else 0,
         turn=turn.number,
-        whole=whole,
+        whole=whole and not missing,
     )
 
 

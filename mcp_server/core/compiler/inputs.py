@@ -2,8 +2,8 @@
 
 The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
 version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
-Fields whose features come with later issues (live set, anchors, topics, corrections, Clarity, checkpoint, drop list)
-stand here from the start, empty, so that adding those features does not change what was stored before.
+Fields whose features come with later issues (anchors, topics, corrections, checkpoint) stand here from the start,
+empty, so that adding those features does not change what was stored before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal
 
+from mcp_server.core.clarity.block import BlockItem
 from mcp_server.core.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, ToolCall, Turn
 
 INPUTS_VERSION = 1
@@ -42,6 +43,7 @@ class CompilerSettings:
     memory_kb: float = 3.0
     journal_kb: float = 4.0
     active_projects_kb: float = 1.0
+    clarity_tokens: int = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,23 @@ class LastSession:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortened:
+    """A turn of the session that the live context has in part or shorter, and the chunk ids of what is missing."""
+
+    turn: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What left the live context: the id that `recover` takes, the turn that it was, and a few words of it."""
+
+    id: str
+    turn: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompileInputs:
     """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
 
@@ -83,6 +102,8 @@ class CompileInputs:
     `as_of` hides later turns. `turns` are the session's newest turns (needed for `replace` only), `first_exchange` the
     number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out. In `add` the
     client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
+    `turns` are as the live context has them; `live_set` names those that it has shortened, `drop_list` the newest of
+    what it has lost, of which there are `dropped` in all.
     """
 
     message: str
@@ -100,13 +121,13 @@ class CompileInputs:
     gate: GateSignal | None = None
     turns: tuple[Turn, ...] = ()
     first_exchange: int = 0
-    live_set: tuple[Any, ...] = ()
+    live_set: tuple[Shortened, ...] = ()
     anchors: tuple[Any, ...] = ()
     topics: tuple[Any, ...] = ()
     corrections: tuple[Any, ...] = ()
-    clarity: Any = None
+    clarity: tuple[BlockItem, ...] = ()
     checkpoint: Any = None
-    drop_list: tuple[Any, ...] = ()
+    drop_list: tuple[Dropped, ...] = ()
     settings: CompilerSettings = CompilerSettings()
     settings_hash: str = ""
     embedder: str = ""
@@ -116,6 +137,7 @@ class CompileInputs:
     extra: Mapping[str, Any] = field(default_factory=dict)
     in_window: int | None = None
     last_session: LastSession | None = None
+    dropped: int = 0
 
     def digests(self) -> dict[str, str]:
         """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
@@ -238,6 +260,9 @@ _READERS: Mapping[str, Any] = {
     "hits": lambda values: tuple(_candidate(value) for value in values),
     "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
     "turns": lambda values: tuple(_turn(value) for value in values),
+    "clarity": lambda values: tuple(BlockItem(**_known(BlockItem, value)) for value in values or ()),
+    "live_set": lambda values: tuple(Shortened(**_known(Shortened, value)) for value in values),
+    "drop_list": lambda values: tuple(Dropped(**_known(Dropped, value)) for value in values),
     "last_session": _last_session,
     "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
 }

@@ -140,6 +140,9 @@ def _score(one: Considered) -> str:
         return ""
     factors = [f"{name} {value:g}" for name, value in one.terms.items() if value != 1]
     product = f" = {' × '.join(factors)}" if len(factors) > 1 else ""
+    if one.slot == "clarity":
+        terms = " ".join(f"{name} {value:+g}" for name, value in one.relevance.items() if value)
+        return f", score {one.score:g} = {terms}"
     return f", score {one.score:g}{product}, less {one.charge:g} for its length"
 
 

@@ -8,7 +8,7 @@ A new slot is one file with a `fill` function and one entry in each of these two
 
 from __future__ import annotations
 
-from mcp_server.core.compiler import files, history, knowledge, last_session, safety
+from mcp_server.core.compiler import clarity, drop_list, files, history, knowledge, last_session, safety
 from mcp_server.core.compiler.section import Slot
 
 FILL: tuple[Slot, ...] = (
@@ -19,8 +19,10 @@ FILL: tuple[Slot, ...] = (
     files.ACTIVE_PROJECTS,
     files.PROJECT,
     last_session.LAST_SESSION,
+    clarity.CLARITY,
     knowledge.KNOWLEDGE,  # P3
     history.HISTORY,  # P4
+    drop_list.DROP_LIST,
 )
 
 SHOWN: tuple[str, ...] = (
@@ -33,4 +35,6 @@ SHOWN: tuple[str, ...] = (
     "last session",
     "history",
     "knowledge",
+    "clarity",
+    "dropped",
 )

@@ -48,6 +48,25 @@ class LiveChunk:
     topics: tuple[str, ...] = ()
     mtime: datetime | None = None
 
+    @property
+    def has_text(self) -> bool:
+        """Whether the transcript holds what it says; of what a client only named, nobody knows the words."""
+        return self.kind in ("message", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one chunk stands in the live context, where it does not stand whole: `shown` is its text if it has another
+    one now."""
+
+    id: str
+    kind: ChunkKind
+    turn: int
+    part: int
+    form: Form
+    shown: str | None = None
+    name: str = ""
+
 
 Action = Literal["keep", "one line", "summarise", "drop", "excerpt"]
 
@@ -74,8 +93,8 @@ def tool_line(call: ToolCall) -> str:
 
 
 def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
-    """The chunks of one turn: its words if there are any, and each tool call."""
-    if turn.content:
+    """The chunks of one turn, at least one: its words, unless there are none beside its tool calls, and each call."""
+    if turn.content or not turn.tool_calls:
         yield LiveChunk(
             id=chunk_id(session, f"{turn.number}.0"),
             kind="message",
@@ -105,7 +124,7 @@ def text_of(turn: Turn, part: int) -> str:
     return turn.content if part == 0 else tool_line(turn.tool_calls[part - 1])
 
 
-def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Turn | None:
+def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | None:
     """The turn as the live set has it: what went cold is left out, what was shortened is short; None if nothing of it
     is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
 

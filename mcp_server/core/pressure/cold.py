@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from mcp_server.core.pressure.chunks import ChunkKind, Form
+from mcp_server.core.text.yaml_line import json_line
 
 DropReason = Literal["low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end"]
 
@@ -42,7 +43,7 @@ class ColdRecord:
 
     def as_line(self) -> str:
         """The record as it stands in its file: one line of JSON, with a newline."""
-        return json.dumps(self.as_dict(), ensure_ascii=False) + "\n"
+        return json_line(self.as_dict(), spaced=True) + "\n"  # what is no UTF-8 stands escaped
 
     def as_dict(self) -> dict[str, Any]:
         """The record for a program; times in ISO 8601, UTC."""

@@ -10,9 +10,15 @@ Compaction, from 50% on, step by step until the gauge is under that again:
     3. the lowest scores go to cold storage first
     4. what is protected becomes head and tail
 
-Protected are the newest chunks, important and anchored ones, and what was just recovered; system messages are never
-touched. Everything is decided here as values; an action carries it out, so that a dry run is the real run without its
-last step.
+After a message that says nothing ("ok, thanks"), or while the gate is closed to it, step 3 takes only what is at or
+below the cutoff by an open gate: the rest waits for a message to be judged by, until the gauge is over 85%.
+
+The limit, 85%: should the gauge stand over it after all that, every text is cut to an equal part, also system ones.
+
+Protected are the newest chunks, important and anchored ones, and what was just recovered; system messages are touched
+by the limit alone. What the index does not know yet cannot be judged: curation keeps it, and compaction takes it last.
+Everything is decided here as values; an action carries it out, so that a dry run is the real run without its last
+step.
 """
 
 from __future__ import annotations
@@ -20,11 +26,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mcp_server.core.compiler.budget import shared_out
 from mcp_server.core.pressure.chunks import Action, Decision, LiveChunk
 from mcp_server.core.scoring.live_chunks import ChunkScore
 
 EXCERPT_TOKENS = 200
-"""What head and tail of a protected chunk may take."""
+"""What head and tail of a protected chunk may take at least."""
+
+LEAST_EXCERPT = 40
+"""Tokens that a text keeps even at the limit."""
+
+UNJUDGED = "not indexed yet"
+"""Why curation keeps what nobody could compare with the message."""
 
 Scored = tuple[LiveChunk, ChunkScore]
 
@@ -42,12 +55,13 @@ class LadderRules:
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What no rule may take away: the newest chunks, those an anchor names, and, up to `exchange`, what was recovered
-    by itself."""
+    """What no rule may take away: the newest chunks, those an anchor names, and, up to `exchange`, what was recovered.
+    `unknown` are those that nobody could compare with the message yet."""
 
     newest: frozenset[str] = frozenset()
     anchored: frozenset[str] = frozenset()
     exchange: int = 0
+    unknown: frozenset[str] = frozenset()
 
     def why(self, chunk: LiveChunk) -> str:
         """Why a chunk may not be dropped; empty if it may."""
@@ -71,9 +85,8 @@ def curate(scored: Sequence[Scored], gate_open: bool, protected: Protected, rule
     """A decision for every chunk, in the order given: keep or drop."""
     decisions = []
     for chunk, score in scored:
-        why = protected.why(chunk) or (
-            "" if gate_open else "nothing here is about the message, so nothing is judged by it"
-        )
+        why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
+        why = why or ("" if gate_open else "nothing here is about the message, so nothing is judged by it")
         if why:
             decisions.append(Decision(chunk, "keep", score.total, why, chunk.tokens))
         elif score.total <= rules.cutoff:
@@ -83,13 +96,24 @@ def curate(scored: Sequence[Scored], gate_open: bool, protected: Protected, rule
     return decisions
 
 
-def compact(scored: Sequence[Scored], target: int, protected: Protected, rules: LadderRules) -> list[Decision]:
+def compact(
+    scored: Sequence[Scored],
+    target: int,
+    protected: Protected,
+    rules: LadderRules,
+    *,
+    spare: bool = False,
+    gate_open: bool = True,
+) -> list[Decision]:
     """A decision for every chunk, in the order given: the fewest steps of the ladder that bring the sum of their tokens
-    to `target` or under it, as far as that is possible."""
-    decided = {chunk.id: Decision(chunk, "keep", score.total, "", chunk.tokens) for chunk, score in scored}
+    to `target` or under it, as far as that is possible. `spare`: what cannot be judged, or is over the cutoff, is not
+    dropped."""
+    decided = {
+        chunk.id: Decision(chunk, "keep", score.total, protected.why(chunk), chunk.tokens) for chunk, score in scored
+    }
     left = sum(chunk.tokens for chunk, _ in scored) - target
 
-    def climb(candidates: list[Scored], action: Action, after: Callable[[LiveChunk], int], why: str) -> None:
+    def climb(candidates: Sequence[Scored], action: Action, after: Callable[[LiveChunk], int], why: str) -> None:
         nonlocal left
         for chunk, score in candidates:
             if left <= 0:
@@ -99,17 +123,52 @@ def compact(scored: Sequence[Scored], target: int, protected: Protected, rules: 
                 left -= decided[chunk.id].tokens - tokens
                 decided[chunk.id] = Decision(chunk, action, score.total, why, tokens)
 
-    free = sorted(
-        (pair for pair in scored if not protected.why(pair[0])), key=lambda pair: pair[1].total
-    )  # stable: of equals the older goes first
+    def last_to_go(pair: Scored) -> tuple[bool, float]:
+        return pair[0].id in protected.unknown, pair[1].total
+
+    free = sorted((pair for pair in scored if not protected.why(pair[0])), key=last_to_go)  # of equals the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
     if rules.summarise:
-        middling = [pair for pair in free if rules.cutoff < pair[1].total < rules.keep and pair[0].form == "whole"]
+        middling = [
+            (chunk, score)
+            for chunk, score in free
+            if rules.cutoff < score.total < rules.keep and chunk.form == "whole" and chunk.kind == "message"
+        ]
         between = f"score between {rules.cutoff:g} and {rules.keep:g}"
         climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
-    climb(free, "drop", lambda chunk: 0, "the lowest score goes first")
-    guarded = [pair for pair in scored if not pair[0].system and protected.why(pair[0])]
-    longest = sorted(guarded, key=lambda pair: -pair[0].tokens)
-    climb(longest, "excerpt", lambda chunk: min(chunk.tokens, EXCERPT_TOKENS), "protected, but too long to stay whole")
+    judged = [
+        (chunk, score)
+        for chunk, score in free
+        if not spare or (gate_open and score.total <= rules.cutoff and chunk.id not in protected.unknown)
+    ]
+    climb(judged, "drop", lambda chunk: 0, "the lowest score goes first")
+    if left > 0 and not spare:
+        guarded = [pair for pair in scored if pair[0].has_text and not pair[0].system and protected.why(pair[0])]
+        parts = _equal_parts([decided[chunk.id].tokens for chunk, _ in guarded], left, EXCERPT_TOKENS)
+        most = {chunk.id: tokens for (chunk, _), tokens in zip(guarded, parts, strict=True)}
+        climb(guarded, "excerpt", lambda chunk: most[chunk.id], "protected, but too long to stay whole")
     return list(decided.values())
+
+
+def limit(scored: Sequence[Scored], target: int) -> list[Decision]:
+    """A decision for every chunk, in the order given: every text, system ones too, is cut to an equal part of what
+    brings them all to `target`; none below 40 tokens."""
+    texts = [chunk for chunk, _ in scored if chunk.has_text]
+    over = sum(chunk.tokens for chunk, _ in scored) - target
+    parts = _equal_parts([chunk.tokens for chunk in texts], max(0, over), LEAST_EXCERPT)
+    most = {chunk.id: tokens for chunk, tokens in zip(texts, parts, strict=True)}
+    decisions = []
+    for chunk, score in scored:
+        tokens = most.get(chunk.id, chunk.tokens)
+        if tokens < chunk.tokens:
+            decisions.append(Decision(chunk, "excerpt", score.total, "the context is over its limit", tokens))
+        else:
+            decisions.append(Decision(chunk, "keep", score.total, "", chunk.tokens))
+    return decisions
+
+
+def _equal_parts(sizes: Sequence[int], to_save: int, least: int) -> list[int]:
+    """`sizes` with `to_save` taken off the largest, so that these become equal; none below `least`."""
+    parts = shared_out(sizes, max(0, sum(sizes) - to_save))
+    return [max(part, min(size, least)) for part, size in zip(parts, sizes, strict=True)]

@@ -63,6 +63,6 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
         base=base,
         recency=weights.recency_bonus * max(0.0, 1 - silent / (weights.recency_window + 1)),
         utility=weights.reference_weight * references,
-        staleness=-base * (1 - 0.5 ** (stale / weights.half_life)),
+        staleness=0.0 - base * (1 - 0.5 ** (stale / weights.half_life)),  # never -0.0
         anchor=weights.anchor_bonus if anchored else 0.0,
     )

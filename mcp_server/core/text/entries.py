@@ -111,13 +111,17 @@ def section_replaced(body: str, section: str, content: str) -> str:
     return "\n".join(kept).rstrip("\n") + "\n"
 
 
-def without_oldest(body: str, lines_to_free: int) -> tuple[str, list[Entry]]:
+def without_oldest(body: str, lines_to_free: int, spared: frozenset[int] = frozenset()) -> tuple[str, list[Entry]]:
     """The body without its oldest dated entries, at least `lines_to_free` lines fewer if it has that many; and those
     entries.
 
-    Undated entries stay: nobody knows their age. Entries of one day go in the order in which they were written.
+    Undated entries stay: nobody knows their age; and so do those that begin in a `spared` line. Entries of one day go
+    in the order in which they were written.
     """
-    dated = sorted((entry for entry in entries(body) if entry.date), key=lambda entry: (entry.date, entry.start))
+    dated = sorted(
+        (entry for entry in entries(body) if entry.date and entry.start not in spared),
+        key=lambda entry: (entry.date, entry.start),
+    )
     leaving: list[Entry] = []
     for entry in dated:
         if sum(gone.end - gone.start + 1 for gone in leaving) >= lines_to_free:

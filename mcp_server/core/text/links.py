@@ -70,5 +70,23 @@ def resolve(name: str, known_paths: Iterable[str]) -> str | None:
     return best[2] if best else None
 
 
+def linked(names: Iterable[str], known_paths: Iterable[str]) -> frozenset[str]:
+    """The files that these names mean, as `resolve` finds them; for many names at once."""
+    best: dict[str, tuple[int, int, str]] = {}
+    for path in known_paths:
+        plain = _plain(path)
+        steps = plain.split("/")
+        for first in range(len(steps)):
+            rank = 0 if first == 0 else 1
+            _better(best, "/".join(steps[first:]), (rank, len(path), path))
+            if steps[-1] in ("context", "-index") and 0 < first < len(steps) - 1:
+                _better(best, "/".join(steps[first:-1]), (2, len(path), path))
+    return frozenset(best[wanted][2] for wanted in map(_plain, names) if wanted in best)
+
+
+def _better(best: dict[str, tuple[int, int, str]], name: str, found: tuple[int, int, str]) -> None:
+    best[name] = min(best.get(name, found), found)
+
+
 def _plain(path: str) -> str:
     return re.sub(r"[\s_]+", "-", fold(path.strip().strip("/").removesuffix(".md")))

@@ -163,6 +163,10 @@ class Index:
             return None
         return vector if vector.any() else None
 
+    async def last_turn(self, session: str) -> int | None:
+        """The number of the newest turn of a session that searches can see; None if they read the files themselves."""
+        return await self._ask(lambda connection: inside.last_turn(connection, session), None)
+
     async def document(self, path: str) -> tuple[Passage, ...]:
         """The passages of a file in order; none if the index does not hold it."""
         return await self._ask(lambda connection: inside.document(connection, path), ())

@@ -49,6 +49,12 @@ def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]])
     return tuple(passage_of(row, names) for row in rows)
 
 
+def last_turn(connection: sqlite3.Connection, session: str) -> int:
+    """The number of the newest turn of a session that is indexed; 0 for none."""
+    sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
+    return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
+
+
 def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
     """The passages of a file, in order."""
     rows = connection.execute(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.clarity.extraction import extract, known_in
+from mcp_server.core.clarity.extraction import LONGEST_READ, extract, item_id, known_in
+from mcp_server.core.forgetting import MARK
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,23 @@ def test_a_name_inside_another_is_not_counted_again() -> None:
 
 def test_an_answer_refers_only_to_what_is_known() -> None:
     assert known_in("ClaraCore and the oven", (), {"oven": 1}) == ["oven"]
+
+
+def test_marks_of_what_was_taken_out_name_nothing() -> None:
+    assert extract(f"the oven {MARK} and [redacted:api-key] here") == {"oven": "keyword"}
+
+
+def test_of_a_very_long_message_both_ends_are_read() -> None:
+    text = "FirstThing " + "x" * (2 * LONGEST_READ) + " LastThing"
+    assert {"firstthing", "lastthing"} <= extract(text).keys()
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [("web_search", "tool:web_search"), ("ClaraCore", "claracore"), ("Winter Berth", "winter berth"), ("x", "x")],
+)
+def test_what_a_person_names_has_the_id_under_which_it_is_counted(said: str, counted: str) -> None:
+    assert item_id(said) == counted
 
 
 @given(st.text(max_size=300))

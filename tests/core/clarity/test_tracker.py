@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.core.clarity.tracker import MOST_CANDIDATES, MOST_ITEMS, Tracker
-from mcp_server.core.model import Role
+from mcp_server.core.model import Role, ToolCall, Turn
 from mcp_server.core.scoring.clarity import ClarityWeights
 
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -43,25 +43,46 @@ def test_a_keyword_is_an_item_from_its_second_mention_on() -> None:
     assert once.items["oven"].mentions == 2
 
 
-def test_what_was_silent_for_longest_goes_first_and_anchored_items_stay() -> None:
+def test_what_was_silent_for_longest_goes_first() -> None:
     tracker = heard([("user", "FirstThing")])
-    tracker.anchor("FirstThing", True, AT)
     for number in range(MOST_ITEMS + 50):
         tracker.hear("user", f"NameX{number}", AT)
+        tracker.hear("user", "SpokenOf", AT)
     assert len(tracker.items) == MOST_ITEMS
-    assert "firstthing" in tracker.items
-    assert "namex0" not in tracker.items
+    assert "spokenof" in tracker.items
+    assert {"firstthing", "namex0"}.isdisjoint(tracker.items)
     for number in range(MOST_CANDIDATES + 50):
         tracker.hear("user", f"wordy{number}", AT)
     assert len(tracker.candidates) == MOST_CANDIDATES
 
 
-def test_anchoring_takes_effect_once_and_can_be_taken_back() -> None:
+def test_anchors_are_laid_over_the_counts_and_change_none_of_them() -> None:
     tracker = heard([("user", "ClaraCore")])
-    assert tracker.anchor("claracore", True, AT)
-    assert not tracker.anchor("ClaraCore", True, AT)
-    assert tracker.anchor("claracore", False, AT)
-    assert not tracker.anchor("unknown", False, AT)
+    shown = tracker.with_anchors({"claracore": AT, "winter berth": AT})
+    assert {item.id: (item.mentions, item.anchored) for item in shown.items.values()} == {
+        "claracore": (1, True),
+        "winter berth": (0, True),
+    }
+    assert not tracker.items["claracore"].anchored
+    assert shown.score(shown.items["winter berth"], W).total == W.anchor_bonus
+    assert shown.with_anchors({}).items["claracore"].anchored is False
+
+
+def test_a_turn_counts_once_with_its_tools_and_their_files() -> None:
+    tracker = Tracker()
+    tracker.take(Turn(1, "user", "fix src/app.py with web_search", AT))
+    made = (ToolCall("web_search", "find", files=("src/app.py",)),)
+    for _ in range(2):
+        tracker.take(Turn(2, "agent", "done", AT, tool_calls=made))
+    assert {name: item.references for name, item in tracker.items.items()} == {"src/app.py": 1, "tool:web_search": 1}
+    assert tracker.turn == 2
+
+
+def test_times_are_kept_as_transcripts_keep_them() -> None:
+    tracker = Tracker()
+    tracker.hear("user", "ClaraCore", AT.replace(microsecond=1999))
+    assert tracker.items["claracore"].created == AT.replace(microsecond=1000)
+    assert Tracker.from_dict(json.loads(json.dumps(tracker.as_dict(AT)))) == tracker
 
 
 @given(messages, st.integers(0, 40))
@@ -74,9 +95,18 @@ def test_a_tracker_that_was_stored_goes_on_as_if_it_had_not_been(turns: list[tup
     assert list(again.items) == list(whole.items)
 
 
-@given(messages, said)
-def test_anchoring_never_lowers_a_rank(turns: list[tuple[Role, str]], name: str) -> None:
-    tracker = heard([*turns, ("user", "ClaraCore")])
-    before = [item.id for item, _ in tracker.scores(W)].index("claracore")
-    tracker.anchor("claracore", True, AT)
-    assert [item.id for item, _ in tracker.scores(W)].index("claracore") <= before
+@given(messages, said, st.sets(said.map(str.lower), max_size=3))
+def test_anchoring_never_lowers_a_rank(turns: list[tuple[Role, str]], name: str, others: set[str]) -> None:
+    tracker = heard([*turns, ("user", "ClaraCore"), ("user", name)])
+    held = dict.fromkeys(sorted(others - {""}), AT)
+    for anchored in list(tracker.items):
+        before = [item.id for item, _ in tracker.with_anchors(held).scores(W)].index(anchored)
+        after = [item.id for item, _ in tracker.with_anchors({**held, anchored: AT}).scores(W)].index(anchored)
+        assert after <= before
+
+
+@given(messages, st.sampled_from([W, ClarityWeights(half_life=1, recency_window=0, anchor_bonus=3)]))
+def test_every_score_is_the_sum_of_its_terms(turns: list[tuple[Role, str]], weights: ClarityWeights) -> None:
+    for _, score in heard(turns).with_anchors({"oven": AT}).scores(weights):
+        assert abs(sum(score.terms().values()) - score.total) < 1e-9
+        assert score.total >= 0

@@ -7,7 +7,8 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from mcp_server.core.compiler.inputs import Candidate, CompileInputs, SourceFile
+from mcp_server.core.clarity.block import BlockItem
+from mcp_server.core.compiler.inputs import Candidate, CompileInputs, Dropped, Shortened, SourceFile
 from mcp_server.core.model import GateSignal, Hit, Passage, Role, ToolCall, Turn
 from mcp_server.store.tokens import TokenCounter
 
@@ -156,7 +157,7 @@ def _turn(chance: Random, number: int) -> Turn:
 def state(seed: int) -> CompileInputs:
     """A random state of a memory. By seed, not drawn piece by piece: that makes ten thousand of them affordable."""
     chance = Random(seed)
-    first = chance.randint(1, 40)
+    first, gone = chance.randint(1, 40), chance.choice((0, 0, 2, 40))
     paths = chance.sample(PATHS, chance.randint(0, len(PATHS)))
     return CompileInputs(
         message=text(chance, 2),
@@ -172,4 +173,12 @@ def state(seed: int) -> CompileInputs:
         gate=chance.choice((None, OPEN, OPEN, CLOSED)),
         turns=tuple(_turn(chance, first + place) for place in range(chance.choice((0, 3, 40)))),
         first_exchange=chance.randint(0, 20),
+        clarity=tuple(_item(chance) for _ in range(chance.choice((0, 3, 60)))),
+        live_set=tuple(Shortened(first + place, ("c1", "c2")) for place in range(chance.choice((0, 2)))),
+        drop_list=tuple(Dropped(f"c{n}", n, text(chance, 2)) for n in range(gone)),
+        dropped=gone + chance.choice((0, 500)) * bool(gone),
     )
+
+
+def _item(chance: Random) -> BlockItem:
+    return BlockItem(text(chance, 1), chance.random() * 150, chance.random() < 0.2, "a reason", {"base": 1.0})

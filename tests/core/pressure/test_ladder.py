@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from hypothesis import given
@@ -90,11 +91,42 @@ def test_compaction_goes_step_by_step_and_no_further_than_it_must() -> None:
 
 
 def test_what_is_protected_but_too_long_becomes_an_excerpt_at_last() -> None:
-    scored = [chunk(n, 1.0, 5000) for n in range(5)]
-    decisions = compact(scored, 2000)
-    assert sum(d.tokens for d in decisions) <= 2000
-    assert {d.action for d in decisions} == {"excerpt"}
-    assert all(d.tokens == EXCERPT_TOKENS for d in decisions)
+    scored = [*(chunk(n, 1.0, 5000) for n in range(4)), chunk(4, 1.0, 100)]
+    decisions = compact(scored, 2100)
+    assert [d.tokens for d in decisions] == [500, 500, 500, 500, 100]
+    assert [d.action for d in decisions] == ["excerpt"] * 4 + ["keep"]
+    assert [d.tokens for d in compact(scored, 0)] == [EXCERPT_TOKENS] * 4 + [100]
+
+
+def test_nobody_can_shorten_what_only_a_client_has() -> None:
+    named = replace(chunk(1, 1.0, 5000)[0], kind="file", name="src/a.py"), ChunkScore(0, 0, 0)
+    decisions = compact([named, *tail()], 100, "c1")
+    assert decisions[0].action == "keep"
+    assert compact([named, *tail()], 100)[0].action == "drop"
+
+
+def test_what_nobody_could_compare_is_kept_by_curation_and_goes_last() -> None:
+    scored = [chunk(1, 0), chunk(2, 0.9), *tail()]
+    unknown = replace(protected(scored), unknown=frozenset({"c1"}))
+    assert ladder.curate(scored, True, unknown, RULES)[0].why == "not indexed yet"
+    one = {d.chunk.id: d.action for d in ladder.compact(scored, 1050, unknown, RULES)}
+    assert (one["c1"], one["c2"]) == ("keep", "drop")
+
+
+def test_a_message_that_says_nothing_spares_what_may_matter() -> None:
+    scored = [chunk(1, 0.9, 5000), chunk(2, 0.1), chunk(3, 0.2), *tail()]
+    unknown = replace(protected(scored), unknown=frozenset({"c3"}))
+    spared = {d.chunk.id: d.action for d in ladder.compact(scored, 0, unknown, RULES, spare=True)}
+    assert (spared["c1"], spared["c2"], spared["c3"]) == ("keep", "drop", "keep")
+    assert "excerpt" not in spared.values()
+
+
+def test_the_limit_cuts_every_text_to_an_equal_part_and_system_messages_too() -> None:
+    scored = [chunk(1, 0, 5000, system=True), chunk(2, 0, 3000, important=True), chunk(3, 0, 100)]
+    decisions = ladder.limit(scored, 1100)
+    assert [d.tokens for d in decisions] == [500, 500, 100]
+    assert [d.tokens for d in ladder.limit(scored, 9000)] == [5000, 3000, 100]
+    assert all(d.tokens >= ladder.LEAST_EXCERPT for d in ladder.limit(scored, 0))
 
 
 def test_a_summary_is_never_summarised_again() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.links import links, resolve
+from mcp_server.core.text.links import linked, links, resolve
 
 PATHS = (
     "knowledge/people/ana-kovac.md",
@@ -37,6 +37,16 @@ def test_a_link_leads_to_the_file_of_that_name() -> None:
     assert resolve("knowledge/people/ana-kovac.md", PATHS) == "knowledge/people/ana-kovac.md"
     assert resolve("atlas", PATHS) == "knowledge/projects/atlas/context.md"
     assert resolve("nobody", PATHS) is None
+
+
+NAMES = st.lists(st.sampled_from(["a", "B", "c d", "context", "_index", "people"]), min_size=1, max_size=4).map(
+    "/".join
+)
+
+
+@given(st.lists(NAMES, max_size=4), st.lists(NAMES.map(lambda name: f"{name}.md"), max_size=8))
+def test_many_names_lead_where_each_alone_does(names: list[str], paths: list[str]) -> None:
+    assert linked(names, paths) == {found for name in names if (found := resolve(name, paths))}
 
 
 @given(st.text(alphabet="[]|#`~\n ab", max_size=40))

@@ -1,0 +1,56 @@
+"""After a turn: what follows when a message is on disk, step by step, under the transcript's lock (SPEC §2, §5).
+
+    Clarity hears it → it becomes live → curation, compaction → what it is about comes back from cold storage → notes
+
+The turn is safe by now. A step that fails is told in a note and logged; it never takes the turn back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+from mcp_server.actions import advisor, clarity, cold, live_set, pressure
+from mcp_server.core.advisor.advise import QUIET
+from mcp_server.core.model import COMPACTION, Turn
+from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.memory import Memory
+from mcp_server.store.state import SessionRow
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+async def after_turns(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()
+) -> tuple[str, ...]:
+    """Does what follows the `turns` that were just recorded in `row`'s session, oldest first; `loaded` is what else
+    entered the client's context with the last one. Returns notes for the answer."""
+    notes: list[str] = []
+
+    async def step(what: str, doing: Awaitable[T], otherwise: T) -> T:
+        try:
+            return await doing
+        except Exception as error:  # the turn is recorded, whatever becomes of the rest
+            log.warning("%s failed: %s", what, error, exc_info=True)
+            notes.append(f"the turn is recorded, but {what} failed: {error}")
+            return otherwise
+
+    session = row.session
+    await step("Clarity", clarity.heard(memory, session, turns), None)
+    entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
+    if entered is None:
+        return tuple(notes)
+    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered), [])
+    if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
+        await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
+    shortened = None if reliefs else entered.shortened
+    back = await step("recovering", cold.come_back(memory, session, turns, shortened=shortened), [])
+    told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
+    notes += await step("reading the gauges", told, ())
+    if pressure.gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:
+        advice = await step("advice", advisor.note(memory, session, turns[-1], turns[-1].context_tokens), "")
+        notes += [advice] if advice else []
+    return tuple(notes)

@@ -1,0 +1,251 @@
+"""Prune what is known: the oldest entries of MEMORY.md, and knowledge files that nobody needs, go to `archive/`.
+
+Search still finds them there, nothing loads them by itself, and `recover` brings them back. What is done here is noted
+under one id, which takes all of it back at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.anchor import anchors
+from mcp_server.actions.remember import ARCHIVE, MEMORY, TRIES, WARN_LINES, archive_entries, stamped
+from mcp_server.core.anchors import Anchor, items_of
+from mcp_server.core.clarity.extraction import extract
+from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
+from mcp_server.core.pruning import Fated, Pruned
+from mcp_server.core.text import entries
+from mcp_server.core.text.links import linked, links
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.recovering import entry_id
+from mcp_server.core.text.titles import title_of
+from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store import front_matter
+from mcp_server.store.changes import Change
+from mcp_server.store.kept import KeptCopies
+
+_PATH = re.compile(r"[\w./-]+\.md\b")
+
+COMMITS = 100_000
+"""So many commits are looked through for a file's last one."""
+
+
+# ------------------------------------------------------------ MEMORY.md
+
+
+async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
+    """Archives the oldest dated entries of MEMORY.md until it has at most `target` lines: by default the length at
+    which it warns, or the cap where that is shorter. Anchored and undated entries stay."""
+    if dry_run:
+        return await run_sync(_memory, memory, target, True)
+    async with memory.locks.files():
+        for attempt in range(TRIES):
+            try:
+                done = await run_sync(_memory, memory, target, False)
+                break
+            except Conflict:  # an editor, which takes no lock, was in between
+                if attempt == TRIES - 1:
+                    raise
+    if done.changes:
+        for path in (MEMORY, ARCHIVE):
+            memory.changes.publish(Change("file", path))
+    return done
+
+
+def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
+    if not memory.files.exists(MEMORY):
+        return Pruned("memory", dry_run, MEMORY, where=ARCHIVE, notes=(f"there is no {MEMORY} yet",))
+    before = memory.files.read_text(MEMORY)
+    start = split_front_matter(before)
+    lines, head = before.count("\n"), before.count("\n") - start.body.count("\n")
+    most = min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
+    listed = entries.entries(start.body)
+    spared = _spared(anchors(memory), listed, head)
+    body, leaving = entries.without_oldest(start.body, max(0, lines - most), spared)
+    undo: tuple[str, ...] = ()
+    if leaving and not dry_run:
+        archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
+        undo = (KeptCopies(memory.files).keep({MEMORY: before, ARCHIVE: archived}, "prune memory", memory.clock()),)
+        archive_entries(memory, leaving)
+        after = stamped(MEMORY, before[: len(before) - len(start.body)] + body, memory.clock(), None)
+        memory.files.write_atomic(MEMORY, after, before)
+    gone = {entry.start for entry in leaving}
+    left = lines - sum(entry.end - entry.start + 1 for entry in leaving)
+    fates = []
+    for entry in listed:
+        why = f"the oldest go until {most} lines are left"
+        if entry.start not in gone:
+            why = "anchored" if entry.start in spared else "newer" if entry.date else "without a date"
+        what = title_of(entry.text)
+        fates.append(Fated(entry_id(entry.text), what, "gone" if entry.start in gone else "keep", why))
+    notes = [f"{MEMORY}: {lines} lines, {left} afterwards; it is asked to have at most {most}."]
+    if left > most:
+        notes.append("What is left over that has no date, or is anchored: shorten it by hand.")
+    return Pruned("memory", dry_run, MEMORY, tuple(fates), where=ARCHIVE, notes=tuple(notes), undo=undo)
+
+
+def _spared(held: list[Anchor], listed: list[entries.Entry], head: int) -> frozenset[int]:
+    """The entries that an anchor names: by their line in the file, or by an item that they speak of."""
+    items = items_of(held)
+    lines = {
+        int(place)
+        for path, _, place in (anchor.item.partition("#") for anchor in held if anchor.kind == "passage")
+        if path == MEMORY and place.isdigit()
+    }
+    whole = any(anchor.kind == "file" and anchor.item == MEMORY for anchor in held)
+
+    def named(entry: entries.Entry) -> bool:
+        at = range(entry.start + head, entry.end + head + 1)
+        return whole or any(line in at for line in lines) or not items.isdisjoint(extract(entry.text))
+
+    return frozenset(entry.start for entry in listed if named(entry))
+
+
+# ------------------------------------------------------------ files
+
+
+async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
+    """Moves knowledge files with a low eviction score to `archive/`; none before the log of reads covers 30 days."""
+    since = await memory.state.access_since()
+    covered = (memory.clock() - since).days if since else 0
+    if covered < LEAST_DAYS:
+        wait = (
+            f"The log of reads covers {covered} days; nothing is judged by it before it covers {LEAST_DAYS}: "
+            f"a file that nobody has read may only not have been needed yet."
+        )
+        return Pruned("files", dry_run, "knowledge files", where="archive/", notes=(wait,))
+    paths = await run_sync(lambda: [path for path, _ in _knowledge(memory)])
+    reads = _Reads(await memory.state.references(paths), await memory.state.last_accesses(paths))
+    if dry_run:
+        return _told(await run_sync(_decided, memory, reads), dry_run, (), ())
+    async with memory.locks.files():
+        decided = await run_sync(_decided, memory, reads)
+        moved, undo, notes = await run_sync(_evicted, memory, [one.file.path for one in decided if one.goes])
+    for path in moved:
+        memory.changes.publish(Change("file", path))
+        memory.changes.publish(Change("file", archived_path(path)))
+    stayed = {one.file.path for one in decided if one.goes} - set(moved)
+    return _told([one for one in decided if one.file.path not in stayed], dry_run, undo, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """How often files were read or recovered, and when last."""
+
+    counts: Mapping[str, int]
+    last: Mapping[str, datetime]
+
+
+def _told(decided: list[Eviction], dry_run: bool, undo: tuple[str, ...], notes: tuple[str, ...]) -> Pruned:
+    fates = tuple(
+        Fated(one.file.path, one.file.path, "gone" if one.goes else "keep", one.why)
+        for one in sorted(decided, key=lambda one: not one.goes)
+    )
+    return Pruned("files", dry_run, "knowledge files", fates, where="archive/", notes=notes, undo=undo)
+
+
+def _evicted(memory: Memory, paths: list[str]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+    """Moves files; returns those that moved, the id that brings them back, and what to say of the others."""
+    moved: list[str] = []
+    notes: list[str] = []
+    going = {path: memory.files.read_text(path) for path in paths}
+    taken = [path for path in paths if memory.files.exists(archived_path(path))]
+    for path in taken:
+        notes.append(f"{path} stays: {archived_path(path)} exists already; rename one of them")
+        del going[path]
+    if not going:
+        return [], (), tuple(notes)
+    before: dict[str, str | None] = {**going, **{archived_path(path): None for path in going}}
+    undo = KeptCopies(memory.files).keep(before, "prune files", memory.clock())
+    for path in going:
+        try:
+            memory.files.move(path, archived_path(path))
+        except ContextManagerError as error:
+            notes.append(f"{path} stays: {error}")
+        else:
+            moved.append(path)
+    return moved, (undo,) if moved else (), tuple(notes)
+
+
+def _decided(memory: Memory, reads: _Reads) -> list[Eviction]:
+    """A decision for every knowledge file."""
+    now = memory.clock()
+    texts: dict[str, str] = {}
+    touched: dict[str, datetime] = {}
+    for path, mtime in _knowledge(memory):
+        try:
+            texts[path] = memory.files.read_text(path)
+        except ContextManagerError:  # unreadable: somebody has to look at it, so it stays
+            continue
+        touched[path] = mtime
+    commits = _last_commits(memory)
+    pointed = _pointed_to(memory, texts)
+    held = {anchor.item.partition("#")[0] for anchor in anchors(memory) if anchor.kind in ("file", "passage")}
+    files = []
+    for path, text in texts.items():
+        at = _updated(path, text) or commits.get(path) or touched[path]
+        spared = "anchored" if path in held else "linked from elsewhere" if path in pointed else ""
+        read = reads.last.get(path)
+        files.append(
+            KnowledgeFile(
+                path,
+                days=_days(now, at),
+                unchanged=_days(now, touched[path]),
+                references=reads.counts.get(path, 0),
+                unread=_days(now, read) if read else None,
+                spared=spared,
+            )
+        )
+    return decide(files)
+
+
+def _knowledge(memory: Memory) -> Iterator[tuple[str, datetime]]:
+    """Every markdown file of knowledge, and when its bytes last changed."""
+    for stat in memory.files.walk("knowledge/"):
+        if stat.path.endswith(".md"):
+            yield stat.path, datetime.fromtimestamp(stat.mtime_ns / 1e9, UTC)
+
+
+def _updated(path: str, text: str) -> datetime | None:
+    try:
+        return front_matter.check(text, path).known.updated
+    except ContextManagerError:
+        return None
+
+
+def _last_commits(memory: Memory) -> dict[str, datetime]:
+    """The last commit of each file; empty without git."""
+    last: dict[str, datetime] = {}
+    try:
+        for version in memory.git.versions(["knowledge"], COMMITS):
+            last.setdefault(version.path, version.at)
+    except ContextManagerError:
+        return {}
+    return last
+
+
+def _pointed_to(memory: Memory, knowledge: dict[str, str]) -> frozenset[str]:
+    """The files that another knowledge file or a topic links to, subscribes to, or names by its path."""
+    sources = dict(knowledge)
+    for stat in memory.files.walk("topics/"):
+        if stat.path.endswith(".md"):
+            try:
+                sources[stat.path] = memory.files.read_text(stat.path)
+            except ContextManagerError:
+                continue
+    found: set[str] = set()
+    for path, text in sources.items():
+        # A link to the file itself is none; what two files call the same way is resolved over all of them.
+        found |= linked((link.name for link in links(text)), knowledge) - {path}
+        found |= knowledge.keys() & set(_PATH.findall(text)) - {path}
+    return frozenset(found)
+
+
+def _days(now: datetime, at: datetime) -> int:
+    return max(0, (now - at).days)

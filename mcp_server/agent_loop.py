@@ -1,0 +1,270 @@
+"""ContextLoop: for an agent that keeps its own list of messages and lets us keep it short (S1's Python loop).
+
+    loop = memory.loop(get_context=lambda: messages, set_context=messages_become)
+
+    status = await loop.before_response(max_tokens=100_000)
+    if status.needs_compaction:
+        await loop.compact()
+    …
+    await loop.session_end()
+
+`before_response` records what is new in the list, so that nothing has to be observed besides. What leaves the list is
+in cold storage first and can be recovered; what is recovered, by itself or by `recover`, comes back into the list.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from mcp_server.actions import pressure, sessions
+from mcp_server.actions.live_set import live_set
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.core.model import Caller, Turn
+from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.core.pressure.mirror import Message, aligned, face, mark, mirrored, note_of, said
+from mcp_server.core.text.redaction import redact
+from mcp_server.memory import Memory
+from mcp_server.settings import Settings
+
+__all__ = ["Compacted", "ContextLoop", "LoopStatus", "Message"]
+
+GetContext = Callable[[], Sequence[Message] | Awaitable[Sequence[Message]]]
+SetContext = Callable[[list[Message]], Awaitable[None] | None]
+NOTE_TOKENS, NOTE_SHARE = 200, 0.05
+"""Most that the note about what left may take, and which share of the window."""
+
+HANDED = "loop"
+"""Namespace of the state: session → the short forms that stand in an agent's list, by the marks of their texts."""
+
+CountTokens = Callable[[], int | Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatus:
+    """How full the context is. `why` says why `needs_compaction` is set: it is too full, or the live set holds other
+    pieces than the list (some were irrelevant, or came back)."""
+
+    session: str
+    tokens: int
+    max_tokens: int
+    needs_compaction: bool
+    why: str = ""
+
+    @property
+    def pct_used(self) -> float:
+        """The share of `max_tokens` that is used."""
+        return self.tokens / self.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What `compact` did to the list. `dropped` and `shortened` are ids that `recover` takes."""
+
+    tokens_before: int
+    tokens_after: int
+    dropped: tuple[str, ...]
+    shortened: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The list of messages, and what the memory has of each."""
+
+    messages: list[Message]
+    numbers: list[int | None]
+    turns: dict[int, Turn]
+    chunks: dict[int, dict[int, LiveChunk]]
+
+
+class ContextLoop:
+    """One conversation of an agent. Made by `AgentMemory.loop`.
+
+    Args:
+        get_context: gives the messages as they are now: mappings with `role` and `content`.
+        set_context: takes the messages that shall be the context from now on; those that stay whole are the very same.
+        get_token_count: tokens of the whole context as your model counts, with what is around the messages (tools,
+            formats); by default the messages alone, as we count.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        caller: Caller,
+        get_context: GetContext,
+        set_context: SetContext,
+        get_token_count: CountTokens | None = None,
+        session: str | None = None,
+        project: str | None = None,
+    ) -> None:
+        self._memory, self._caller, self._project = memory, caller, project
+        self._get_context, self._set_context, self._count = get_context, set_context, get_token_count
+        self._session = session or memory.new_id()
+        self._max_tokens = memory.settings.context.limit_tokens
+        self._originals: dict[int, Message] = {}
+        self._handed: dict[str, int] | None = None
+        self._cleaned: dict[bytes, str] = {}
+
+    @property
+    def session(self) -> str:
+        """The conversation's id, for `compile`, `recover` and the commands."""
+        return self._session
+
+    async def before_response(self, max_tokens: int) -> LoopStatus:
+        """Records the messages that are new, durably, and says whether `compact` has something to do.
+
+        `max_tokens` is what the model's window takes; shares (`context.compaction_trigger_pct` and the like) are of it.
+        """
+        self._max_tokens = max_tokens
+        seen = await self._heard()
+        tokens = await self._tokens(seen.messages)
+        trigger = self._memory.settings.context.compaction_trigger_pct
+        why = ""
+        if tokens >= trigger * max_tokens:
+            why = f"{tokens:,} of {max_tokens:,} tokens, over {trigger:.0%}"
+        elif self._as_live(seen) != seen.messages:
+            why = "what is relevant has changed"
+        return LoopStatus(self._session, tokens, max_tokens, bool(why), why)
+
+    async def compact(self) -> Compacted:
+        """Makes the context fit again and hands it to `set_context`: what is irrelevant goes first, tools' results
+        become a line, what lies between is summarised. The originals are on disk before anything leaves."""
+        seen = await self._heard()
+        before = await self._tokens(seen.messages)
+        trigger = self._memory.settings.context.compaction_trigger_pct
+        around = before - self._own_count(seen.messages)
+        target = max(0, int(trigger * self._max_tokens) - 1 - around - self._note_tokens)
+        if self._live_tokens(seen) > target:
+            memory = self._scaled(around)
+            async with memory.locks.transcript(self._session):
+                turns = list(seen.turns.values())
+                event = await pressure.plan(memory, self._session, turns, "compaction", asked=True, target=target)
+                await pressure.carry_out(memory, event)
+            seen = await self._with_live(seen)
+        after = self._as_live(seen)
+        for number, message in zip(seen.numbers, seen.messages, strict=True):
+            if number is not None and any(chunk.form != "whole" for chunk in seen.chunks.get(number, {}).values()):
+                self._originals.setdefault(number, message)
+        await self._hand_out(seen)
+        await _maybe_async(self._set_context(after))
+        forms = [chunk for parts in seen.chunks.values() for chunk in parts.values()]
+        return Compacted(
+            before,
+            await self._tokens(after),
+            tuple(chunk.id for chunk in forms if chunk.form == "cold"),
+            tuple(chunk.id for chunk in forms if chunk.form not in ("cold", "whole")),
+        )
+
+    async def session_end(self) -> None:
+        """Records what is left and ends the conversation: its chunks go to cold storage, its transcript is sealed."""
+        await self._heard()
+        if await self._memory.state.session(self._session) is not None:
+            await sessions.end_session(self._memory, self._session)
+        await self._memory.state.remove(HANDED, self._session)
+        self._originals.clear()
+
+    # ------------------------------------------------------------ the list and the memory
+
+    async def _heard(self) -> _Seen:
+        """The messages as they are now; those that are new are recorded first."""
+        messages = list(cast(Sequence[Message], await _maybe_async(self._get_context())))
+        seen = await self._known(messages)
+        last = max(seen.turns, default=0)
+        around = await self._tokens(messages) - self._own_count(messages)
+        memory = self._scaled(around)
+        new = [
+            one
+            for number, message in zip(seen.numbers, messages, strict=True)
+            if number is None and (one := said(message))
+        ]
+        for place, one in enumerate(new, start=1):
+            turn = NewTurn(
+                role=one.role,
+                content=one.content,
+                session=self._session,
+                turn_id=f"loop-{last + place}",  # two equal messages in a row are two
+                project=self._project,
+                delivery="replace",
+                tool_calls=one.tool_calls,
+            )
+            await observe(memory, turn, self._caller)
+        return await self._known(messages) if new else seen
+
+    async def _known(self, messages: list[Message]) -> _Seen:
+        row = await self._memory.state.session(self._session)
+        turns = await sessions.session_turns(self._memory, self._session) if row is not None else ()
+        seen = _Seen(messages, [], {turn.number: turn for turn in turns}, {})
+        seen = await self._with_live(seen)
+        if self._handed is None:
+            self._handed = dict(await self._memory.state.get(HANDED, self._session) or {})
+        return replace(seen, numbers=aligned(messages, turns, seen.chunks, self._clean, self._handed))
+
+    async def _hand_out(self, seen: _Seen) -> None:
+        """Notes the short forms that the list has from now on: they are nothing new, also when they are whole again."""
+        short = {
+            mark(face(seen.turns[number], parts).text): number
+            for number, parts in seen.chunks.items()
+            if number in seen.turns and any(chunk.form != "whole" for chunk in parts.values())
+        }
+        self._handed = {**(self._handed or {}), **short}
+        await self._memory.state.put(HANDED, self._session, self._handed)
+
+    async def _with_live(self, seen: _Seen) -> _Seen:
+        chunks: dict[int, dict[int, LiveChunk]] = {}
+        for chunk in await live_set(self._memory, self._session) if seen.turns else ():
+            if chunk.kind in ("message", "tool"):
+                chunks.setdefault(chunk.turn, {})[chunk.part] = chunk
+        return replace(seen, chunks=chunks)
+
+    def _as_live(self, seen: _Seen) -> list[Message]:
+        cold = [chunk for parts in seen.chunks.values() for chunk in parts.values() if chunk.form == "cold"]
+        note = note_of(seen.turns, cold, self._note_tokens, self._memory.tokens.count)
+        return mirrored(seen.messages, seen.numbers, seen.turns, seen.chunks, self._originals, self._handed or {}, note)
+
+    def _live_tokens(self, seen: _Seen) -> int:
+        return sum(chunk.tokens for parts in seen.chunks.values() for chunk in parts.values() if chunk.form != "cold")
+
+    async def _tokens(self, messages: Sequence[Message]) -> int:
+        """Of the whole context; for a list that is not the context yet, by what we count of the difference."""
+        if self._count is None:
+            return self._own_count(messages)
+        return int(cast(int, await _maybe_async(self._count())))
+
+    def _own_count(self, messages: Sequence[Message]) -> int:
+        return sum(self._memory.tokens.count(text) for text in map(_text, messages) if text)
+
+    @property
+    def _note_tokens(self) -> int:
+        """Most that the note about what left may take."""
+        return min(NOTE_TOKENS, int(NOTE_SHARE * self._max_tokens))
+
+    def _scaled(self, around: int) -> Memory:
+        """The memory with shares that are of this model's window, less what stands around the messages."""
+        knobs = self._memory.settings.context
+        limit = max(1, int(self._max_tokens - (around + self._note_tokens) / knobs.compaction_trigger_pct))
+        settings: Settings = self._memory.settings.model_copy(
+            update={"context": knobs.model_copy(update={"limit_tokens": limit})}
+        )
+        return replace(self._memory, settings=settings)
+
+    def _clean(self, text: str) -> str:
+        """A text as it is recorded: without secrets."""
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        if key not in self._cleaned:
+            self._cleaned[key] = redact(text).text
+        return self._cleaned[key]
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) else ()
+    return "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, Mapping))
+
+
+async def _maybe_async(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

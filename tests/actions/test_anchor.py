@@ -1,0 +1,131 @@
+"""What the user marks stays: in `anchors.yaml`, in the scores, in the live set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions import clarity
+from mcp_server.actions.anchor import anchor, anchored_ids, anchors, problems
+from mcp_server.actions.live_set import live_set
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.sessions import end_session, show_session
+from mcp_server.core.model import Caller
+from mcp_server.core.pressure.chunks import chunk_id
+from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.memory import Memory
+
+pytestmark = pytest.mark.anyio
+ASKS = Caller(explicit_sessions=True)
+
+
+async def said(memory: Memory, *texts: str, session: str = "s") -> None:
+    for text in texts:
+        await observe(memory, NewTurn("user", text, session), ASKS)
+
+
+async def protected(memory: Memory, session: str = "s") -> set[int]:
+    """The turns whose chunks an anchor protects."""
+    chunks = await live_set(memory, session)
+    held = await anchored_ids(memory, session, chunks)
+    return {chunk.turn for chunk in chunks if chunk.id in held}
+
+
+async def test_an_anchored_item_stands_in_the_file_and_first_in_the_scores(memory: Memory, workspace: Path) -> None:
+    await said(memory, "ClaraCore and the oven and the oven", "the oven")
+    done = await anchor(memory, "  ClaraCore ", True, "our engine", ASKS)
+    assert done.markdown == "item claracore: anchored"
+    assert "{item: claracore, kind: item, note: our engine" in (workspace / "anchors.yaml").read_text("utf-8")
+    first = (await clarity.verdicts(memory, "s"))[0]
+    assert (first.item.id, first.item.anchored, first.terms["anchor"]) == ("claracore", True, 100)
+    assert "it was so already" in (await anchor(memory, "claracore", True, None, ASKS)).markdown
+    assert not (await anchor(memory, "claracore", False, None, ASKS)).on
+    assert anchors(memory) == []
+
+
+async def test_comments_that_a_person_wrote_survive(memory: Memory, workspace: Path) -> None:
+    file = workspace / "anchors.yaml"
+    file.write_text("# mine\nanchors:\n  # hot\n  - oven  # the big one\nmine: too\n", "utf-8")
+    await anchor(memory, "boat", True, None, ASKS)
+    await anchor(memory, "oven", False, None, ASKS)
+    assert [one.item for one in anchors(memory)] == ["boat"]
+    for kept in ("# mine\n", "# hot\n", "# the big one\n", "mine: too\n"):
+        assert kept in file.read_text("utf-8")
+
+
+async def test_items_chunks_turns_and_whole_transcripts_protect_what_they_mean(memory: Memory) -> None:
+    await said(memory, "the oven is hot", "the boat is blue", "run web_search", "our winter berth", "nothing else")
+    assert await protected(memory) == set()
+    await anchor(memory, "oven", True, None, ASKS)
+    await anchor(memory, chunk_id("s", "2.0"), True, None, ASKS)
+    await anchor(memory, "web_search", True, None, ASKS)
+    assert await protected(memory) == {1, 2, 3}
+    await anchor(memory, "Winter Berth", True, None, ASKS)
+    await anchor(memory, "s#5", True, None, ASKS)
+    assert await protected(memory) == {1, 2, 3, 4, 5}
+    for item in ("oven", "web_search", "winter berth", chunk_id("s", "2.0"), "s#5"):
+        await anchor(memory, item, False, None, ASKS)
+    assert await protected(memory) == set()
+    (path,) = (await show_session(memory, "s")).paths
+    await anchor(memory, path, True, None, ASKS)
+    assert await protected(memory) == {1, 2, 3, 4, 5}
+
+
+async def test_a_turn_of_an_earlier_transcript_of_the_session_can_be_anchored(memory: Memory) -> None:
+    await said(memory, "the oven is hot")
+    await end_session(memory, "s")
+    await said(memory, "the boat is blue")
+    assert (await anchor(memory, "s#1", True, None, ASKS)).anchor.kind == "passage"
+    first, _ = (await show_session(memory, "s")).paths
+    assert anchors(memory)[0].item == f"{first}#1"
+
+
+async def test_what_is_not_there_is_refused_and_the_nearest_named(memory: Memory) -> None:
+    await said(memory, "hello")
+    with pytest.raises(NotFound):
+        await anchor(memory, "knowledge/people/nobody.md", True, None, ASKS)
+    with pytest.raises(NotFound):
+        await anchor(memory, "c0123456789a", True, None, ASKS)
+    with pytest.raises(NotFound, match="no turn 9"):
+        await anchor(memory, "s#9", True, None, ASKS)
+    await anchor(memory, "claracore", True, None, ASKS)
+    with pytest.raises(NotFound, match="did you mean 'claracore'"):
+        await anchor(memory, "claracor", False, None, ASKS)
+    for bad in ("", " \n ", "x" * 501, "bell\x07"):
+        with pytest.raises(Invalid):
+            await anchor(memory, bad, True, None, ASKS)
+
+
+async def test_a_file_of_the_clients_own_is_an_item_and_one_of_ours_a_file(memory: Memory) -> None:
+    assert (await anchor(memory, "docs/readme.md", True, None, ASKS)).anchor.kind == "item"
+    assert (await anchor(memory, "knowledge/identity/SOUL.md", True, None, ASKS)).anchor.kind == "file"
+
+
+async def test_a_secret_is_no_anchor_and_no_note(memory: Memory, workspace: Path) -> None:
+    secret = "AKIA" + "IOSFODNN7EXAMPLE"
+    with pytest.raises(Refused):
+        await anchor(memory, secret, True, None, ASKS)
+    with pytest.raises(Refused):
+        await anchor(memory, "oven", True, f"key {secret}", ASKS)
+    assert not (workspace / "anchors.yaml").exists()
+
+
+async def test_a_broken_file_holds_nothing_stops_nothing_and_is_named(memory: Memory, workspace: Path) -> None:
+    await said(memory, "the oven")
+    file = workspace / "anchors.yaml"
+    file.write_text("anchors: [oven\n", "utf-8")
+    assert anchors(memory) == []
+    assert "anchors.yaml: line" in problems(memory)[0]
+    await said(memory, "the oven again")
+    with pytest.raises(Invalid, match="line"):
+        await anchor(memory, "boat", True, None, ASKS)
+    assert file.read_text("utf-8") == "anchors: [oven\n"
+
+
+async def test_a_file_that_cannot_be_added_to_safely_is_left_alone(memory: Memory, workspace: Path) -> None:
+    file = workspace / "anchors.yaml"
+    file.write_text("{anchors: [oven], mine: 1}\n", "utf-8")
+    with pytest.raises(Unavailable, match="by hand"):
+        await anchor(memory, "boat", True, None, ASKS)
+    assert file.read_text("utf-8") == "{anchors: [oven], mine: 1}\n"

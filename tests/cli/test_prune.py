@@ -1,0 +1,94 @@
+"""`prune` and `compact` for a person and for a program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcp_server.cli.main import main
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """Runs a command on a workspace whose contexts hold 1,000 tokens; checks its exit code, gives what it said."""
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    monkeypatch.setenv("CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
+        captured = capsys.readouterr()
+        return captured.out if code == 0 else captured.err
+
+    return run
+
+
+@pytest.fixture
+def said(run: Run) -> Run:
+    """The same after a conversation of some turns."""
+    for number in range(9):
+        words = f"Part {number} of the garden fence needs paint and new nails; the ladder is in the shed. " * 2
+        run("observe", words, "--session", "s", "--delivery", "replace")
+    return run
+
+
+def bytes_of(root: Path) -> dict[str, str]:
+    """A hash of every file with bytes, but for the shared memory of databases."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.stat().st_size and not path.name.endswith("-shm")
+    }
+
+
+def test_compact_looks_and_then_does_it(said: Run, workspace: Path) -> None:
+    before = bytes_of(workspace)
+    looked = said("compact", "--dry-run")
+    assert "would go to cold storage" in looked
+    assert bytes_of(workspace) == before
+    assert "not indexed yet" in said("prune", "--dry-run")
+    assert bytes_of(workspace) == before
+    assert "went to cold storage" in said("compact", "--now")
+    assert list((workspace / ".local/cold-storage/s").glob("*.jsonl"))
+
+
+def test_compact_wants_to_be_told(said: Run) -> None:
+    assert "--now" in said("compact", code=2)
+
+
+def test_a_program_gets_everything(said: Run) -> None:
+    looked = json.loads(said("compact", "--now", "--dry-run", "--target", "5", "--json"))
+    assert (looked["strategy"], looked["dry_run"], looked["session"]) == ("compact", True, "s")
+    assert looked["tokens_after"] < looked["tokens_before"]
+    assert {"id", "what", "why", "tokens", "after"} == set(looked["gone"][0])
+    done = json.loads(said("compact", "--now", "--target", "5", "--json"))
+    assert set(done["undo"]) == {one["id"] for one in done["gone"] + done["fading"]}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "advisor", "clarity", "compact", "memory", "files"])
+def test_each_strategy_says_something_true_of_the_last_conversation(said: Run, strategy: str) -> None:
+    looked = json.loads(said("prune", "--strategy", strategy, "--dry-run", "--json"))
+    assert looked["strategy"] == strategy
+    assert looked["session"] == (None if strategy in ("memory", "files") else "s")
+    assert f"prune {strategy}: " in said("prune", "--strategy", strategy)
+
+
+def test_without_a_conversation_it_says_so(run: Run) -> None:
+    run("init")
+    assert "which session?" in run("prune", code=1)
+    assert "MEMORY.md" in run("prune", "--strategy", "memory")
+
+
+def test_the_lexicon_is_printed_so_that_a_copy_can_be_edited(run: Run, workspace: Path) -> None:
+    run("init")
+    text = run("prune", "--lexicon")
+    assert "technologies:" in text
+    assert json.loads(run("prune", "--lexicon", "--json"))["lexicon"].startswith(text.splitlines()[0])

@@ -1,0 +1,61 @@
+"""A conversation that grows past its limit: small, made up, about four different things."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcp_server.actions.observe import NewTurn, Observed, observe
+from mcp_server.core.model import Caller, Turn
+from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY
+
+ASKS = Caller(explicit_sessions=True)
+SUBJECTS = (
+    "The stone oven in the bakery cracks at three hundred degrees and the rye bread burns",
+    "The sailing boat Galeb needs a winter berth in Split harbour and a new mainsail",
+    "The tax office wants form seven about the greenhouse, says our accountant Marko",
+    "My sister Lena is learning the oboe and plays Telemann with her quartet",
+)
+"""No two of them share a content word."""
+
+
+def limited(tokens: int, **knobs: object) -> dict[str, str]:
+    """An environment with a small live context."""
+    given = {"LIMIT_TOKENS": tokens, **{name.upper(): value for name, value in knobs.items()}}
+    return {**KEYWORDS_ONLY, **{f"CONTEXT_MANAGER_CONTEXT__{name}": str(value) for name, value in given.items()}}
+
+
+def talk(turns: int, length: int = 3) -> list[NewTurn]:
+    """So many turns in `replace`, user and agent by turns; the subject changes every four."""
+    return [
+        NewTurn(
+            "agent" if number % 2 else "user",
+            " ".join(f"{SUBJECTS[number // 4 % 4]}, note {number}-{part}." for part in range(length)),
+            "s",
+            turn_id=f"t{number}",
+            delivery="replace",
+        )
+        for number in range(turns)
+    ]
+
+
+async def hold(memory: Memory, turns: list[NewTurn]) -> list[Observed]:
+    """Observes turns, one after the other."""
+    return [await observe(memory, turn, ASKS) for turn in turns]
+
+
+async def say(memory: Memory, text: str, role: str = "user", session: str = "s", **more: object) -> Observed:
+    """Observes one message in `replace`."""
+    turn = NewTurn(role, text, session, delivery="replace")
+    return await observe(memory, replace(turn, **more), ASKS)  # type: ignore[arg-type]
+
+
+def forms(chunks: list[LiveChunk]) -> dict[int, str]:
+    """Turn number → how its words stand."""
+    return {chunk.turn: chunk.form for chunk in chunks if chunk.part == 0 and chunk.has_text}
+
+
+def about(turns: tuple[Turn, ...], subject: int) -> set[int]:
+    """The numbers of the turns on one subject."""
+    return {turn.number for turn in turns if turn.content.startswith(SUBJECTS[subject])}

@@ -1,0 +1,36 @@
+"""The advisor's state of a session is written behind the caller's back; the newest wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.store.advisor_files import AdvisorFiles, path_of
+from mcp_server.store.files import WorkspaceFiles
+
+
+def test_what_was_given_last_is_on_disk(tmp_path: Path) -> None:
+    files = WorkspaceFiles(tmp_path)
+    states = AdvisorFiles(files)
+    assert states.get("s") is None
+    states.flush()
+    for number in range(200):
+        states.put_later("s", {"n": number})
+    states.put_later("a/b", {"n": 0})
+    states.flush()
+    assert states.get("s") == {"n": 199}
+    states.put_later("s", {"n": 200})
+    states.close()
+    states.close()
+    assert states.get("s") == {"n": 200}
+    assert path_of("s") == ".local/advisor/s.json"
+    assert states.get("a/b") == {"n": 0}
+
+
+def test_a_disk_that_refuses_it_costs_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / ".local").write_text("a file in the way")
+    states = AdvisorFiles(WorkspaceFiles(tmp_path))
+    states.put_later("s", {})
+    states.close()
+    assert "was not written" in caplog.text

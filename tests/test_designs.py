@@ -1,0 +1,123 @@
+"""The page that lists every command of the three designs is true: each command runs on a small workspace and shows
+something true, for a person and for a program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_server.cli.main import main
+
+PAGE = (Path(__file__).parent.parent / "docs" / "designs.md").read_text("utf-8")
+SESSION, ITEM, WORDS, MESSAGE = "s1", "paint-shed", "tulips", "What about the paint-shed?"
+SUBJECTS = ("the paint-shed and its ladder", "tulips in bed four of the garden", "the harbour and its winter berth")
+
+Check = tuple[str, Callable[[Any], bool]]
+"""What stands in the text, and what is true of the JSON."""
+
+SHOWN: dict[str, Check] = {
+    "clarity": (
+        "paint-shed",
+        lambda data: data["exchanges"] == 7 and any("paint-shed" in row["id"] for row in data["top"]),
+    ),
+    "clarity scores": (
+        "paint-shed",
+        lambda data: all(abs(sum(r["terms"].values()) - r["score"]) < 1e-3 for r in data["scores"]),
+    ),
+    "clarity anchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
+    "anchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
+    "clarity unanchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
+    "unanchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
+    "clarity prune": ("", lambda data: "gone" in data),
+    "prune --strategy clarity": ("prune clarity", lambda data: data["session"] == SESSION),
+    "clarity stats": ("items", lambda data: data["items"] > 0),
+    "clarity config": ("halfLife", lambda data: data["scoring"]["halfLife"] == 5),
+    "status clarity": ("paint-shed", lambda data: data["clarity"]["items"] > 0),
+    "compile MESSAGE --session SESSION": ("[CLARITY CONTEXT]", lambda data: "[CLARITY CONTEXT]" in json.dumps(data)),
+    "status gauges": ("1,000", lambda data: data["gauges"]["limit_tokens"] == 1000),
+    "health": (SESSION, lambda data: data[0]["limit"] == 1000 and 0 < data[0]["pct_used"] < 0.5),
+    "health --notify-if-pct 0.5": ("", lambda data: data == []),
+    "logs stats": ("Why chunks were dropped", lambda data: data["stats"]["reasons"]["compaction"] > 0),
+    "logs stats --session SESSION": ("Tokens saved", lambda data: data["stats"]["compaction"]["total"] > 0),
+    "drops --session SESSION": ("compaction", lambda data: data[0]["session_id"] == SESSION and data[0]["recoverable"]),
+    "compact --now --session SESSION": ("prune compact", lambda data: data["tokens_after"] <= data["tokens_before"]),
+    "compact --now --dry-run": ("prune compact", lambda data: data["dry_run"] is True),
+    "cold-storage list": ("in cold storage", lambda data: data["records"] > 0 and data["list"][0]["content"]),
+    "recover --chunk-id CHUNK": ("recovered", lambda data: data["applied"] and data["content"]),
+    "recover --query WORDS": ("cold", lambda data: any(one["kind"] == "cold" for one in data)),
+    "reset": ("Nothing was deleted yet", lambda data: data["done"] is False),
+    "reset --force": ("Done.", lambda data: data["done"] is True),
+    "prune --strategy advisor --dry-run": ("prune advisor", lambda data: data["dry_run"] is True),
+    "prune --strategy advisor": ("prune advisor", lambda data: data["strategy"] == "advisor"),
+    "prune --dry-run": ("prune auto", lambda data: data["dry_run"] is True),
+    "prune --lexicon": ("layers", lambda data: "layers" in data["lexicon"]),
+}
+
+
+def listed() -> list[str]:
+    """The commands of the tables' second columns, in their order."""
+    cells = re.findall(r"^\|[^\n]*?\| (`context-manager [^|]+) \|", PAGE, re.MULTILINE)
+    return list(dict.fromkeys(one for cell in cells for one in re.findall(r"`context-manager ([^`]+)`", cell)))
+
+
+def test_the_page_lists_exactly_what_is_tried_here() -> None:
+    assert sorted(listed()) == sorted(SHOWN)
+
+
+def test_every_command_that_the_designs_name_is_on_it() -> None:
+    for named in (
+        "status",
+        "drops --session",
+        "compact --now",
+        "cold-storage list",
+        "recover --chunk-id",
+        "reset --force",
+    ):
+        assert f"context-manager {named}" in PAGE
+    for named in ("", " scores", " anchor <item>", " unanchor <item>", " prune", " stats", " config"):
+        assert f"`/clarity{named}`" in PAGE
+    for method in ("getState", "getScores", "anchor", "unanchor", "prune", "stats", "config"):
+        assert f"`clarity.{method}`" in PAGE
+    for hook in ("before_agent_start", "agent_end", "before_compaction", "session_end", "before_response", "compact()"):
+        assert hook in PAGE
+
+
+def test_every_command_runs_and_shows_something_true(
+    workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    monkeypatch.setenv("CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> str:
+        capsysbinary.readouterr()
+        assert main(["--workspace", str(workspace), *arguments]) == 0, (arguments, capsysbinary.readouterr().err)
+        return capsysbinary.readouterr().out.decode()
+
+    for number in range(7):
+        about = SUBJECTS[number % 3]
+        said = f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
+        run("observe", said, "--session", SESSION, "--delivery", "replace")
+        run("observe", f"Part {number} is noted.", "--role", "agent", "--session", SESSION)
+    run("index", "status")
+
+    for command in listed():
+        text, true = SHOWN[command]
+        for more in ((), ("--json",)):
+            if "unanchor" in command:
+                run("anchor", ITEM)
+            chunk = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
+            values = {"SESSION": SESSION, "ITEM": ITEM, "WORDS": WORDS, "MESSAGE": MESSAGE, "CHUNK": chunk}
+            shown = run(*(values.get(word, word) for word in command.split()), *more)
+            if more:
+                assert true(json.loads(shown)), (command, shown)
+            else:
+                assert text in shown, (command, shown)
+                assert shown or command == "health --notify-if-pct 0.5"

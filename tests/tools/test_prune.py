@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from tests.serving import ERAS, PLAIN, Mode, call, connected, refused
+from tests.test_wording import claims
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context holds 2,000 tokens."""
+    monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "2000")
+
+
+async def converse(client: Client, delivery: str, turns: int = 12) -> list[str]:
+    """A conversation in which files are loaded; the answers."""
+    answers = []
+    for number in range(turns):
+        words = f"Tell me what the paint for fence number {number} costs, and which nails it needs. " * 3
+        loaded = [{"type": "file", "id": f"src/part{number}.py", "tokens": 50}]
+        answers.append(
+            await call(
+                client,
+                "observe",
+                role="user",
+                content=words,
+                session="s",
+                delivery=delivery,
+                chunks=loaded,
+                context_tokens=900 + 80 * number,
+            )
+        )
+    return answers
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_dry_run_tells_and_the_second_call_does_it_recoverably(tmp_path: Path, mode: Mode) -> None:
+    async with connected(tmp_path, mode=mode) as client:
+        await converse(client, "replace")
+        told = await call(client, "prune", strategy="compact", session="s")
+        assert "would go to cold storage" in told
+        assert 'prune(strategy="compact", dry_run=false) does it' in told
+        assert await call(client, "prune", strategy="compact", session="s") == told
+        done = await call(client, "prune", strategy="compact", session="s", dry_run=False)
+        assert "went to cold storage" in done
+        assert "bring back: recover c" in done
+
+
+async def test_the_connections_own_session_needs_no_handle(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await call(client, "observe", role="user", content="Hello there")
+        assert "session ses_" in await call(client, "prune")
+        assert "knowledge files" in await call(client, "prune", strategy="files")
+
+
+async def test_what_cannot_be_is_said_in_words(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "which session?" in await refused(client, "prune")
+        assert "argument 'strategy'" in await refused(client, "prune", strategy="all")
+        assert "takes no target" in await refused(client, "prune", strategy="files", target=1)
+
+
+@pytest.mark.parametrize("delivery", ["add", "replace"])
+async def test_nothing_that_is_answered_claims_to_have_made_room_in_the_clients_window(
+    tmp_path: Path, delivery: str
+) -> None:
+    async with connected(tmp_path) as client:
+        said = await converse(client, delivery)
+        for strategy in ("auto", "advisor", "clarity", "compact", "memory", "files"):
+            for dry_run in (True, False):
+                said.append(await call(client, "prune", strategy=strategy, session="s", dry_run=dry_run))
+    assert [claim for text in said for claim in claims(text)] == []
+    if delivery == "add":
+        speak = [text for text in said if "cold storage" in text or "Context at" in text]
+        assert len(speak) > 5
+        assert all("/compact" in text for text in speak)
+        assert all("mirror" in text for text in speak)

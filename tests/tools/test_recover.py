@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from mcp import Client
+
+from tests.serving import ERAS, PLAIN, Mode, call, connected, refused
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A context holds 1,000 tokens."""
+    monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
+
+
+async def converse(client: Client, delivery: str = "replace") -> None:
+    """A conversation that is compacted."""
+    for number in range(16):
+        words = f"Fence number {number} wants paint number {number} and nails, and the ladder is in the shed. " * 3
+        await call(client, "observe", role="user", content=words, session="s", delivery=delivery)
+
+
+def ids(text: str) -> list[str]:
+    return re.findall(r"^- (c[0-9a-f]{11})", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_chunk_is_listed_shown_brought_back_and_sent_away_again(tmp_path: Path, mode: Mode) -> None:
+    async with connected(tmp_path, mode=mode) as client:
+        assert "nothing to recover" in await call(client, "recover")
+        await converse(client)
+        before = ids(await call(client, "recover"))
+        assert before
+        shown = await call(client, "recover", id=before[-1])
+        assert "would be recovered" in shown
+        assert "nothing has changed yet" in shown
+        assert "Fence number 0 wants paint number 0" in shown
+        done = await call(client, "recover", id=before[-1], dry_run=False)
+        assert done.startswith("recovered: ")
+        assert before[-1] not in ids(await call(client, "recover"))
+        (undo,) = re.findall(r"undo: recover (before-\w+)", done)
+        assert "went back to cold storage" in await call(client, "recover", id=undo, dry_run=False)
+        assert sorted(ids(await call(client, "recover"))) == sorted(before)
+
+
+async def test_words_find_it_and_bring_it_back_where_they_mean_one_thing(tmp_path: Path) -> None:
+    async with connected(tmp_path, maintained=True) as client:
+        await converse(client)
+        assert "Fence number 0" in (await call(client, "recover", query="fence paint number 0")).splitlines()[1]
+        assert "equally well" in await refused(client, "recover", query="ladder", dry_run=False)
+        assert "has to do with" in await refused(client, "recover", query="xylophone", dry_run=False)
+        done = await call(client, "recover", query="fence number 0", dry_run=False)
+        assert "Fence number 0 wants paint" in done
+
+
+async def test_in_add_it_says_whose_window_it_is_not(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await converse(client, "add")
+        (first, *_) = ids(await call(client, "recover"))
+        done = await call(client, "recover", id=first, dry_run=False)
+        assert "mirror" in done
+        assert "the client keeps its own window" in done
+
+
+async def test_what_is_long_is_cut_and_says_so(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        await converse(client)
+        (first, *_) = ids(await call(client, "recover"))
+        assert "[… cut after 100 tokens" in await call(client, "recover", id=first, max_tokens=100)
+
+
+async def test_what_cannot_be_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    async with connected(tmp_path) as client:
+        assert "say what to recover" in await refused(client, "recover", dry_run=False)
+        assert "in cold storage" in await refused(client, "recover", id="c00000000000")
+        assert "names nothing to recover" in await refused(client, "recover", id="whatever")

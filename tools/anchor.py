@@ -1,0 +1,32 @@
+"""Tool `anchor`: what must not be forgotten."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mcp_server.connection import Connection
+from tools.rim import client_of, hints, strict_tool
+
+
+def tool(connection: Connection) -> Tool:
+    async def anchor(
+        ctx: Context[Any, Any],
+        item: Annotated[
+            str,
+            Field(min_length=1, max_length=500, description="A name; or a chunk's id, a path, path#turn, path#line"),
+        ],
+        on: Annotated[bool, Field(description="false: take the anchor off")] = True,
+        note: Annotated[str | None, Field(max_length=500, description="Why")] = None,
+    ) -> str:
+        """Use when something must stay in view however long the conversation gets: an anchored name scores highest, and
+        whatever names it is never dropped."""
+        from mcp_server.actions.anchor import anchor as action
+
+        memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
+        return (await action(memory, item, on, note, caller)).markdown
+
+    return strict_tool(anchor, hints(reads=False))

@@ -1,0 +1,53 @@
+"""Tool `recover`: what left the context or the memory comes back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mcp_server.connection import Connection
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.errors import Invalid
+from tools.rim import MaxTokens, Path, client_of, hints, strict_tool
+
+LISTED = 10
+"""Most of each kind."""
+
+
+def tool(connection: Connection) -> Tool:
+    async def recover(
+        ctx: Context[Any, Any],
+        id: Annotated[Path | None, Field(description="As listed, or PATH@REV")] = None,  # noqa: A002 - as SPEC §3 has it
+        query: Annotated[Path | None, Field(description="Find it by words in it")] = None,
+        dry_run: Annotated[bool, Field(description="false: do it; the answer says how to undo it")] = True,
+        max_tokens: MaxTokens = 2000,
+    ) -> str:
+        """Use when something is needed again that left the context (dropped, summarised) or the memory (archived,
+        changed). Without arguments: lists what can come back."""
+        from mcp_server.actions.recover import recover as action
+        from mcp_server.actions.recoverable import as_text, meant, recoverable
+
+        memory = await connection.memory()
+        if id is None and (dry_run or query is None):
+            if not dry_run:
+                raise Invalid("say what to recover: an id (recover without arguments lists them), or a query")
+            text = as_text(await recoverable(memory, query, LISTED), query)
+        else:
+            what = id or (await meant(memory, query or "")).id
+            caller = await connection.caller(client_of(ctx))
+            with CancelScope(shield=True):  # half a recovery is none
+                done = await action(memory, what, caller, apply=not dry_run)
+            text = done.markdown if done.applied or not dry_run or not done.diff else f"{done.markdown}\n\n{ASK}"
+        shown = neutralise(text)
+        fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
+        return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+
+    return strict_tool(recover, hints(reads=False, destroys=True))
+
+
+ASK = "[nothing has changed yet: the same call with dry_run=false does it]"
