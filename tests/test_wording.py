@@ -38,7 +38,8 @@ CLAIMS = [
 ]
 DENIED = re.compile(
     r"\b(?:no|not|never|cannot|can't|nothing|none|only its user|as it was"  # it did not happen
-    r"|when|whether|if|where|after|since|last|before|client, which|disk|page)\b",  # what the client did, or what is no context
+    r"|when|whether|if|where|after|since|last|before|client, which"  # what the client itself did
+    r"|disk|page)\b",  # what is no context
     re.IGNORECASE,
 )
 """A sentence that says that it did not happen, or speaks of what the client itself did, claims nothing."""

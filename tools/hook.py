@@ -32,6 +32,7 @@ def tool(connection: Connection) -> Tool:
         last_assistant_message: Long = "",
     ) -> str:
         """Use when you are a hook of the client, never as a model: it is called by itself and has no answer for you."""
+        from mcp_server.clients.hooks.attending import begun
         from mcp_server.clients.hooks.events import handle
 
         given = {
@@ -52,6 +53,8 @@ def tool(connection: Connection) -> Tool:
             named["project_dir"] = connection.folder
         memory = await connection.memory()
         connection.follow(session_id)
+        if event == "UserPromptSubmit":
+            await begun(memory)
         return json.dumps(await handle(memory, event, named))
 
     return strict_tool(hook, hints(reads=False, repeats=True))

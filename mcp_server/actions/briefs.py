@@ -75,15 +75,17 @@ def file_of(project: Project) -> str:
 
 async def make(memory: Memory, project: Project, without: str | None = None) -> Brief:
     """The brief of a project as things stand; `without` is the session that it is for: its own turns are no news."""
-    inputs = await _inputs(memory, project, without)
+    inputs = await _inputs(memory, project, await memory.state.sessions(), without)
     return await _compiled(memory, project, inputs, _digest(inputs))
 
 
-async def keep(memory: Memory, project: Project) -> bool:
-    """Rewrites a project's file if what it is made of has changed. True if it did."""
+async def keep(memory: Memory, project: Project, rows: Sequence[SessionRow] | None = None) -> bool:
+    """Rewrites a project's file if what it is made of has changed. True if it did. `rows` are all sessions, for whoever
+    has them."""
     name = file_of(project)
     paused = await pauses.why_silent(memory, project)
-    inputs = None if paused else await _inputs(memory, project, None)
+    rows = await memory.state.sessions() if rows is None else rows
+    inputs = None if paused else await _inputs(memory, project, rows, None)
     digest = _digest(inputs) if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
@@ -105,8 +107,9 @@ async def refresh(memory: Memory) -> int:
             projects[key] = await project_of(memory, Caller(), key)
         names[folder] = file_of(projects[key])
     written = 0
+    rows = await memory.state.sessions()  # once for all: there may be thousands, and a hundred projects
     for project in {file_of(project): project for project in projects.values()}.values():
-        written += await keep(memory, project)
+        written += await keep(memory, project, rows)
     await run_sync(_write_index, memory, names)
     return written
 
@@ -132,7 +135,7 @@ async def on_disk(memory: Memory, project: Project) -> str:
         return ""
 
 
-async def _inputs(memory: Memory, project: Project, without: str | None) -> CompileInputs:
+async def _inputs(memory: Memory, project: Project, rows: Sequence[SessionRow], without: str | None) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
     files = await run_sync(lambda: tuple(source_files(memory, local_date, project)))
@@ -145,7 +148,7 @@ async def _inputs(memory: Memory, project: Project, without: str | None) -> Comp
         files=files,
         settings=replace(compiler_settings(memory.settings), **SHARES),
         vocabulary=memory.tokens.vocabulary,
-        last_session=await _last_session(memory, project, without),
+        last_session=await _last_session(memory, project, rows, without),
     )
 
 
@@ -174,16 +177,14 @@ def compiled_within(memory: Memory, inputs: CompileInputs) -> Compiled:
     return compiled
 
 
-async def _last_session(memory: Memory, project: Project, without: str | None) -> LastSession | None:
+async def _last_session(
+    memory: Memory, project: Project, rows: Sequence[SessionRow], without: str | None
+) -> LastSession | None:
     """The project's conversation that was last worked in."""
     keys = project.keys or {project.key}
-    rows = [
-        row
-        for row in await memory.state.sessions()
-        if row.project in keys and row.kind != "subagent" and row.session != without
-    ]
-    for row in sorted(rows, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
-        if sum(key.role == "user" for key in await memory.state.keys(row.session)) < LEAST_EXCHANGES:
+    own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
+    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
+        if await memory.state.count_turns(row.session, "user") < LEAST_EXCHANGES:
             continue
         try:
             turns = await run_sync(_last_turns, memory, row)

@@ -149,12 +149,13 @@ async def _conversation(memory: Memory, session: str | None) -> _Conversation:
         return _Conversation()
     await sessions.ready(memory)
     row = await sessions.require(memory, session)
+    if row.delivery == "replace":
+        turns = await sessions.turns_of(memory, row)
+        return _Conversation(row, turns, live=await live_context(memory, row.session, turns))
     latest = await run_sync(memory.transcripts.read, row.path)
     conversation = _Conversation(row, tuple(placed.turn for placed in latest.turns))
-    if row.delivery == "replace" or conversation.last_user is None:
-        conversation = replace(conversation, turns=await sessions.session_turns(memory, session))
-    if conversation.delivery == "replace":
-        return replace(conversation, live=await live_context(memory, row.session, conversation.turns))
+    if conversation.last_user is None:
+        conversation = replace(conversation, turns=await sessions.turns_of(memory, row))
     return replace(conversation, in_window=await sessions.window_start(memory, row))
 
 

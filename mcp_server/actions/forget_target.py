@@ -73,7 +73,7 @@ def _named(target: ForgetTarget) -> tuple[str, int | None]:
     if target.session is not None:
         return target.session, None
     session, _, number = (target.turn or "").rpartition("#")
-    if not session or not number.isdigit():
+    if not session or not re.fullmatch(r"[0-9]{1,15}", number):
         raise Invalid(f"--turn must be SESSION#NUMBER, such as ses_a1b2#7, not {target.turn!r} (session show lists it)")
     return session, int(number)
 

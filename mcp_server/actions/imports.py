@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from anyio.to_thread import run_sync
 
@@ -16,8 +15,9 @@ from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.projects import slugify
 from mcp_server.core.source_keys import TurnKey, content_sha, missing, sort_out
-from mcp_server.core.text.redaction import redact
+from mcp_server.core.text.redaction import redact, redact_turn
 from mcp_server.core.text.titles import slug_of_title, title_of
+from mcp_server.core.text.yaml_line import to_utc
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -148,12 +148,8 @@ async def import_markdown_file(memory: Memory, name: str, relative: str, data: b
         return ImportedFile(path, "skipped", f"not UTF-8 text (byte {error.start})")
     if "\0" in text:
         return ImportedFile(path, "skipped", "binary: it holds NUL bytes")
-    path = memory.forgotten.path(path)
-    clean = memory.forgotten.document(path, redact(text).text)
-    if clean is None:
-        return ImportedFile(path, "skipped", "it was forgotten on request")
     try:
-        return await run_sync(_written, memory, path, clean)
+        return await run_sync(_written, memory, path, text)
     except ContextManagerError as error:
         return ImportedFile(path, "skipped", str(error))
 
@@ -175,15 +171,15 @@ async def commit_import(memory: Memory, name: str, paths: list[str]) -> str:
 
 
 def _written(memory: Memory, path: str, text: str) -> ImportedFile:
-    before = memory.files.read_text(path) if memory.files.exists(path) else None
-    if before is not None and _sha(before) == _sha(text):
+    path = memory.forgotten.path(path)
+    clean = memory.forgotten.document(path, redact(text).text)
+    if clean is None:
+        return ImportedFile(path, "skipped", "it was forgotten on request")
+    before = memory.files.text_or_none(path)
+    if before == clean:
         return ImportedFile(path, "same")
-    memory.files.write_atomic(path, text)
+    memory.files.write_atomic(path, clean)
     return ImportedFile(path, "new" if before is None else "changed")
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
@@ -197,25 +193,18 @@ async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
 
 
 def _redacted(turn: ImportedTurn, source: str) -> Turn:
-    content = redact(turn.content)
-    kinds = [*content.kinds]
-    calls: list[ToolCall] = []
-    for call in turn.tool_calls:
-        summary, result = redact(call.summary), redact(call.result)
-        kinds += [*summary.kinds, *result.kinds]
-        calls.append(ToolCall(call.name, summary.text, result.text, call.files))
-    return Turn(
+    said = Turn(
         number=0,
         role=turn.role,
-        content=content.text,
-        at=turn.at.replace(tzinfo=UTC) if turn.at.tzinfo is None else turn.at.astimezone(UTC),
+        content=turn.content,
+        at=to_utc(turn.at),
         turn_id=turn.turn_id,
         name=turn.name,
         source=source,
         context_tokens=turn.context_tokens,
-        tool_calls=tuple(calls),
-        redacted=tuple(dict.fromkeys(kinds)),
+        tool_calls=turn.tool_calls,
     )
+    return redact_turn(said)
 
 
 @dataclass(frozen=True, slots=True)

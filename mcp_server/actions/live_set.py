@@ -20,6 +20,9 @@ from mcp_server.core.pressure.gauges import GROWTH_WINDOW
 from mcp_server.memory import Memory
 from mcp_server.store.live_sets import Entered
 
+QUICK = 5_000
+"""Characters that are counted in less time than a thread takes to begin."""
+
 FIRST_LOADED = 1000
 """`part` of the first thing that was loaded with a turn: behind the turn's own tool calls."""
 
@@ -28,7 +31,12 @@ async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Seq
     """Turns that were just recorded, and what was loaded with the last of them, become live; returns how full that
     makes the set. What was loaded before counts as accessed once more. A set that was lost, or that another version
     never kept, is made again first."""
-    said = await run_sync(lambda: [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)])
+
+    def counted() -> list[LiveChunk]:
+        return [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
+
+    quick = memory.tokens.is_loaded and sum(len(turn.content) for turn in turns) <= QUICK
+    said = counted() if quick else await run_sync(counted)
     before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
     again = [
         replace(chunk, accesses=before[chunk.id].accesses + 1, added=before[chunk.id].added)

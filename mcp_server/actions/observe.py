@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, get_args
 
 from anyio.to_thread import run_sync
@@ -20,8 +20,9 @@ from mcp_server.actions.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.source_keys import TurnKey, content_sha, repeated
-from mcp_server.core.text.redaction import redact
+from mcp_server.core.text.redaction import redact_turn
 from mcp_server.core.text.titles import slug_of_title, title_of
+from mcp_server.core.text.yaml_line import read_moment, to_utc
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -46,8 +47,7 @@ class ContextChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message as it arrives. `at` without a zone is taken as UTC; `session` None means "as the caller's rule
-    says"."""
+    """A message as it arrives. `at` without a zone is UTC; `session` None means "as the caller's rule says"."""
 
     role: str
     content: str
@@ -99,13 +99,13 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
     role = _checked(turn)
     session = turn.session or (None if caller.explicit_sessions else caller.session) or memory.new_id()
     arrived = memory.clock()
-    said = await _redacted(turn, role, arrived, caller.source)
+    said, sha = await _redacted(turn, role, arrived, caller.source)
     await sessions.ready(memory)
 
     async with memory.locks.transcript(session):
         row = await sessions.current_row(memory, session)
         if row is not None:
-            same, nth = await _repeat(memory, session, said)
+            same, nth = await _repeat(memory, session, said, sha)
             if same is not None:
                 return Observed(session, same.number, recorded=False, redacted=said.redacted)
             row = await _named(memory, row, turn)
@@ -116,7 +116,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
         said = replace(said, number=row.turns + 1 if row else 1)
         async with sessions.continuing(memory, row if row and row.status == "closed" else None):
             row = await _written(memory, row, session, said, turn, caller, arrived)
-            key = TurnKey(said.number, role, content_sha(said.content), nth, said.turn_id)
+            key = TurnKey(said.number, role, sha, nth, said.turn_id)
             await memory.state.save_session(row, [key])
         notes = await _after(memory, row, said, turn)
 
@@ -151,6 +151,8 @@ def _checked(turn: NewTurn) -> Role:
     for field, value in (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name)):
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
             raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
+    if turn.at is not None and read_moment(turn.at) is None:
+        raise Invalid(f"at {turn.at.isoformat()!r} is no moment between the years 1 and 9999 in UTC")
     _one_of("kind", turn.kind, get_args(Kind))
     _one_of("delivery", turn.delivery, get_args(Delivery))
     return role
@@ -161,34 +163,32 @@ def _one_of(field: str, value: str | None, known: tuple[str, ...]) -> None:
         raise Invalid(f"{field} {value!r} is none of {', '.join(known)}")
 
 
-async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -> Turn:
-    """The turn as it may be written: no secret in its content, its tool calls, its speaker's name."""
-    content = await run_sync(redact, turn.content) if len(turn.content) > 20_000 else redact(turn.content)
-    kinds = [*content.kinds]
-    calls: list[ToolCall] = []
-    for call in turn.tool_calls:
-        summary, result = redact(call.summary), redact(call.result)
-        kinds += [*summary.kinds, *result.kinds]
-        calls.append(ToolCall(call.name, summary.text, result.text, call.files))
-    at = turn.at or arrived
-    return Turn(
-        number=0,
-        role=role,
-        content=content.text,
-        at=at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC),
-        turn_id=turn.turn_id,
-        name=turn.name,
-        source=source,
-        important=turn.important,
-        context_tokens=turn.context_tokens,
-        tool_calls=tuple(calls),
-        redacted=tuple(dict.fromkeys(kinds)),
-    )
+async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -> tuple[Turn, str]:
+    """The turn as it may be written (no secret in its content, its tool calls, its speaker's name), and the SHA-256 of
+    its content."""
+
+    def clean() -> tuple[Turn, str]:
+        said = Turn(
+            number=0,
+            role=role,
+            content=turn.content,
+            at=to_utc(turn.at or arrived),
+            turn_id=turn.turn_id,
+            name=turn.name,
+            source=source,
+            important=turn.important,
+            context_tokens=turn.context_tokens,
+            tool_calls=turn.tool_calls,
+        )
+        said = redact_turn(said)
+        return said, content_sha(said.content)
+
+    size = len(turn.content) + sum(len(call.summary) + len(call.result) for call in turn.tool_calls)
+    return await run_sync(clean) if size > 20_000 else clean()
 
 
-async def _repeat(memory: Memory, session: str, said: Turn) -> tuple[TurnKey | None, int]:
+async def _repeat(memory: Memory, session: str, said: Turn, sha: str) -> tuple[TurnKey | None, int]:
     """The recorded turn that this one repeats, if any, and its `nth`."""
-    sha = content_sha(said.content)
     recorded = await memory.state.recorded(session, said.role, sha, said.turn_id)
     candidates = [key for key in (recorded.same_id, recorded.last) if key is not None]
     return repeated(candidates, said.role, sha, said.turn_id), recorded.nth

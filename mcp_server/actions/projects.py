@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
@@ -27,8 +29,10 @@ class ListedProject:
 
 
 async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
-    """The project a call belongs to: the argument, else what the caller's folder says, else the global one. Writes
-    nothing but the random id of a folder that has no other name."""
+    """The project a call belongs to: the argument, else what the caller's folder says, else the global one.
+
+    Writes nothing but the random id of a folder that has no other name.
+    """
     names = await _names(memory, caller, argument)
     if not names:
         return Project()
@@ -69,8 +73,8 @@ async def list_projects(memory: Memory) -> list[ListedProject]:
 
 
 async def rename_project(memory: Memory, old: str, new: str) -> str:
-    """Gives `old` the slug `new`: the map changes and its folder moves. Transcripts keep their raw keys. Returns the
-    slug."""
+    """Gives `old` the slug `new`, which is returned: the map changes and its folder moves. Transcripts keep their raw
+    keys."""
     slug = slugify(new)
     if not slug:
         raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
@@ -139,10 +143,14 @@ def _readable_map(memory: Memory) -> dict[str, str]:
 
 
 def _read_map(memory: Memory) -> dict[str, str]:
-    try:
-        document = load(memory.files.read_text(MAP), MAP)
-    except NotFound:
-        return {}
+    text = memory.files.text_or_none(MAP)
+    return {} if text is None else dict(_keys_in(text))
+
+
+@functools.lru_cache(maxsize=4)  # every call asks, and parsing fifty lines of YAML takes 15 ms
+def _keys_in(text: str) -> Mapping[str, str]:
+    """The keys of the map's text and their slugs. Raises Invalid."""
+    document = load(text, MAP)
     keys = document.get("keys") or {}
     if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
         raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")

@@ -128,20 +128,25 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         candidates = await memory.index.candidates(replace(query, phrases=()), filters, request.mode)
         if candidates.found:
             messages.append(f"nothing holds {wanted} word for word; these hold its words")
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), request.limit)
+    return await run_sync(_ranked, memory, candidates, query.text, request.limit, tuple(messages))
+
+
+def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, messages: tuple[str, ...]) -> Found:
+    """The candidates by rank, and what the gate says of them: some milliseconds of counting."""
+    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
     hits = []
     for one in ranked:
         passage = by_identity[id(one.candidate)].passage
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
-    ask = _question(memory, candidates, query.text)
+    ask = _question(memory, candidates, message)
     return Found(
         hits=tuple(hits),
         gate=ask.decide(candidates.candidates).signal(),
         mode=candidates.used,
         generation=candidates.generation,
-        messages=tuple(messages),
+        messages=messages,
         words=candidates.asked.lookup,
         considered=len({one.candidate.unit for one in candidates.found}),
         alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
@@ -151,17 +156,17 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
 async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:
     """Finds, and shows as many hits as fit into `max_tokens`."""
     found = await find(memory, request)
+    said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
+    cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)
+    return await run_sync(_fitted, memory, found, cold, max_tokens)
+
+
+def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
     snippets = tuple(snippet(hit.passage.text, found.words) for hit in found.hits)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("nothing stored seems to be about this: these are only the nearest passages")
-    said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
-    cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)
     answer = SearchAnswer(found.hits, snippets, found.gate, tuple(notes), cold)
-    return await run_sync(_fitted, memory, answer, request, max_tokens)
-
-
-def _fitted(memory: Memory, answer: SearchAnswer, request: SearchRequest, max_tokens: int) -> SearchAnswer:
     if len(answer.markdown) <= max_tokens or memory.tokens.count(answer.markdown) <= max_tokens:
         return answer  # a token has at least one character
     for kept in range(len(answer.hits) - 1, 0, -1):
@@ -266,10 +271,15 @@ def _block(number: int, hit: Hit, text: str, cold: str | None) -> str:
 
 def _where(passage: Passage) -> str:
     turn = f" · turn {passage.turn}" if passage.turn is not None else ""
-    who = f" · {neutralise(passage.speaker) or passage.role}" if passage.turn is not None else ""
+    who = f" · {_line(passage.speaker) or passage.role}" if passage.turn is not None else ""
     when = f" · {passage.at:%Y-%m-%d}" if passage.at else ""
-    title = f" · {neutralise(' '.join(passage.title.split()))[:80]}" if passage.title else ""
-    return f"{passage.path}:{passage.start}-{passage.end}{turn}{who}{when}{title} · {passage.category}"
+    title = f" · {_line(passage.title)[:80]}" if passage.title else ""
+    return f"{_line(passage.path)}:{passage.start}-{passage.end}{turn}{who}{when}{title} · {passage.category}"
+
+
+def _line(text: str) -> str:
+    """Stored text on one line, and harmless there."""
+    return " ".join(neutralise(text).split())
 
 
 def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:

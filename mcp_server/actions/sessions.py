@@ -24,6 +24,8 @@ from mcp_server.store.state import SessionRow
 log = logging.getLogger(__name__)
 
 PENDING_COMMITS = "pending_commits"
+"""Namespace of the state: path of a closed transcript → the slug for its commit's message."""
+
 CONTINUING = "continuing"
 """Sessions that are just getting another transcript: should the process die, the next one looks for it."""
 
@@ -53,8 +55,7 @@ class SessionShown:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (then it is tried
-    again)."""
+    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (it is tried again)."""
 
     session: str
     path: str
@@ -137,16 +138,21 @@ async def require(memory: Memory, session: str) -> SessionRow:
     row = await current_row(memory, session)
     if row is None:
         ids = [known.session for known in await memory.state.sessions()]
-        close = difflib.get_close_matches(session, ids, n=1)
+        close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise NotFound(f"no session {session!r}{hint} (session list shows them; observe opens one)")
     return row
 
 
+async def turns_of(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
+    """Every turn of a known session, across all its transcripts, oldest first."""
+    return _turns(await run_sync(_chain, memory, row.path))
+
+
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
-    """Every turn of the session, across all its transcripts, oldest first; empty for a session that never was."""
+    """As `turns_of`, by the session's id; empty for a session that never was."""
     row = await current_row(memory, session)
-    return _turns(await run_sync(_chain, memory, row.path)) if row else ()
+    return await turns_of(memory, row) if row else ()
 
 
 async def window_start(memory: Memory, row: SessionRow) -> int | None:
@@ -210,6 +216,17 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
     return SessionEnded(session, row.path, committed, note)
 
 
+async def _end_if_idle(memory: Memory, session: str) -> bool:
+    """Seals a session that is silent for too long; judged under its lock, since somebody may have spoken meanwhile."""
+    async with memory.locks.transcript(session):
+        row = await current_row(memory, session)
+        if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
+            return False
+        row = await seal(memory, row)
+    memory.changes.publish(Change("session", row.path, session))
+    return True
+
+
 async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     """Fills in the front matter and closes the transcript, under the caller's lock on it. The commit comes later."""
     transcript = await run_sync(memory.transcripts.read, row.path)
@@ -254,8 +271,7 @@ async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delive
 
 
 async def commit_pending(memory: Memory) -> tuple[str | None, str]:
-    """Commits every closed transcript that is not committed yet. A failure is told, and tried again by the next
-    start."""
+    """Commits every closed transcript that is not committed yet. A failure is told, and tried again later."""
     if not memory.settings.git.auto_commit:
         return None, "git.auto_commit is off"
     committed: str | None = None
@@ -271,12 +287,26 @@ async def commit_pending(memory: Memory) -> tuple[str | None, str]:
 
 
 async def close_idle(memory: Memory) -> list[str]:
-    """Ends every open session without a turn for `lifecycle.session_idle_hours`; returns their ids."""
-    limit = memory.clock() - timedelta(hours=memory.settings.lifecycle.session_idle_hours)
-    idle = [row.session for row in await memory.state.sessions(open_only=True) if row.last_arrival < limit]
-    for session in idle:
-        await end_session(memory, session)
-    return idle
+    """Ends every open session without a turn for `lifecycle.session_idle_hours`; returns their ids.
+
+    One whose transcript is broken is left to `status`: it must not keep the others open. Raises the last such error
+    when all others are closed.
+    """
+    now = memory.clock()
+    silent = [row.session for row in await memory.state.sessions(open_only=True) if is_idle(memory, row, now)]
+    ended: list[str] = []
+    failed: ContextManagerError | None = None
+    for session in silent:
+        try:
+            if await _end_if_idle(memory, session):
+                ended.append(session)
+        except ContextManagerError as error:
+            failed = error
+    if ended:
+        await commit_pending(memory)
+    if failed is not None:
+        raise failed
+    return ended
 
 
 def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:

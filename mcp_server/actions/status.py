@@ -1,5 +1,4 @@
-"""Status: what is stored, how its parts are, what is wrong. And the instructions that a client's model reads at the
-start."""
+"""Status: what is stored, how its parts are, what is wrong; and what a client's model reads first."""
 
 from __future__ import annotations
 
@@ -18,6 +17,7 @@ from mcp_server.actions.forget import unfinished_sentences
 from mcp_server.actions.health import health
 from mcp_server.actions.projects import map_problems
 from mcp_server.core.model import Category
+from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store import logs
@@ -46,7 +46,8 @@ class StatusReport:
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
             lines += ["", f"## {view.capitalize()}", *_bullets(values)]
-        return "\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])])
+        # Titles of conversations, and problems that quote a file, are stored text.
+        return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
 
 
 async def status(memory: Memory, view: str = "all", session: str | None = None, max_tokens: int = 2000) -> StatusReport:
@@ -84,8 +85,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
             if session and name in OF_SESSION:
                 raise
             problems.append(str(error))
-    for name in ("index",):
-        problems += [str(message) for message in views.get(name, {}).get("messages", ())]
+    problems += [str(message) for message in views.get("index", {}).get("messages", ())]
     report = StatusReport(str(memory.files.root), views, tuple(dict.fromkeys(problems)))
     return await run_sync(_fitted, memory, report, max_tokens)
 

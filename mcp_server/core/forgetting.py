@@ -253,7 +253,7 @@ class Forgotten:
         )
 
 
-_SOURCE = re.compile(r"\[src: ([^\]#\n]+)(?:#(\d+)[^\]\n]*)?\]")
+_SOURCE = re.compile(r"\[src: ([^\]#\n]+)(?:#(\d{1,15})[^\]\n]*)?\]")
 
 
 def from_line(line: str) -> Forgotten:
@@ -268,9 +268,13 @@ def from_line(line: str) -> Forgotten:
             for name in ("sessions", "turns", "paths", "sources")
         )
         salt = bytes.fromhex(value["salt"])
+        if len(salt) > hashlib.blake2b.MAX_KEY_SIZE:
+            raise ValueError("`salt` is too long")
         windows = hashes_of(value.get("windows", ()))
+        if not all(digest for _, digest in windows):
+            raise ValueError("a window without a hash")
         return Forgotten(str(value["id"]), at, salt, windows, sessions, turns, paths, sources)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(f"no line of forgotten.jsonl: {error}") from error
 
 

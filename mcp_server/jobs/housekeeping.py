@@ -1,6 +1,8 @@
-"""What the maintaining process does once a minute: lost state is read back, silent sessions end, failed commits are
-repeated, what crashed writes and old windows left behind is cleared away, and once a day what was in cold storage for
-long enough."""
+"""What the maintaining process does once a minute.
+
+Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
+behind is cleared away, and once a day what was in cold storage for long enough.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
-    await sessions.close_idle(memory)
     await sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
     await clarity.forget_old(memory)
+    await sessions.close_idle(memory)  # last: it says which transcript is broken by raising

@@ -53,6 +53,7 @@ class Subscriptions:
             return await call_next(ctx)
         finally:
             self._listening.subtract(uris)
+            self._listening = +self._listening  # without those that nobody listens to any more
 
     async def tell(self, changes: Iterable[Change] | None) -> None:
         """Says which resources may have changed, to everybody who asked for them; None means all."""

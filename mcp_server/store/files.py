@@ -81,6 +81,10 @@ class WorkspaceFiles:
             line = data.count(b"\n", 0, error.start) + 1
             raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
+    def text_or_none(self, path: str) -> str | None:
+        """As `read_text`; None where there is no such file."""
+        return self.read_text(path) if self.exists(path) else None
+
     def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         """Puts `text` in the file's place, durably and whole: a reader or a crash sees the old file or the new one.
 
@@ -174,7 +178,8 @@ class WorkspaceFiles:
         """Deletes temporary files last written before `older_than_ns` (epoch), that crashed writes left; returns
         how many."""
         removed = 0
-        for folder, folders, names in os.walk(self.root):
+        elsewhere = [] if self.root in self.local.parents else [self.local]
+        for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
             folders[:] = [name for name in folders if name != ".git"]
             for name in names:
                 if durable.TEMPORARY.fullmatch(name):

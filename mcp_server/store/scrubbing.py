@@ -20,25 +20,41 @@ def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
     """Cleans every text of every table, within the caller's transaction; returns how many rows of which table
     changed."""
     changed: dict[str, int] = {}
-    tables = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE V%'"
-    ).fetchall()
-    for (table,) in tables:
-        cursor = connection.execute(f'SELECT * FROM "{table}"')
-        columns = [column[0] for column in cursor.description]
-        stale = [
-            (row, fresh)
-            for row in cursor.fetchall()
-            if (fresh := tuple(_clean(name, value, request) for name, value in zip(columns, row, strict=True))) != row
-        ]
-        if stale:
-            changed[str(table)] = len(stale)
+    for table, columns, stale in _stale(connection, request):
+        changed[table] = len(stale)
         same = " AND ".join(f'"{name}" IS ?' for name in columns)
         marks = ", ".join("?" * len(columns))
         for row, fresh in stale:
             connection.execute(f'DELETE FROM "{table}" WHERE {same}', row)
             connection.execute(f'INSERT OR REPLACE INTO "{table}" VALUES ({marks})', fresh)
     return changed
+
+
+def held(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
+    """How many rows of which table `scrub` would change. Writes nothing, so that it waits for nobody."""
+    return {table: len(stale) for table, _, stale in _stale(connection, request)}
+
+
+_Row = tuple[object, ...]
+
+
+def _stale(connection: sqlite3.Connection, request: Forgotten) -> list[tuple[str, list[str], list[tuple[_Row, _Row]]]]:
+    """Tables with rows that hold a forgotten text: the name, the columns, and each row as it is and as it should be."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE V%'"
+    ).fetchall()
+    found: list[tuple[str, list[str], list[tuple[_Row, _Row]]]] = []
+    for (table,) in tables:
+        cursor = connection.execute(f'SELECT * FROM "{table}"')
+        columns = [column[0] for column in cursor.description]
+        stale = [
+            (row, fresh)
+            for row in cursor
+            if (fresh := tuple(_clean(name, value, request) for name, value in zip(columns, row, strict=True))) != row
+        ]
+        if stale:
+            found.append((table, columns, stale))
+    return found
 
 
 def wipe(connection: sqlite3.Connection) -> bool:
@@ -59,7 +75,7 @@ def _clean(column: str, value: object, request: Forgotten) -> object:
     if value[:1] in ('"', "{", "["):
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return clean(value)
         fresh = values(parsed, request.clean, request.name)
         return value if fresh == parsed else json.dumps(fresh)

@@ -194,6 +194,11 @@ class State:
         rows = await self._rows("SELECT coalesce(max(number), 0) FROM turn_keys WHERE session = ?", (session,))
         return int(rows[0][0])
 
+    async def count_turns(self, session: str, role: Role) -> int:
+        """How many turns of a role the session has."""
+        rows = await self._rows("SELECT count(*) FROM turn_keys WHERE session = ? AND role = ?", (session, role))
+        return int(rows[0][0])
+
     async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded:
         """What is needed to tell whether an arriving turn is a repeat, without reading all keys."""
 
@@ -265,7 +270,7 @@ class State:
 
     async def held(self, request: Forgotten) -> dict[str, int]:
         """How many rows of which table hold what a request names."""
-        return await self.read(lambda connection: scrubbing.scrub(connection, request))
+        return await self.read(lambda connection: scrubbing.held(connection, request))
 
     async def scrub(self, request: Forgotten) -> bool:
         """Takes what a request names out of every row, and out of the pages that rows have left behind.

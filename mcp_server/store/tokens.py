@@ -60,6 +60,11 @@ class TokenCounter:
         self._lock = threading.Lock()
         self._count_small = functools.lru_cache(maxsize=8192)(self._count)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether counting is quick: the first count loads the vocabulary."""
+        return self._loaded is not None
+
     def count(self, text: str) -> int:
         """The number of tokens: exact up to EXACT_CHARACTERS (long blanks apart); above, never too low, never slow."""
         if len(text) <= _REMEMBERED_CHARACTERS:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from mcp_server.core.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.transcript import (
     Tail,
     Transcript,
@@ -33,7 +34,7 @@ FOLDER = "raw/conversations"
 SEALED = 0o444
 _SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
 _HEAD_BYTES = 64 * 1024
-_FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d+),', re.MULTILINE)
+_FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d{1,15}),', re.MULTILINE)
 
 
 class Transcripts:
@@ -109,7 +110,7 @@ class Transcripts:
 
     def continued(self, path: str) -> str | None:
         """The transcript that this one continues, read from its beginning alone."""
-        return parse(_decode(self._files.read_bytes(path, 0, _HEAD_BYTES)), path, load).head.continues
+        return parse(_decode(self._beginning(path)), path, load).head.continues
 
     def replace_head(self, path: str, head: TranscriptHead) -> int:
         """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the
@@ -131,7 +132,7 @@ class Transcripts:
         for name in self._names.holding(wanted):
             path = f"{FOLDER}/{name}"
             try:
-                start = self._files.read_bytes(path, 0, _HEAD_BYTES)
+                start = self._beginning(path)
                 head = parse(_decode(start), path, load).head
             except ContextManagerError:  # one broken file does not hide the others; `doctor` names it
                 continue
@@ -139,6 +140,12 @@ class Transcripts:
                 number = _FIRST_NUMBER.search(start)
                 found.append((int(number.group(1)) if number else 0, head.started, path))
         return [path for _, _, path in sorted(found)]
+
+    def _beginning(self, path: str) -> bytes:
+        """At least the front matter, and for most the first turn. One with very many changes in it is read whole."""
+        start = self._files.read_bytes(path, 0, _HEAD_BYTES)
+        whole = len(start) < _HEAD_BYTES or split_front_matter(_decode(start)).body_line > 1
+        return start if whole else self._files.read_bytes(path)
 
     def _write_new(self, head: TranscriptHead, text: str, mode: int | None) -> tuple[str, int]:
         data = text.encode()

@@ -8,16 +8,19 @@ from mcp_server.core.text.yaml_line import yaml_line
 from mcp_server.errors import Invalid
 
 LONGEST = 1_000_000
+MOST_VALUES = 100_000
+"""Values of one text, counted as often as aliases (`*name`) repeat them: ten lines of those can mean billions."""
 
 
 def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins
     with.
 
-    Raises Invalid naming file and line for a text that is no YAML, holds a key twice, or is no mapping.
+    Raises Invalid naming file and line for a text that is no YAML, holds a key twice, is no mapping, or repeats itself
+    by aliases without measure.
     """
     from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.error import MarkedYAMLError
 
     if len(text) > LONGEST:
         raise Invalid(f"{where}: line {first_line}: over {LONGEST:,} characters of YAML; is a closing `---` missing?")
@@ -28,13 +31,27 @@ def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
         line = first_line + (mark.line if mark is not None else 0)
         what = str(error.problem or error.context or "no valid YAML").split("\n")[0]
         raise Invalid(f"{where}: line {line}: {what}") from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise Invalid(f"{where}: line {first_line}: no valid YAML: {str(error).splitlines()[0]}") from error
+    except Exception as error:  # a tag such as `!!bool x` makes the parser raise what its tables raise
+        what = (str(error) or type(error).__name__).splitlines()[0]
+        raise Invalid(f"{where}: line {first_line}: no valid YAML: {what}") from error
+    if "*" in text and _values_in(value, {}) > MOST_VALUES:
+        raise Invalid(f"{where}: line {first_line}: aliases repeat more than {MOST_VALUES:,} values; write them out")
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise Invalid(f"{where}: line {first_line}: must be `name: value` lines, not a {type(value).__name__}")
     return {str(key): entry for key, entry in value.items()}
+
+
+def _values_in(value: object, known: dict[int, int]) -> int:
+    """How many values there are with all that is inside; more than the most for one that holds itself."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    if not inner:
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_VALUES  # what it counts as within itself
+        known[id(value)] = 1 + sum(_values_in(each, known) for each in inner)
+    return known[id(value)]
 
 
 def dump_line(value: object) -> str:

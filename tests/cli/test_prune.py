@@ -54,7 +54,7 @@ def test_compact_looks_and_then_does_it(said: Run, workspace: Path) -> None:
     looked = said("compact", "--dry-run")
     assert "would go to cold storage" in looked
     assert bytes_of(workspace) == before
-    assert "not indexed yet" in said("prune", "--dry-run")
+    assert "prune auto" in said("prune", "--dry-run")
     assert bytes_of(workspace) == before
     assert "went to cold storage" in said("compact", "--now")
     assert list((workspace / ".local/cold-storage/s").glob("*.jsonl"))

@@ -6,11 +6,14 @@ opens when what that left in the queue is recorded and can be found, or after a 
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 
 import anyio
+from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import listener, queue
+from mcp_server.clients.hooks import command, listener, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -33,6 +36,18 @@ async def attend(memory: Memory) -> None:
         except OSError as error:  # no sockets here, a folder of somebody else's: the queue does it then
             log.warning("clients' hooks cannot reach this server, what they record is read later: %s", error)
             await anyio.sleep_forever()
+
+
+async def begun(memory: Memory) -> None:
+    """Returns once the door of a server that is just starting is open: for the tool `hook`, which needs no door."""
+    await run_sync(_wait_for_the_door, str(memory.files.local))
+
+
+def _wait_for_the_door(local: str) -> None:
+    end = time.monotonic() + FIRST_SECONDS
+    with contextlib.suppress(TimeoutError):  # somebody is there, and busy
+        while command.starting(local) and command.ask(local, "Nothing", {}, end) is None and time.monotonic() < end:
+            time.sleep(0.02)
 
 
 async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:

@@ -6,6 +6,7 @@ One JSON line comes, one goes. Sessions are served side by side, the events of o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -129,8 +130,11 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
         return
     path = await run_sync(_free_path, local)
     listener = await anyio.create_unix_listener(path, mode=0o600)
-    async with listener:
-        yield listener, {"path": str(path)}
+    try:
+        async with listener:
+            yield listener, {"path": str(path)}
+    finally:
+        _leave(path, local)
 
 
 def socket_path(local: Path) -> Path:
@@ -157,6 +161,14 @@ def _free_path(local: Path) -> Path:
     path = socket_path(local)
     path.unlink(missing_ok=True)
     return path
+
+
+def _leave(path: Path, local: Path) -> None:
+    """Takes the socket away, and the folder that was made for it alone."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+        if local not in path.parents:
+            path.parent.rmdir()
 
 
 def _run_folder(local: Path) -> Path:

@@ -17,7 +17,8 @@ from mcp_server.core.text.words import words
 LEFT_OUT = "[…]"
 """Stands where a passage or a turn was cut."""
 
-_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’)\]]*(?=\s)|(?=\n)")
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)\]]*+(?=\s)|(?=\n)")
+# (A run of dots is read once, from its beginning: a message of nothing else took seconds.)
 _SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 _MOST_SENTENCES = 400  # of one passage; what lies behind is far from its start and was not what search found

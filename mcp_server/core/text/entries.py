@@ -43,7 +43,7 @@ def _unheaded(line: str) -> str:
 
 def entries(body: str) -> list[Entry]:
     """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
-    lines = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), body).split("\n")
+    lines = _without_comments(body).split("\n")
     heading_of = {
         number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
     }
@@ -62,6 +62,13 @@ def entries(body: str) -> list[Entry]:
         found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else ""))
         number = end + 1
     return found
+
+
+def _without_comments(body: str) -> str:
+    """The body with its comments blanked, no line lost. Behind the last `-->` nothing is looked for: every `<!--` there
+    would be searched to the end."""
+    end = body.rfind("-->") + len("-->")
+    return _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), body[:end]) + body[end:]
 
 
 def normalised(entry: str) -> str:

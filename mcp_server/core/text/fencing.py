@@ -43,15 +43,17 @@ def _ranges(codes: Iterable[int]) -> str:
 _UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
 
 _TAGS = (
-    r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_|invoke\b|parameter\b|antml:"
+    r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_"
+    r"|invoke\b|parameter\b|antml:"
     r"|(?:system|assistant|human|user|developer|instructions?|thinking|start_of_turn|end_of_turn|bos|eos|s|sys)\s*>"
 )
+_SLASH = r"\s*+/?\s*+"  # possessive: with a way back, ten thousand blanks after one `<` would take minutes
 _MARKER = re.compile(
-    rf"<(?=\s*/?\s*(?:{_TAGS}))"  # host and chat-template tags
+    rf"<(?={_SLASH}(?:{_TAGS}))"  # host and chat-template tags
     r"|<(?=[|｜])|(?<=[|｜])>"  # <|im_start|> and its like
-    r"|<(?=<\s*/?\s*SYS)"
+    rf"|<(?=<{_SLASH}SYS)"
     r"|<(?=!--)|(?<=--)>"  # comments: what compiled text is labelled with
-    r"|\[(?=\s*/?\s*INST\s*\])",
+    rf"|\[(?={_SLASH}INST\s*\])",
     re.IGNORECASE,
 )
 _ROLE = re.compile(
@@ -65,9 +67,11 @@ def neutralise(text: str) -> str:
     """`text`, safe to stand inside a prompt. Doing it twice is doing it once; plain text is returned as it is."""
     if not text.isascii() or not text.isprintable():
         text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+    if ":" in text or "：" in text:  # roles first: the `>` that marks one may close a tag that was open before it
+        text = _ROLE.sub(r"\1> ", text)
     if "<" in text or "[" in text or ">" in text:
         text = _MARKER.sub(_harmless, text)
-    return _ROLE.sub(r"\1> ", text) if ":" in text or "：" in text else text
+    return text
 
 
 def _harmless(match: re.Match[str]) -> str:

@@ -52,7 +52,7 @@ def split_front_matter(text: str) -> SplitText:
     return SplitText(text[first + 1 : closing.start()], text[after:], body_line)
 
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
 _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _NO_PARAGRAPH = re.compile(r" {0,3}(?:[-*+>|]|\d{1,9}[.)](?:\s|$)|<)|    |\t")
@@ -105,7 +105,7 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
         elif line.lstrip(" ").startswith("<!--"):
             in_comment, paragraph = "-->" not in line, None
         elif heading := _HEADING.fullmatch(line):
-            found.append((index, len(heading.group(1)), (heading.group(2) or "").strip()))
+            found.append((index, len(heading.group(1)), _title(heading.group(2) or "")))
             paragraph = None
         elif paragraph is not None and (under := _UNDERLINE.fullmatch(line)):
             title = " ".join(part.strip() for part in lines[paragraph:index])
@@ -118,3 +118,10 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
             above = lines[index - 1].strip() if index else ""
             paragraph = index if not above or (found and found[-1][0] == index - 1) else None
     return found
+
+
+def _title(written: str) -> str:
+    """The words of an ATX heading, without the `#`s that may close it. (No pattern: runs of blanks make one slow.)"""
+    title = written.strip()
+    unclosed = title.rstrip("#")
+    return unclosed.rstrip() if not unclosed or unclosed[-1] in " \t" else title

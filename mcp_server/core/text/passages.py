@@ -16,6 +16,7 @@ from typing import Any
 from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.core.text.markdown import Section, sections
 from mcp_server.core.text.transcript import PlacedTurn, Transcript
+from mcp_server.core.text.yaml_line import read_moment
 
 PART = 800
 """Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole (SPEC §6)."""
@@ -222,17 +223,10 @@ def _cut(text: str, first: int, size: int) -> int:
 
 
 def moment(value: object) -> datetime | None:
-    """A front-matter date or time as an aware datetime; None for anything else. A time without a zone is UTC."""
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
+    """A front-matter date or time in UTC; None for anything else. A time without a zone is UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if isinstance(value, str):
-        try:
-            return moment(datetime.fromisoformat(value.strip()))
-        except ValueError:
-            return None
-    return None
+    return read_moment(value.strip() if isinstance(value, str) else value)
 
 
 def _date_in_name(path: str) -> str | None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from mcp_server.core.model import ToolCall, Turn
 
 MARK = "[redacted:"
 
@@ -44,6 +46,23 @@ def redact(text: str) -> Redacted:
         position = secret.end
     parts.append(text[position:])
     return Redacted("".join(parts), tuple(dict.fromkeys(secret.kind for secret in found)))
+
+
+def redact_turn(turn: Turn) -> Turn:
+    """A turn without secrets in its content, its speaker's name and its tool calls; `redacted` names their kinds."""
+    kinds: list[str] = [*turn.redacted]
+
+    def clean(text: str) -> str:
+        found = redact(text)
+        kinds.extend(found.kinds)
+        return found.text
+
+    content, name = clean(turn.content), None if turn.name is None else clean(turn.name)
+    calls = tuple(
+        ToolCall(clean(call.name), clean(call.summary), clean(call.result), tuple(map(clean, call.files)))
+        for call in turn.tool_calls
+    )
+    return replace(turn, content=content, name=name, tool_calls=calls, redacted=tuple(dict.fromkeys(kinds)))
 
 
 def secrets(text: str) -> tuple[SecretSpan, ...]:

@@ -40,6 +40,9 @@ from mcp_server.core.text.transcript_head import head_from_fields, own_fields, r
 from mcp_server.core.text.yaml_line import json_line, moment_text, read_moment, to_utc
 from mcp_server.errors import Invalid
 
+LARGEST = 2**53
+"""Above any number in a comment line: what JSON everywhere can say, and SQLite can keep."""
+
 LoadYaml = Callable[[str, str], Mapping[str, object]]
 """(YAML text, name of the file) -> fields; what `store.yaml_text.load` is."""
 
@@ -321,7 +324,8 @@ def _read_body(body: str, meta: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...]
     if not body.startswith("> ["):
         return (), (), unescape(body.removesuffix("\n")), 0
     tools = meta.get("tools")
-    files = [_texts(entry[1]) if isinstance(entry, list) and len(entry) == 2 else () for entry in tools or ()]
+    listed = tools if isinstance(tools, list) else []
+    files = [_texts(entry[1]) if isinstance(entry, list) and len(entry) == 2 else () for entry in listed]
     calls: list[ToolCall] = []
     attachments: list[str] = []
     skipped = position = 0
@@ -356,7 +360,7 @@ def _read_change(body: str, at: datetime) -> KnowledgeChange:
 def _read_meta(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -372,7 +376,8 @@ def _guess_moment(header: re.Match[str], last_at: datetime) -> datetime:
 
 
 def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    """A count that a database can keep; None for anything else that a person may have written there."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST else None
 
 
 def _text(value: object) -> str | None:

@@ -14,6 +14,7 @@ from mcp_server.errors import Invalid
 
 
 def render_front_matter(head: TranscriptHead) -> str:
+    """The fields between their fences, each on one line. Unknown ones (`extra`) come last."""
     changes = [
         {"path": change.path, "action": change.action, "summary": change.summary, "at": moment_text(change.at)}
         for change in head.knowledge_changes
@@ -46,8 +47,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 def own_fields(raw: str) -> dict[str, object] | None:
-    """The fields of a front matter as `render_head` writes it, without a YAML parser; None if it is written
-    otherwise."""
+    """The fields of a front matter as `render_front_matter` writes it, without a YAML parser; None for any other."""
     fields: dict[str, object] = {}
     for line in raw.splitlines():
         if line == "#":
@@ -59,7 +59,7 @@ def own_fields(raw: str) -> dict[str, object] | None:
         if value[0] in '"[{' or value in ("null", "true", "false") or _NUMBER.fullmatch(value):
             try:
                 fields[name] = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
         elif _TIME.fullmatch(value) or is_plain(value):
             fields[name] = value

@@ -42,11 +42,10 @@ def moment_text(moment: datetime) -> str:
 
 def read_moment(value: object) -> datetime | None:
     """A time from a text or a parsed one, in UTC; None for anything else."""
-    if isinstance(value, datetime):
-        return to_utc(value)
     try:
-        return to_utc(datetime.fromisoformat(value)) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return to_utc(moment) if isinstance(moment, datetime) else None
+    except (ValueError, OverflowError):  # OverflowError: its day in UTC lies before the year 1 or after 9999
         return None
 
 

@@ -151,7 +151,7 @@ class History:
         """(name, object, where it leads if it is symbolic)"""
         listed = self._text("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
         found: list[tuple[str, str, str]] = []
-        for line in listed.splitlines():
+        for line in listed.split("\n") if listed else ():
             name, oid, symbolic = line.split("\0")
             found.append((name, oid, symbolic))
         return found
@@ -291,7 +291,8 @@ class History:
 
 
 def _lines(file: Path) -> list[str]:
-    return file.read_bytes().decode("utf-8", "surrogateescape").splitlines()
+    """The lines of a reflog: line feeds alone end them, while a subject may hold what Python takes for a line end."""
+    return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
 
 
 def _oids_of(line: str) -> list[str]:

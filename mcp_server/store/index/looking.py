@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -101,18 +102,24 @@ def is_indexed(path: str) -> bool:
 
 
 def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
-    """Reads a file and cuts it. Never raises for what a file holds, or for one that went away meanwhile."""
+    """Reads a file and cuts it. Never raises for what a file holds, or for one that went away meanwhile.
+
+    What is reached by a symbolic link, or is no plain file, is not there: a link that came with somebody's commit may
+    lead to `.local/`, and reading a pipe never ends.
+    """
     looked_ns = time.time_ns()
     try:
         place = files.resolve(path)
-        stat = place.stat()
+        about = place.stat()
+        if not stat.S_ISREG(about.st_mode) or files.relative(path) != path:
+            return Look(path, gone=True)
         data = place.read_bytes()
     except FileNotFoundError:
         return Look(path, gone=True)
     except (OSError, ContextManagerError) as error:
         return Look(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
     digest = hashlib.sha256(data).digest()
-    seen = Look(path, stat.st_size, stat.st_mtime_ns, looked_ns, digest)
+    seen = Look(path, about.st_size, about.st_mtime_ns, looked_ns, digest)
     if known is not None and known.sha256 == digest:
         return _with(seen, same=True, so_far=known.so_far)
     if b"\0" in data[:8192]:

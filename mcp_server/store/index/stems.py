@@ -13,8 +13,8 @@ MOST = 200_000
 
 
 class Stems:
-    """Belongs to one connection and its thread. `numbers` of equal stems are equal; different stems collide once in 4
-    · 10⁹ pairs."""
+    """Belongs to one connection and its thread. `numbers` of equal stems are equal; of different ones two in 4 · 10⁹
+    are."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -24,11 +24,13 @@ class Stems:
     def learn(self, words: Iterable[str]) -> None:
         """Looks up all words at once that are not known yet. `numbers` does it too, for few."""
         known = self._known
-        new = [word for word in dict.fromkeys(words) if word not in known]
+        asked = list(dict.fromkeys(words))
+        new = [word for word in asked if word not in known]
         if not new:
             return
         if len(known) + len(new) > MOST:
             known.clear()
+            new = asked  # also those that were known until now: whoever asks wants a number for each
         self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(new))
         for row, stem in self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0"):
             known[new[row]] = zlib.crc32(stem.encode())

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import attending, command, listener, wire
+from mcp_server.clients.hooks import attending, command, listener, marker, wire
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -49,6 +49,19 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
     assert "6543" in answer["hookSpecificOutput"]["additionalContext"]
     assert answer["systemMessage"].startswith("memory: 1 passage")
     assert queued(workspace / ".local") == []
+
+
+async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)
+    await attending.begun(memory)  # nobody starts: it does not wait for ever
+    marker.starting(memory.files.local)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(attending.attend, memory)
+        await attending.begun(memory)
+        assert (memory.files.local / wire.ADDRESS).exists()
+        tasks.cancel_scope.cancel()
 
 
 async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(

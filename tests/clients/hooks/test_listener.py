@@ -40,7 +40,9 @@ async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
         run = memory.files.local / "run"
         assert stat.S_IMODE(run.stat().st_mode) == 0o700
         assert stat.S_IMODE((run / "hooks.json").stat().st_mode) == 0o600
-        assert stat.S_IMODE((run / "hooks.sock").stat().st_mode) == 0o600
+        place = Path(address(memory)["path"])
+        assert stat.S_IMODE(place.stat().st_mode) == 0o600
+        assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
 
 
 async def test_without_the_token_nobody_is_answered(memory: Memory) -> None:
@@ -134,8 +136,7 @@ async def test_what_a_dead_process_left_is_replaced(memory: Memory) -> None:
     for _ in range(2):
         async with listening(memory, Told()):
             await eventually(lambda: _answers(memory))
-    path.unlink()
-    path.write_text("no socket")
+    listener.socket_path(memory.files.local).write_text("no socket")
     async with listening(memory, Told()):
         await eventually(lambda: _answers(memory))
 
@@ -154,6 +155,7 @@ async def test_a_path_that_is_too_long_for_a_socket_gets_a_private_folder(long_w
         assert await responded(long_workspace, "UserPromptSubmit") is not None
         done = await run_sync(lambda: hook(long_workspace, "Stop", given=said()))
         assert json.loads(done.stdout)
+    assert not place.parent.exists()
 
 
 async def test_a_folder_of_somebody_elses_is_not_used(
@@ -161,7 +163,7 @@ async def test_a_folder_of_somebody_elses_is_not_used(
 ) -> None:
     local = long_workspace / ".local"
     private = listener.socket_path(local).parent
-    private.rmdir()
+    private.rmdir()  # nothing stands in it yet
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     private.symlink_to(elsewhere)
