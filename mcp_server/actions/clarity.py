@@ -10,6 +10,7 @@ is counted from there.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from mcp_server.core.clarity.pruner import PruningRules, Verdict
 from mcp_server.core.clarity.tracker import Tracker
 from mcp_server.core.model import Turn
 from mcp_server.core.scoring.clarity import ClarityWeights
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
@@ -38,6 +40,9 @@ PRUNED = "clarity:pruned"
 """Keys of the namespace, each followed by `:` and the session."""
 
 IDENTITY = "knowledge/identity/"
+WORTH_KEEPING = 100
+"""Turns: counting so many takes longer than a compilation may."""
+
 MOST_IN_BLOCK = 60
 """Items handed to the block: more never fit into its tokens."""
 
@@ -68,16 +73,12 @@ async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
         turns = await sessions.session_turns(memory, session)
     now = memory.clock()
     document = await run_sync(_counted, counts, turns, await run_sync(_anchored, memory), now)
-    await memory.state.put(NAMESPACE, f"{STATE}:{session}", document)
+    await memory.state.put(NAMESPACE, f"{STATE}:{session}", document, waits=False)  # the transcript has it all
 
 
 async def tracker(memory: Memory, session: str) -> Tracker:
     """The counts of a session as of its last turn, with the user's anchors on them. Raises NotFound."""
-    row = await sessions.require(memory, session)
-    counts = await _stored(memory, row.session)
-    if counts.turn < row.turns:
-        turns = await sessions.session_turns(memory, row.session)
-        await run_sync(_take_all, counts, turns)
+    counts, _ = await _as_of_now(memory, session)
     return counts.with_anchors(await run_sync(_anchored, memory))
 
 
@@ -93,7 +94,13 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
     """What the block of a session may show, the highest score first; nothing where Clarity is off."""
     if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
-    kept = [verdict for verdict in await verdicts(memory, session) if verdict.keep]
+    counts, missing = await _as_of_now(memory, session)
+    if missing >= WORTH_KEEPING:  # an import: the next text for it need not count again
+        with contextlib.suppress(ContextManagerError):
+            await memory.state.put(NAMESPACE, f"{STATE}:{session}", counts.as_dict(memory.clock()))
+    shown = counts.with_anchors(await run_sync(_anchored, memory))
+    judged = await run_sync(_judged, memory, shown, await _pruned(memory, session))
+    kept = [verdict for verdict in judged if verdict.keep]
     return tuple(
         BlockItem(one.item.id, round(one.score, 6), one.item.anchored, one.why, _rounded(one.terms))
         for one in kept[:MOST_IN_BLOCK]
@@ -198,6 +205,16 @@ def _camel_name(name: str) -> str:
 
 def _rounded(terms: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 6) for name, value in terms.items()}
+
+
+async def _as_of_now(memory: Memory, session: str) -> tuple[Tracker, int]:
+    """The counts as of the session's last turn, and how many of its turns the state did not have."""
+    row = await sessions.require(memory, session)
+    counts = await _stored(memory, row.session)
+    missing = row.turns - counts.turn
+    if missing > 0:
+        await run_sync(_take_all, counts, await sessions.session_turns(memory, row.session))
+    return counts, max(0, missing)
 
 
 async def _stored(memory: Memory, session: str) -> Tracker:

@@ -21,7 +21,7 @@ from mcp_server.actions.live_set import live_set
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.actions.similar import similar
 from mcp_server.core.compiler.history import exchanges
-from mcp_server.core.model import Turn
+from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.core.pressure.cold import ColdRecord
 from mcp_server.core.scoring.live_chunks import score
@@ -131,8 +131,9 @@ async def come_back(
     memory: Memory, session: str, new: Sequence[Turn], turns: Sequence[Turn] | None = None, shortened: int | None = None
 ) -> list[Recovered]:
     """What returns by itself after a user's message among the turns `new`: what in cold storage is about it, the best
-    first, at most `context.auto_recover`. Call it under the transcript's lock. `turns` are all of the session's,
-    `shortened` counts its chunks that are not whole, if they are known."""
+    first, at most `context.auto_recover`; nothing that the client's own compaction took away. Call it under the
+    transcript's lock. `turns` are all of the session's, `shortened` counts its chunks that are not whole, if they are
+    known."""
     knobs = memory.settings.context
     asks = any(turn.role == "user" for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
@@ -147,8 +148,9 @@ async def come_back(
     now, weights = memory.clock(), pressure.weights_of(memory.settings)
     anchored = await anchored_ids(memory, session, chunks)
     found: list[tuple[float, LiveChunk]] = []
+    window = max((turn.number for turn in turns if turn.role == "system" and turn.name == COMPACTION), default=0)
     for chunk in chunks:
-        if chunk.form != "whole" and chunk.id not in judged.unknown:
+        if chunk.form != "whole" and chunk.turn > window and chunk.id not in judged.unknown:
             age = (now - (chunk.accessed or chunk.added)).total_seconds() / 3600
             important = chunk.important or chunk.id in anchored
             total = score(judged.scaled.get(chunk.id, 0.0), age, important, weights).total

@@ -92,8 +92,11 @@ class Database:
     """An open SQLite file in WAL mode. Made by `open`; one connection and one thread each, so open a second for
     parallel reads."""
 
-    def __init__(self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection, durable: bool = True
+    ) -> None:
         self.path = path
+        self._durable = durable
         self._connection = connection
         self._raw = raw
         self._open = True
@@ -135,15 +138,19 @@ class Database:
             raise Unavailable(
                 f"cannot open {path}: {error.strerror or error}; check the folder and its permissions"
             ) from error
-        return cls(path, connection, connection._conn)
+        return cls(path, connection, connection._conn, durable)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """What `fn(connection)` returns; all its SELECTs see one snapshot, and anything it writes is rolled back."""
         return await self._run("BEGIN", fn, "ROLLBACK")
 
-    async def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """What `fn(connection)` returns, once its transaction is committed; if it raises, nothing of it happened."""
-        return await self._run("BEGIN IMMEDIATE", fn, "COMMIT")
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
+        """What `fn(connection)` returns, once its transaction is committed; if it raises, nothing of it happened.
+
+        Without `waits` the commit does not wait for the disk: no crash of the process loses it, a power cut may, until
+        a commit that waits comes after it.
+        """
+        return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
         """Runs `fn(connection)` without a transaction, for what SQLite allows only so (VACUUM, wal_checkpoint, some
@@ -165,8 +172,17 @@ class Database:
             with CancelScope(shield=True):  # the thread answers to the event loop, which must still be there
                 await self._connection.close()
 
-    async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str) -> T:
+    async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str, *, waits: bool = True) -> T:
         raw = self._raw
+
+        def quickly() -> T:
+            if raw.in_transaction:
+                raw.execute("ROLLBACK")
+            raw.execute("PRAGMA synchronous = NORMAL")
+            try:
+                return whole()
+            finally:
+                raw.execute("PRAGMA synchronous = FULL")
 
         def whole() -> T:
             if raw.in_transaction:  # left by an `outside` that began one and failed
@@ -181,7 +197,7 @@ class Database:
                 raise
             return result
 
-        return await self._on_thread(whole)
+        return await self._on_thread(whole if waits or not self._durable else quickly)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
         if not self._open:

@@ -105,7 +105,7 @@ class LiveSets:
             )
             return Entered(now, tuple(kept), int(live), int(cold), int(shortened))
 
-        return await self._state.write(write)
+        return await self._state.write(write, waits=False)  # the transcript has it, and the next turn looks
 
     async def readings(self, session: str) -> list[Reading]:
         """What the gauges said of late, oldest first."""

@@ -354,9 +354,11 @@ class State:
         """The keys of a namespace, without reading the values."""
         return [key for (key,) in await self._rows("SELECT key FROM entries WHERE namespace = ?", (namespace,))]
 
-    async def put(self, namespace: str, key: str, value: Any) -> None:
-        """Stores a JSON value."""
-        await self._execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, json.dumps(value)))
+    async def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> None:
+        """Stores a JSON value; `waits` as in `write`."""
+        row = (namespace, key, json.dumps(value))
+        sql = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)"
+        await self.write(lambda connection: connection.execute(sql, row) and None, waits=waits)
 
     async def remove(self, namespace: str, *keys: str) -> None:
         """Removes values; nothing happens if there are none."""
@@ -375,9 +377,10 @@ class State:
         """Runs `fn` on the connection's thread, in one transaction."""
         return await self._using(lambda database: database.read(fn))
 
-    async def write(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `fn` on the connection's thread, in one transaction that is on disk when this returns."""
-        return await self._using(lambda database: database.write(fn))
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
+        """Runs `fn` on the connection's thread, in one transaction that is on disk when this returns. What files can
+        give back need not wait: `waits` false."""
+        return await self._using(lambda database: database.write(fn, waits=waits))
 
     async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:
         """What `act` does with the file that is there now: a person may have deleted it, a process moved it aside."""

@@ -8,6 +8,8 @@ import pytest
 
 from mcp_server.actions import clarity
 from mcp_server.actions.anchor import anchor, anchored_ids, anchors, problems
+from mcp_server.actions.forget import forget
+from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import end_session, show_session
@@ -109,6 +111,18 @@ async def test_a_secret_is_no_anchor_and_no_note(memory: Memory, workspace: Path
     with pytest.raises(Refused):
         await anchor(memory, "oven", True, f"key {secret}", ASKS)
     assert not (workspace / "anchors.yaml").exists()
+
+
+async def test_what_is_forgotten_leaves_the_anchors_too_and_the_file_stays_readable(
+    memory: Memory, workspace: Path
+) -> None:
+    await said(memory, "the plan is called zebra tango")
+    await anchor(memory, "zebra tango", True, "the plan is called zebra tango", ASKS)
+    await anchor(memory, "oven", True, None, ASKS)
+    await forget(memory, ForgetTarget(text="zebra tango"))
+    assert "zebra" not in (workspace / "anchors.yaml").read_text("utf-8")
+    assert "oven" in [one.item for one in anchors(memory)]
+    await anchor(memory, "boat", True, None, ASKS)
 
 
 async def test_a_broken_file_holds_nothing_stops_nothing_and_is_named(memory: Memory, workspace: Path) -> None:

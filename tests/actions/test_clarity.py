@@ -18,11 +18,12 @@ from mcp_server.actions.clarity_views import view
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.forget import forget
 from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import end_session, session_turns
 from mcp_server.app import open_memory
 from mcp_server.core.clarity.tracker import Tracker
-from mcp_server.core.model import Caller, ToolCall
+from mcp_server.core.model import COMPACTION, Caller, ToolCall
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -172,6 +173,22 @@ async def test_a_session_goes_on_counting_after_its_end(memory: Memory) -> None:
     assert (await live(memory)).items["claracore"].mentions == 2
 
 
+async def test_a_long_import_is_counted_once_and_the_same_each_time(memory: Memory) -> None:
+    turns = tuple(
+        ImportedTurn("agent" if number % 2 else "user", f"ClaraCore and NewThing{number % 7}", memory.clock())
+        for number in range(clarity.WORTH_KEEPING + 20)
+    )
+    await record_session(memory, ImportedSession("old", turns, "import:test"))
+    before = await clarity.verdicts(memory, "old")
+    assert await memory.state.keys_of(clarity.NAMESPACE) == []
+    first = await clarity.block_of(memory, "old")
+    assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
+    assert await clarity.block_of(memory, "old") == first
+    assert await clarity.verdicts(memory, "old") == before
+    await said(memory, "ClaraCore goes on", session="old")
+    assert (await live(memory, "old")).items["claracore"].mentions == 61
+
+
 async def test_the_counts_of_a_session_that_ended_long_ago_go_and_come_again(memory: Memory, clock: Clock) -> None:
     await said(memory, "ClaraCore")
     await said(memory, "ClaraCore", session="open")
@@ -225,6 +242,17 @@ async def test_pruning_takes_an_item_out_of_the_block_until_it_is_mentioned_or_a
     assert not (gone - {"claracore", "focus-engine"}) & shown
     left = {one.item.id for one in (await clarity.prune(memory, "s", dry_run=True)).gone}
     assert not left & gone
+
+
+async def test_a_compaction_of_the_clients_own_prunes(memory: Memory) -> None:
+    await said(memory, "ClaraCore and focus-engine")
+    for number in range(15):
+        await said(memory, f"so what about number {number}?")
+    assert (await clarity.stats_of(memory, "s"))["pruned"] == 0
+    await said(memory, "The client compacted its window.", "system", name=COMPACTION)
+    assert (await clarity.stats_of(memory, "s"))["pruned"] == 2
+    await said(memory, "ClaraCore and focus-engine explained", "agent")
+    assert [item.id for item in await clarity.block_of(memory, "s")] == ["number"]
 
 
 async def test_identity_files_and_anchors_are_the_essential_tier(

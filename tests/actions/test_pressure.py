@@ -227,7 +227,7 @@ async def test_when_the_client_compacts_its_window_our_mirror_follows(workspace:
         await hold(memory, [replace(turn, delivery="add") for turn in talk(6)])
         boundary = NewTurn("system", "The client compacted its window.", "s", name=COMPACTION)
         await observe(memory, boundary, ASKS)
-        await observe(memory, NewTurn("user", "And now?", "s"), ASKS)
+        await observe(memory, NewTurn("user", f"{SUBJECTS[0]}, and now?", "s"), ASKS)
         stands = forms(await live_set(memory, "s"))
         assert stands == {**dict.fromkeys(range(1, 7), "cold"), 7: "whole", 8: "whole"}
     assert logged(workspace, "compaction")[0]["trigger"] == "client"

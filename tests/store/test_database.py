@@ -192,3 +192,23 @@ async def test_the_file_is_for_the_user_alone_and_can_be_opened_for_reading(tmp_
 
 def test_the_driver_in_use_loads_extensions_here() -> None:
     assert driver().loads_extensions
+
+
+async def test_a_write_that_does_not_wait_is_whole_and_the_next_one_waits_again(tmp_path: Path) -> None:
+    database = await Database.open(tmp_path / "x.db")
+    other = await Database.open(tmp_path / "x.db")
+
+    def fails(connection: sqlite3.Connection) -> None:
+        add_one(connection)
+        raise KeyError("no")
+
+    await database.write(make, waits=False)
+    with pytest.raises(KeyError):
+        await database.write(fails, waits=False)
+    await database.outside(lambda connection: connection.execute("BEGIN"))  # left open by somebody
+    await database.write(add_one, waits=False)
+    assert await other.read(count) == 1
+    full = await database.outside(lambda connection: connection.execute("PRAGMA synchronous").fetchone()[0])
+    assert full == 2
+    await database.close()
+    await other.close()
