@@ -9,9 +9,9 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.recover import WRITABLE, Kind
-from mcp_server.actions.remember import ARCHIVE, MEMORY
 from mcp_server.core.text import entries
 from mcp_server.core.text.recovering import entry_id, lost_lines, matching
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.kept import KeptCopies

@@ -210,7 +210,7 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
 
 
 async def _end_if_idle(memory: Memory, session: str) -> bool:
-    """Seals a session that is silent for too long, as of under its lock: somebody may have spoken since it was listed."""
+    """Seals a session if it is silent for too long also under its lock: somebody may have spoken meanwhile."""
     async with memory.locks.transcript(session):
         row = await current_row(memory, session)
         if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
