@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -16,7 +16,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
+from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
+
+HANDED_BACK = frozenset({"path", "session", "turn_id", "workspace"})
+"""What a model gives to the next call must stay as it is."""
 
 Short = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -33,7 +37,7 @@ class Rim(MCPServer[Any]):
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             if isinstance(error.__cause__, ContextManagerError):
-                raise ToolError(str(error.__cause__)) from error.__cause__
+                raise ToolError(neutralise(str(error.__cause__))) from error.__cause__  # some quote a file
             raise
 
     async def read_resource(
@@ -44,9 +48,9 @@ class Rim(MCPServer[Any]):
         except ResourceError as error:
             cause = error.__cause__
             if isinstance(cause, NotFound):
-                raise ResourceNotFoundError(str(cause)) from cause
+                raise ResourceNotFoundError(neutralise(str(cause))) from cause
             if isinstance(cause, ContextManagerError):
-                raise ResourceError(str(cause)) from cause
+                raise ResourceError(neutralise(str(cause))) from cause
             raise
 
     async def get_prompt(
@@ -106,8 +110,22 @@ def hints(*, reads: bool, destroys: bool = False, repeats: bool = True) -> ToolA
 
 
 def answer(text: str, data: dict[str, Any]) -> CallToolResult:
-    """A structured answer with its text beside it. Clients show one or the other, so `data` lacks nothing."""
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data)
+    """A structured answer with its text beside it. Clients show one or the other, so `data` lacks nothing, and both are
+    made harmless: stored text is in them."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=neutralise(text))],
+        structured_content={key: _harmless(key, value) for key, value in data.items()},
+    )
+
+
+def _harmless(key: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return value if key in HANDED_BACK else neutralise(value)
+    if isinstance(value, Mapping):
+        return {name: _harmless(name, inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(key, inner) for inner in value]
+    return value
 
 
 def client_of(context: Context[Any, Any]) -> str | None:

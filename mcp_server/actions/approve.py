@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.remember import OWN_HAND, Edit, NewFact, Remembered, check, difference, edited, write
-from mcp_server.core.text.remembering import Place
+from mcp_server.actions.editing import NewFact, difference, edited
+from mcp_server.actions.remember import Remembered, check, write
+from mcp_server.core.text.remembering import Place, is_for_own_hand
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.pending import Pending, Proposal, hash_of
@@ -98,7 +99,7 @@ def waiting_sentence(memory: Memory) -> str:
 def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     changed = _hash_now(memory, proposal.path) != proposal.base
     try:
-        edit: Edit = edited(memory, *_meant(memory, proposal), proposal.session)
+        edit = edited(memory, *_meant(memory, proposal), proposal.session)
     except ContextManagerError as error:
         return Waiting(proposal, "", changed, str(error))
     if not edit.changes:
@@ -109,7 +110,7 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
 def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
     """The fact and its place. What lies on the disk is checked again: anybody may have written it."""
     path = memory.files.relative(proposal.path)
-    if path != proposal.path or not path.startswith(OWN_HAND) or not path.endswith(".md"):
+    if path != proposal.path or not is_for_own_hand(path) or not path.endswith(".md"):
         raise Refused(f"{proposal.path} is none of the files whose changes are proposed; reject {proposal.id}")
     given = proposal.fact
     fact = NewFact(
@@ -125,4 +126,4 @@ def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
 
 
 def _hash_now(memory: Memory, path: str) -> str | None:
-    return hash_of(memory.files.read_text(path)) if memory.files.exists(path) else None
+    return hash_of(memory.files.text_or_none(path))

@@ -17,7 +17,7 @@ from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.files import ACTIVE_FILE, MEMORY_FILE, journal_files
+from mcp_server.core.compiler.files import ACTIVE_FILE, journal_files
 from mcp_server.core.compiler.history import newest
 from mcp_server.core.compiler.inputs import (
     LEAST_BUDGET,
@@ -30,6 +30,7 @@ from mcp_server.core.compiler.inputs import (
 from mcp_server.core.model import Caller, Delivery, Turn
 from mcp_server.core.projects import Project
 from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.anchor import anchors
-from mcp_server.actions.remember import ARCHIVE, MEMORY, TRIES, WARN_LINES, archive_entries, stamped
+from mcp_server.actions.editing import WARN_LINES, archive, stamped
+from mcp_server.actions.remember import TRIES
 from mcp_server.core.anchors import Anchor, items_of
 from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
@@ -23,6 +24,7 @@ from mcp_server.core.text import entries
 from mcp_server.core.text.links import linked, links
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import entry_id
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.core.text.titles import title_of
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.memory import Memory
@@ -72,7 +74,7 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
     if leaving and not dry_run:
         archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
         undo = (KeptCopies(memory.files).keep({MEMORY: before, ARCHIVE: archived}, "prune memory", memory.clock()),)
-        archive_entries(memory, leaving)
+        archive(memory, leaving)
         after = stamped(MEMORY, before[: len(before) - len(start.body)] + body, memory.clock(), None)
         memory.files.write_atomic(MEMORY, after, before)
     gone = {entry.start for entry in leaving}

@@ -22,13 +22,15 @@ from typing import Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.cold import go_cold_again, recover_chunk
-from mcp_server.actions.remember import ARCHIVE, MEMORY, REFUSE_LINES, TRIES
+from mcp_server.actions.editing import REFUSE_LINES
+from mcp_server.actions.remember import TRIES
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.cold import ColdRecord, read_record
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import ENTRY, entry_id, path_and_revision
 from mcp_server.core.text.redaction import secrets
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY, is_for_own_hand
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
@@ -38,7 +40,6 @@ from mcp_server.store.transcripts import file_id
 
 Kind = Literal["cold", "version", "archive", "replaced"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
-OWN_HAND = ("knowledge/identity/", "topics/")
 KEPT_COLD = "cold-storage/"
 """Where a kept copy holds the record of a chunk that came back."""
 
@@ -86,8 +87,7 @@ class _Plan:
 
 
 async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = False) -> Recovery:
-    """Shows what bringing `what` back would change, and does it if `apply` is set: durably, and so that it can be
-    undone.
+    """Shows what bringing `what` back would change; with `apply` does it, durably, and so that it can be undone.
 
     Raises:
         NotFound: no such chunk, version, entry, file or kept copy.
@@ -179,7 +179,7 @@ def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
     for edit in sorted(plan.edits, key=lambda edit: edit.after is None):
         if edit.after is not None:
             memory.files.write_atomic(edit.path, edit.after, edit.before, new=edit.before is None)
-        elif _now(memory, edit.path) != edit.before:
+        elif memory.files.text_or_none(edit.path) != edit.before:
             raise Conflict(f"{edit.path} was changed by somebody else in between; try again")
         else:
             memory.files.remove(edit.path)
@@ -238,7 +238,7 @@ def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
             f"{edit.path} is not written by recover, only files under {', '.join(WRITABLE)}; "
             f"`context-manager read {edit.path} --at REV` shows it as it was"
         )
-    if caller.source != "cli" and memory.settings.knowledge.approve and edit.path.startswith(OWN_HAND):
+    if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(edit.path):
         raise Refused(f"{edit.path} is for the user's own hand; they run `context-manager recover` themselves")
     new = {secret.kind for secret in secrets(edit.after or "")} - {secret.kind for secret in secrets(edit.before or "")}
     if new:
@@ -250,12 +250,12 @@ def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
 
 def _version(memory: Memory, path: str, revision: str) -> _Plan:
     path = memory.files.relative(path)
-    return _Plan("version", _edits({path: _now(memory, path)}, {path: memory.git.show(path, revision)}))
+    return _Plan("version", _edits({path: memory.files.text_or_none(path)}, {path: memory.git.show(path, revision)}))
 
 
 def _replaced(memory: Memory, number: str) -> _Plan:
     kept = KeptCopies(memory.files).get(number)
-    return _Plan("replaced", _edits({path: _now(memory, path) for path in kept.files}, dict(kept.files)))
+    return _Plan("replaced", _edits({path: memory.files.text_or_none(path) for path in kept.files}, dict(kept.files)))
 
 
 def _archived_file(memory: Memory, path: str) -> _Plan:
@@ -266,18 +266,18 @@ def _archived_file(memory: Memory, path: str) -> _Plan:
     text = memory.files.read_text(path)
     rest = path.removeprefix("archive/")
     home = rest if rest.startswith(WRITABLE) else f"knowledge/{rest}"
-    return _Plan("archive", _edits({home: _now(memory, home), path: text}, {home: text, path: None}))
+    return _Plan("archive", _edits({home: memory.files.text_or_none(home), path: text}, {home: text, path: None}))
 
 
 def _entry(memory: Memory, number: str) -> _Plan:
     """An archived entry goes back to the end of its section of MEMORY.md."""
-    archive = _now(memory, ARCHIVE) or ""
+    archive = memory.files.text_or_none(ARCHIVE) or ""
     entry = next((entry for entry in entries.entries(archive) if entry_id(entry.text) == number), None)
     if entry is None:
         raise NotFound(f"no archived entry {number!r}; `context-manager recover` lists them, --query finds one")
     lines = archive.split("\n")
     without = "\n".join([*lines[: entry.start - 1], *lines[entry.end :]])
-    memory_before = _now(memory, MEMORY)
+    memory_before = memory.files.text_or_none(MEMORY)
     body = split_front_matter(memory_before or "").body
     notes: tuple[str, ...] = ()
     memory_after = memory_before
@@ -313,7 +313,3 @@ def _stamped(memory: Memory, text: str) -> str:
     except Invalid:
         pass
     return text
-
-
-def _now(memory: Memory, path: str) -> str | None:
-    return memory.files.read_text(path) if memory.files.exists(path) else None

@@ -11,9 +11,9 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.cold import find_cold
 from mcp_server.actions.drops import cold_records, one_line
 from mcp_server.actions.recover import KEPT_COLD, WRITABLE, Kind
-from mcp_server.actions.remember import ARCHIVE, MEMORY
 from mcp_server.core.text import entries
 from mcp_server.core.text.recovering import entry_id, lost_lines, matching
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.kept import KeptCopies

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
 import secrets as random_ids
 from dataclasses import dataclass
-from datetime import datetime
 from typing import get_args
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
+from mcp_server.actions.editing import archive, difference, edited
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, KnowledgeChange
 from mcp_server.core.projects import Project
-from mcp_server.core.text import entries
-from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.redaction import secrets
-from mcp_server.core.text.remembering import DEFAULTS, Kind, Place, place_for
-from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.core.text.remembering import DEFAULTS, MEMORY, OWN_HAND, Kind, Place, is_for_own_hand, place_for
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused
 from mcp_server.memory import Memory
-from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
 from mcp_server.store.pending import Pending, Proposal, hash_of
 
-MEMORY = "knowledge/memory/MEMORY.md"
-ARCHIVE = "archive/memory/MEMORY.md"
 WRITABLE = ("knowledge/", "archive/", "topics/")
-OWN_HAND = ("knowledge/identity/", "topics/")
-"""Who the user is, and what an agent is told to do: such a change waits for the user's word."""
-WARN_LINES, REFUSE_LINES = 180, 220
 LONGEST = 20_000
 ACTIONS = ("append", "replace", "edit", "create")
 TRIES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class NewFact:
-    """What to remember. Without `path`, `kind` chooses file and section; `old_text` is what `edit` replaces."""
-
-    content: str
-    kind: str = "fact"
-    project: str = "current"
-    session: str | None = None
-    path: str | None = None
-    section: str | None = None
-    action: str = "append"
-    old_text: str | None = None
+"""So often a change is worked out anew, where an editor, which takes no lock, saved in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +90,14 @@ async def write_entry(memory: Memory, entry: str, place: Place, session: str) ->
 
 def needs_approval(memory: Memory, path: str) -> bool:
     """Whether a change of this file waits for the user's word."""
-    return memory.settings.knowledge.approve and path.startswith(OWN_HAND)
+    return memory.settings.knowledge.approve and is_for_own_hand(path)
 
 
 async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
-    """What `remember` would ask the user about, with its diff; None where it asks nothing. Writes nothing. Raises as
-    `remember` does."""
+    """What `remember` would ask the user about, with its diff; None where it asks nothing.
+
+    Writes nothing. Raises as `remember` does.
+    """
     check(fact)
     session = fact.session or caller.session
     project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
@@ -124,11 +105,9 @@ async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered
     if not needs_approval(memory, place.path):
         return None
     edit = await run_sync(edited, memory, fact, place, session)
-    return (
-        Remembered(place.path, "waiting", difference(edit.before or "", edit.after, place.path))
-        if edit.changes
-        else None
-    )
+    if not edit.changes:
+        return None
+    return Remembered(place.path, "waiting", difference(edit.before or "", edit.after, place.path))
 
 
 async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | None, caller: Caller) -> Remembered:
@@ -155,12 +134,11 @@ async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | N
         )
         proposal = await run_sync(Pending(memory.files).add, proposal)
     note = (
-        f"not written yet: it waits for the user's approval. Tell the user to run "
+        "not written yet: it waits for the user's approval. Tell the user to run "
         f"`context-manager approve {proposal.id}`, which shows the change first"
     )
-    return Remembered(
-        place.path, "waiting", difference(edit.before or "", edit.after, place.path), (note,), proposal.id
-    )
+    diff = difference(edit.before or "", edit.after, place.path)
+    return Remembered(place.path, "waiting", diff, (note,), proposal.id)
 
 
 def check(fact: NewFact) -> None:
@@ -175,7 +153,11 @@ def check(fact: NewFact) -> None:
         raise Invalid(f"content has {len(fact.content):,} characters; a fact has at most {LONGEST:,}: say it shorter")
     if fact.action == "edit" and not fact.old_text:
         raise Invalid("action 'edit' needs old_text: the exact text that content replaces")
-    found = secrets(fact.content)
+    if "\0" in fact.content:  # then the whole file would count as binary, and nobody could read it any more
+        raise Invalid("content holds a NUL character; say it in plain text")
+    if fact.section is not None and not fact.section.isprintable():
+        raise Invalid(f"section {fact.section[:40]!r} is no heading: give its words, on one line")
+    found = secrets(f"{fact.section or ''}\n{fact.content}")
     if found:
         kinds = ", ".join(sorted({secret.kind for secret in found}))
         raise Refused(f"this holds a secret ({kinds}), and memory is plain text: say where it is kept, not what it is")
@@ -196,7 +178,7 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
     else:
         place = Place(fact.path, fact.section or DEFAULTS.get(fact.kind, ""), "", dated=fact.path == MEMORY)
     path = memory.files.relative(place.path)
-    if fact.kind in {"identity", "topic"} and not path.startswith(OWN_HAND):
+    if fact.kind in {"identity", "topic"} and not is_for_own_hand(path):
         raise Invalid(f"kind {fact.kind!r} belongs under {' or '.join(OWN_HAND)}, not into {path}")
     if not path.startswith(WRITABLE) or not path.endswith(".md"):
         raise Refused(
@@ -217,154 +199,15 @@ async def _apply(memory: Memory, fact: NewFact, place: Place, session: str | Non
         raise AssertionError("unreachable")
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it."""
-
-    before: str | None
-    after: str
-    action: str
-    notes: tuple[str, ...] = ()
-    leaving: tuple[entries.Entry, ...] = ()
-
-    @property
-    def changes(self) -> bool:
-        """Whether anything would be written."""
-        return self.action != "kept"
-
-
 def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
     edit = edited(memory, fact, place, session)
     if not edit.changes:
-        path = ARCHIVE if edit.notes and edit.notes[0].endswith(_MOVED) else place.path
-        return Remembered(path, "kept", "", edit.notes)
+        return Remembered(edit.stands_in or place.path, "kept", "", edit.notes)
     if edit.leaving:
-        archive_entries(memory, list(edit.leaving))
+        archive(memory, edit.leaving)
     memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
     diff = difference(edit.before or "", edit.after, place.path)
     return Remembered(place.path, edit.action, diff, edit.notes)
-
-
-_MOVED = f"it moved to {ARCHIVE} today"
-
-
-def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Edit:
-    """What a fact makes of its file. Writes nothing. Raises as `remember` does."""
-    now = memory.clock()
-    exists = memory.files.exists(place.path)
-    if fact.action == "create" and exists:
-        raise Conflict(f"{place.path} exists already; use append, replace or edit")
-    if fact.action in {"replace", "edit"} and not exists:
-        raise NotFound(f"no file {place.path}; use create or append")
-    before = memory.files.read_text(place.path) if exists else None
-    text = before or place.template
-    start = split_front_matter(text)
-    body, notes, action = _edited(fact, place, start.body, memory.local_date(now))
-    if body == start.body and exists:
-        return Edit(before, text, "kept", notes)
-    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
-        return Edit(before, text, "kept", (f"known already: {_MOVED}",))
-    leaving: tuple[entries.Entry, ...] = ()
-    if place.path == MEMORY:
-        body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
-        notes += note
-    after = stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
-    return Edit(before, after, action if exists else "created", notes, leaving)
-
-
-def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
-    """The new body, what to say of it, and the verb."""
-    match fact.action:
-        case "append":
-            known = entries.same_entry(body, fact.content)
-            if known is not None:
-                return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
-            entry = entries.written(fact.content, today if place.dated else None)
-            return entries.appended(body, place.section, entry, level=place.level), (), "appended"
-        case "edit":
-            old = fact.old_text or ""
-            count = body.count(old)
-            if count != 1:
-                found = "does not stand there" if count == 0 else f"stands there {count} times"
-                raise NotFound(
-                    f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
-                )
-            return body.replace(old, fact.content), (), "edited"
-        case "replace":
-            if fact.section is None:
-                return fact.content.rstrip("\n") + "\n", (), "replaced"
-            return entries.section_replaced(body, fact.section, fact.content), (), "replaced"
-        case _:
-            return (
-                body.rstrip("\n") + "\n\n" + fact.content.strip("\n") + "\n" if body.strip() else fact.content,
-                (),
-                "created",
-            )
-
-
-def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
-    """MEMORY.md stays short: over the cap its oldest entries leave, and go to the archive first."""
-    lines = body.count("\n") + head_lines
-    cap = memory.settings.lifecycle.memory_line_cap
-    if lines > cap:
-        body, leaving = entries.without_oldest(body, lines - cap)
-        lines = body.count("\n") + head_lines
-        if lines > max(cap, REFUSE_LINES):
-            raise Refused(
-                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
-            )
-        if leaving:
-            return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",), tuple(leaving)
-    if lines >= WARN_LINES:
-        return body, (f"{MEMORY} has {lines} of {cap} lines; the oldest entries are archived beyond that",), ()
-    return body, (), ()
-
-
-def archive_entries(memory: Memory, leaving: list[entries.Entry]) -> None:
-    """Adds entries to the archive, durably, before they leave MEMORY.md: a crash in between leaves them in both places,
-    and what is in the archive already is not added again."""
-    before = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
-    body = before or "# Archived memory\n"
-    known = {entries.normalised(entry.text) for entry in entries.entries(body)}
-    for entry in leaving:
-        if entries.normalised(entry.text) not in known:
-            body = entries.appended(body, entry.section or "Entries", entry.text)
-    if body != before:
-        memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
-
-
-def _archived_on(memory: Memory, content: str, day: str) -> bool:
-    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call adds nothing."""
-    archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else ""
-    if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
-        return False
-    known = entries.same_entry(archived, content)
-    return known is not None and known.date == day
-
-
-def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
-    """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as
-    it is."""
-    try:
-        fields = front_matter.check(text, path).fields
-    except Invalid:
-        return text
-    if not fields:
-        return text
-    text = front_matter.with_field(text, "updated", now.replace(microsecond=0))
-    if path == MEMORY:
-        text = front_matter.with_field(text, "line_count", text.count("\n"))
-    if path.startswith("knowledge/journal/") and session:
-        known = [str(name) for name in fields.get("sessions") or ()]
-        if session not in known:
-            text = front_matter.with_field(text, "sessions", [*known, session])
-    return text
-
-
-def difference(before: str, after: str, path: str) -> str:
-    """A change of a file as a unified diff."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
-    return "\n".join(lines)
 
 
 async def _note_in_transcript(memory: Memory, session: str, done: Remembered, content: str) -> None:

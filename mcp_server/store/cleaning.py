@@ -16,6 +16,7 @@ from mcp_server.core.model import KnowledgeChange, TranscriptHead
 from mcp_server.core.text import entries
 from mcp_server.core.text.escaping import escape_line
 from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.remembering import MEMORY
 from mcp_server.core.text.titles import title_of
 from mcp_server.core.text.transcript import (
     PlacedChange,
@@ -32,7 +33,6 @@ from mcp_server.store.transcripts import slug_in
 from mcp_server.store.yaml_text import load
 
 TRANSCRIPTS = "raw/conversations/"
-MEMORY = "knowledge/memory/MEMORY.md"
 
 
 @dataclass(frozen=True, slots=True)

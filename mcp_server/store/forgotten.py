@@ -82,7 +82,7 @@ class ForgottenTexts:
         self._read()
         if any(known.id == request.id for known in self._requests):
             return
-        before = self._files.read_text(PATH) if self._files.exists(PATH) else None
+        before = self._files.text_or_none(PATH)
         text = (before or "").rstrip("\n")
         text = f"{text}\n{request.as_line()}\n" if text else f"{request.as_line()}\n"
         self._files.write_atomic(PATH, text, before, new=before is None)

@@ -1,30 +1,26 @@
-"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here and can be read
-back.
+"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here.
 
-A damaged or missing state.db is replaced by an empty one; `complete` is False until the transcripts were read back
-into it.
+A damaged or missing state.db is replaced by an empty one (`state_file`); `complete` is False until the transcripts were
+read back into it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from mcp_server.core.forgetting import Forgotten
 from mcp_server.core.model import Delivery, Kind, Role
 from mcp_server.core.source_keys import Known, TurnKey
-from mcp_server.errors import Unavailable
 from mcp_server.store import scrubbing
-from mcp_server.store.database import Database, DatabaseBroken, driver
-from mcp_server.store.locks import Held, Locks
+from mcp_server.store.locks import Locks
+from mcp_server.store.state_file import StateFile
 
 T = TypeVar("T")
 
@@ -139,31 +135,33 @@ class Recorded:
 class State:
     """The port. Made by `State.open`; every method is one transaction."""
 
-    def __init__(self, path: Path, locks: Locks, database: Database, moved_aside: Path | None) -> None:
-        self._path, self._locks = path, locks
-        self._database, self._inode = database, _inode(path)
-        self._reopening: object = None  # an anyio lock, made with the first use: importing anyio takes time
-        self.moved_aside = moved_aside
-        """Where a damaged file went, for `status` to tell."""
-        self._complete = False  # asked at every turn, and once True it stays so for this file
+    def __init__(self, file: StateFile) -> None:
+        self._file = file
+        self._complete: int | None = None  # which file was found complete: asked at every turn, and it stays so
 
     @classmethod
     async def open(cls, path: Path, locks: Locks) -> State:
         """Opens or creates the file; a damaged one is moved aside under a new name, never deleted."""
-        return cls(path, locks, *await _opened(path, locks))
+        return cls(await StateFile.open(path, locks, _create))
 
     async def close(self) -> None:
-        await self._database.close()
+        """Closes the file; a second call does nothing."""
+        await self._file.close()
+
+    @property
+    def moved_aside(self) -> Path | None:
+        """Where a damaged file went, for `status` to tell."""
+        return self._file.moved_aside
 
     async def data_version(self) -> int:
         """Another number after another connection has committed, or after the file was replaced."""
-        version = await self._using(lambda database: database.data_version())
-        return self._inode << 32 | version
+        return await self._file.data_version()
 
     async def complete(self) -> bool:
         """False for a new file: the transcripts were not read back yet."""
-        self._complete = self._complete or await self.get("state", "complete") is True
-        return self._complete
+        if self._complete != self._file.replaced and await self.get("state", "complete") is True:
+            self._complete = self._file.replaced
+        return self._complete == self._file.replaced
 
     async def completed(self) -> None:
         """Says that the transcripts were read back."""
@@ -172,6 +170,7 @@ class State:
     # sessions and source keys
 
     async def session(self, session: str) -> SessionRow | None:
+        """What is known of a session, if anything is."""
         rows = await self._rows("SELECT * FROM sessions WHERE session = ?", (session,))
         return _session(rows[0]) if rows else None
 
@@ -281,7 +280,7 @@ class State:
 
         await self.write(lambda connection: scrubbing.scrub(connection, request))
         for _ in range(WIPE_TRIES):
-            if await self._using(lambda database: database.outside(scrubbing.wipe)):
+            if await self._file.outside(scrubbing.wipe):
                 return True
             await sleep(0.05)
         return False
@@ -301,8 +300,8 @@ class State:
             connection.execute("DELETE FROM entries WHERE namespace NOT IN (SELECT value FROM json_each(?))", (spared,))
 
         await self.write(clear)
-        self._complete = False
-        await self._using(lambda database: database.outside(scrubbing.wipe))
+        self._complete = None
+        await self._file.outside(scrubbing.wipe)
 
     # references
 
@@ -365,103 +364,21 @@ class State:
         sql = "DELETE FROM entries WHERE namespace = ? AND key IN (SELECT value FROM json_each(?))"
         await self._execute(sql, (namespace, json.dumps(keys)))
 
+    # for the stores that keep tables of their own here
+
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """As `Database.read`."""
+        return await self._file.read(fn)
+
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
+        """As `Database.write`."""
+        return await self._file.write(fn, waits=waits)
+
     async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
         return await self.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
         await self.write(lambda connection: connection.execute(sql, values) and None)
-
-    # the file, which may be deleted, replaced or spoilt while it is open
-
-    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `fn` on the connection's thread, in one transaction."""
-        return await self._using(lambda database: database.read(fn))
-
-    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
-        """Runs `fn` on the connection's thread, in one transaction that is on disk when this returns. What files can
-        give back need not wait: `waits` false."""
-        return await self._using(lambda database: database.write(fn, waits=waits))
-
-    async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:
-        """What `act` does with the file that is there now: a person may have deleted it, a process moved it aside."""
-        if _inode(self._path) != self._inode:
-            await self._reopen(self._database)
-        database = self._database
-        try:
-            return await act(database)
-        except DatabaseBroken as error:
-            await self._reopen(database)
-            raise Unavailable(
-                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from transcripts. "
-                "Repeat the call"
-            ) from error
-
-    async def _reopen(self, seen: Database) -> None:
-        import anyio
-
-        self._reopening = lock = self._reopening or anyio.Lock()
-        assert isinstance(lock, anyio.Lock)
-        async with lock:
-            if self._database is not seen:  # another task was first
-                return
-            self._database, aside = await _opened(self._path, self._locks)
-            self._inode, self._complete = _inode(self._path), False
-            self.moved_aside = aside or self.moved_aside
-            with contextlib.suppress(Unavailable, driver().error):
-                await seen.close()
-
-
-async def _opened(path: Path, locks: Locks) -> tuple[Database, Path | None]:
-    """The file, and where the damaged one went if there was one."""
-    try:
-        return await _open(path), None
-    except DatabaseBroken:
-        held = await _alone(locks)  # of several processes that find it damaged, one moves it aside
-        try:
-            return await _open(path), None
-        except DatabaseBroken:
-            aside = _move_aside(path)
-            return await _open(path), aside
-        finally:
-            held.release()
-
-
-async def _alone(locks: Locks) -> Held:
-    """A lock of its own, since the call that found the damage may hold any of the three."""
-    from anyio import sleep
-
-    while True:
-        held = locks.try_exclusive("state")
-        if held is not None:
-            return held
-        await sleep(0.01)
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return 0
-
-
-def _move_aside(path: Path) -> Path:
-    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
-    aside = next(free for free in numbered if not free.exists())
-    for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return path.rename(aside)
-
-
-async def _open(path: Path) -> Database:
-    with contextlib.suppress(OSError):  # what is wrong with the folder, opening the file will say
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    database = await Database.open(path)
-    try:
-        await database.write(_create)
-    except BaseException:
-        await database.close()
-        raise
-    return database
 
 
 def _create(connection: sqlite3.Connection) -> None:

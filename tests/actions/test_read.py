@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.actions.read import read
-from mcp_server.actions.remember import MEMORY
+from mcp_server.core.text.remembering import MEMORY
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 

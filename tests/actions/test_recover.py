@@ -11,12 +11,14 @@ from anyio import run_process
 from mcp_server.actions.forget_target import ForgetTarget, meant
 from mcp_server.actions.recover import recover
 from mcp_server.actions.recoverable import recoverable
-from mcp_server.actions.remember import ARCHIVE, MEMORY, NewFact, remember
+from mcp_server.actions.remember import NewFact, remember
 from mcp_server.core.forgetting import Forgotten
 from mcp_server.core.model import Caller
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.git_repository import Repository
 from mcp_server.store.kept import FOLDER, MOST
 from tests.conftest import Clock
 
@@ -297,7 +299,7 @@ async def test_without_git_entries_still_come_back(
     def missing(*_: object, **__: object) -> bytes:
         raise Unavailable("this needs git")
 
-    monkeypatch.setattr(type(memory.git), "_run", missing)
+    monkeypatch.setattr(Repository, "run", missing)
     assert {one.kind for one in await recoverable(memory)} == {"archive"}
     assert (await recover(memory, number, USER, apply=True)).applied
     with pytest.raises(Unavailable, match="git"):

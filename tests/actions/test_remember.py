@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import ARCHIVE, MEMORY, NewFact, remember
+from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.sessions import end_session, show_session
 from mcp_server.core.model import Caller
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.files import WorkspaceFiles

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
-from mcp_server.store import git as module
-from mcp_server.store.git import Git, ask_git
+from mcp_server.store import git_repository as module
+from mcp_server.store.git import Git
+from mcp_server.store.git_repository import ask_git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -140,11 +141,14 @@ def test_a_hook_that_started_us_does_not_mislead_us(
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(other / ".git" / "objects"))
     write(root, "a.md", "one\n")
 
     Git(root).commit(["a.md"], "memory: a")
+    said = ask_git(root, "rev-parse", "--show-toplevel")
 
     monkeypatch.undo()
+    assert said == str(root)
     assert run(root, "ls-tree", "--name-only", "HEAD") == "a.md"
     assert run(other, "rev-list", "--count", "--all") == "0"
 
@@ -221,7 +225,8 @@ def test_another_commit_in_between_is_not_lost(root: Path, monkeypatch: pytest.M
     write(root, "a.md", "one\n")
     git.commit(["a.md"], "memory: a")
     write(root, "theirs.md", "theirs\n")
-    real = git._identity
+    committer = git._committer
+    real = committer._identity
     done: list[str] = []
 
     def meanwhile(author: str | None) -> dict[str, str]:
@@ -230,7 +235,7 @@ def test_another_commit_in_between_is_not_lost(root: Path, monkeypatch: pytest.M
             run(root, "commit", "--quiet", "-m", "theirs")
         return real(author)
 
-    monkeypatch.setattr(git, "_identity", meanwhile)
+    monkeypatch.setattr(committer, "_identity", meanwhile)
     write(root, "a.md", "two\n")
     git.commit(["a.md"], "memory: ours")
 
@@ -277,14 +282,14 @@ import os, signal, sys
 from pathlib import Path
 from mcp_server.store.git import Git
 git = Git(Path(sys.argv[1]))
-at, steps, real = int(sys.argv[2]), 0, git._run
+at, steps, real = int(sys.argv[2]), 0, git._repository.run
 def counted(*arguments, **options):
     global steps
     steps += 1
     if steps == at:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*arguments, **options)
-git._run = counted
+git._repository.run = counted
 print(git.commit(["a.md"], "memory: killed"), flush=True)
 """
 
@@ -321,8 +326,8 @@ def test_many_files_are_one_commit(root: Path) -> None:
 
 def test_without_git_everything_says_what_it_needs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(root))
-    module._version.cache_clear()
-    module._library.cache_clear()
+    module.version.cache_clear()
+    module.library.cache_clear()
     try:
         git = Git(root)
         assert git.version() is None
@@ -333,8 +338,8 @@ def test_without_git_everything_says_what_it_needs(root: Path, monkeypatch: pyte
             with pytest.raises(Unavailable, match="needs git"):
                 call()
     finally:
-        module._version.cache_clear()
-        module._library.cache_clear()
+        module.version.cache_clear()
+        module.library.cache_clear()
 
 
 def test_questions_to_other_folders(root: Path) -> None:

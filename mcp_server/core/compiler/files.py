@@ -23,8 +23,8 @@ from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, Sou
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 
-MEMORY_FILE = "knowledge/memory/MEMORY.md"
 ACTIVE_FILE = "knowledge/projects/_active.md"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 _LEAST_TOKENS = 24

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from mcp_server.core.compiler.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.core.compiler.cut import relevant_part
 from mcp_server.core.compiler.duplicates import Seen, shingles
-from mcp_server.core.compiler.files import MEMORY_FILE
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, group_header, label, passage_line, passage_text
@@ -29,6 +28,7 @@ from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.model import Passage
 from mcp_server.core.scoring.knowledge import DIGITS, KnowledgeScore, score
 from mcp_server.core.text.query import plain_query
+from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.core.text.words import content_words
 
 HEADING = label("knowledge", "found for this message in past conversations and files; search and read give more")

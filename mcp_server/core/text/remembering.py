@@ -1,4 +1,4 @@
-"""Where a thing that should last belongs: each kind has its file and its section."""
+"""Where a thing that should last belongs: each kind has its file and its section; some files are the user's own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from mcp_server.errors import Invalid
 Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
 MEMORY = "knowledge/memory/MEMORY.md"
+ARCHIVE = "archive/memory/MEMORY.md"
+"""Where the oldest entries of MEMORY.md go when it grows over its cap."""
+
+OWN_HAND = ("knowledge/identity/", "topics/")
+"""Who the user is, and what an agent is told to do: such a change waits for the user's word."""
+
 DEFAULTS = {
     "fact": "Facts",
     "decision": "Key Decisions",
@@ -29,6 +35,11 @@ DEFAULTS = {
 _NAME = re.compile(r"^((?:[^\W\d_a-z]|[A-ZČĆŠŽĐ])[\w'’.-]*(?:\s+(?:[A-ZČĆŠŽĐ]|[^\W\d_a-z])[\w'’.-]*){0,3})")
 
 
+def is_for_own_hand(path: str) -> bool:
+    """Whether a file is the user's own. In whatever letter case: on many disks `knowledge/Identity/` is the same."""
+    return path.casefold().startswith(OWN_HAND)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A file, a section, what the file begins with if it must be made, and whether its entries carry their date."""
@@ -41,8 +52,7 @@ class Place:
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """The default place of `kind`. Facts and lessons are for everybody; a decision belongs to its project, if there
-    is one.
+    """The default place of `kind`. Facts and lessons are for everybody, a decision belongs to its project if any.
 
     Raises:
         Invalid: if no file follows from it: a person without a name, project notes without a project.

@@ -21,7 +21,7 @@ from pathlib import Path
 from mcp_server.core.forgetting import MARK, Forgotten
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.store.cleaning import finds
-from mcp_server.store.git import NEEDS_GIT
+from mcp_server.store.git_repository import NEEDS_GIT
 from mcp_server.store.history.objects import Objects, command, environment, put, tree_entries
 from mcp_server.store.history.rewriter import Rewriter
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
-from mcp_server.store.git import NEEDS_GIT
+from mcp_server.store.git_repository import NEEDS_GIT, plain_environment
 
 
 class Objects:
@@ -92,9 +92,8 @@ def command(*arguments: str) -> list[str]:
 
 def environment(root: Path, more: dict[str, str]) -> dict[str, str]:
     """This very repository, whatever folder or hook this process was started from, without replaced objects."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # noqa: TID251
     ours = {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root), "GIT_NO_REPLACE_OBJECTS": "1"}
-    return {**kept, **ours, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
+    return {**plain_environment(), **ours, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
 
 
 def tree_entries(data: bytes, size: int) -> Iterator[tuple[int, bytes, bytes]]:

@@ -1,0 +1,175 @@
+"""What a fact makes of its file: the whole text after the change, worked out before anything is written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from mcp_server.core.text import entries
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY, Place
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.memory import Memory
+from mcp_server.store import front_matter
+
+WARN_LINES, REFUSE_LINES = 180, 220
+"""MEMORY.md is read whole at every start: from so many lines on it is said, over so many nothing more is written."""
+
+_MOVED = f"it moved to {ARCHIVE} today"
+
+
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """What to remember. Without `path`, `kind` chooses file and section; `old_text` is what `edit` replaces."""
+
+    content: str
+    kind: str = "fact"
+    project: str = "current"
+    session: str | None = None
+    path: str | None = None
+    section: str | None = None
+    action: str = "append"
+    old_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it.
+
+    `leaving` are entries that must be in the archive first; `stands_in` another file that says it already.
+    """
+
+    before: str | None
+    after: str
+    action: str
+    notes: tuple[str, ...] = ()
+    leaving: tuple[entries.Entry, ...] = ()
+    stands_in: str | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would be written."""
+        return self.action != "kept"
+
+
+def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Edit:
+    """What a fact makes of its file. Writes nothing. Raises as `remember` does."""
+    now = memory.clock()
+    before = memory.files.text_or_none(place.path)
+    exists = before is not None
+    if fact.action == "create" and exists:
+        raise Conflict(f"{place.path} exists already; use append, replace or edit")
+    if fact.action in {"replace", "edit"} and not exists:
+        raise NotFound(f"no file {place.path}; use create or append")
+    text = before or place.template
+    start = split_front_matter(text)
+    body, notes, action = _edited(fact, place, start.body, memory.local_date(now))
+    if body == start.body and exists:
+        return Edit(before, text, "kept", notes)
+    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
+        return Edit(before, text, "kept", (f"known already: {_MOVED}",), stands_in=ARCHIVE)
+    leaving: tuple[entries.Entry, ...] = ()
+    if place.path == MEMORY:
+        body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
+        notes += note
+    after = stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
+    return Edit(before, after, action if exists else "created", notes, leaving)
+
+
+def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
+    """The new body, what to say of it, and the verb."""
+    match fact.action:
+        case "append":
+            known = entries.same_entry(body, fact.content)
+            if known is not None:
+                return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
+            entry = entries.written(fact.content, today if place.dated else None)
+            return entries.appended(body, place.section, entry, level=place.level), (), "appended"
+        case "edit":
+            old = fact.old_text or ""
+            count = body.count(old)
+            if count != 1:
+                found = "does not stand there" if count == 0 else f"stands there {count} times"
+                raise NotFound(
+                    f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
+                )
+            return body.replace(old, fact.content), (), "edited"
+        case "replace":
+            if fact.section is None:
+                return fact.content.rstrip("\n") + "\n", (), "replaced"
+            return entries.section_replaced(body, fact.section, fact.content), (), "replaced"
+        case _:
+            return (
+                body.rstrip("\n") + "\n\n" + fact.content.strip("\n") + "\n" if body.strip() else fact.content,
+                (),
+                "created",
+            )
+
+
+def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
+    """MEMORY.md stays short: over the cap its oldest entries leave, and go to the archive first."""
+    lines = body.count("\n") + head_lines
+    cap = memory.settings.lifecycle.memory_line_cap
+    if lines > cap:
+        body, leaving = entries.without_oldest(body, lines - cap)
+        lines = body.count("\n") + head_lines
+        if lines > max(cap, REFUSE_LINES):
+            raise Refused(
+                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
+            )
+        if leaving:
+            return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",), tuple(leaving)
+    if lines >= WARN_LINES:
+        return body, (f"{MEMORY} has {lines} of {cap} lines; the oldest entries are archived beyond that",), ()
+    return body, (), ()
+
+
+def archive(memory: Memory, leaving: Iterable[entries.Entry]) -> None:
+    """Adds entries to the archive, durably, before they leave MEMORY.md.
+
+    A crash in between leaves them in both places; what is in the archive already is not added again.
+    """
+    before = memory.files.text_or_none(ARCHIVE)
+    body = before or "# Archived memory\n"
+    known = {entries.normalised(entry.text) for entry in entries.entries(body)}
+    for entry in leaving:
+        if entries.normalised(entry.text) not in known:
+            body = entries.appended(body, entry.section or "Entries", entry.text)
+    if body != before:
+        memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
+
+
+def _archived_on(memory: Memory, content: str, day: str) -> bool:
+    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call adds nothing."""
+    archived = memory.files.text_or_none(ARCHIVE) or ""
+    if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
+        return False
+    known = entries.same_entry(archived, content)
+    return known is not None and known.date == day
+
+
+def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
+    """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as
+    it is."""
+    try:
+        fields = front_matter.check(text, path).fields
+    except Invalid:
+        return text
+    if not fields:
+        return text
+    text = front_matter.with_field(text, "updated", now.replace(microsecond=0))
+    if path == MEMORY:
+        text = front_matter.with_field(text, "line_count", text.count("\n"))
+    if path.startswith("knowledge/journal/") and session:
+        known = [str(name) for name in fields.get("sessions") or ()]
+        if session not in known:
+            text = front_matter.with_field(text, "sessions", [*known, session])
+    return text
+
+
+def difference(before: str, after: str, path: str) -> str:
+    """A change of a file as a unified diff."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
+    return "\n".join(lines)

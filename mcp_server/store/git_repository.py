@@ -1,0 +1,181 @@
+"""Running git: on the workspace's own repository, whatever folder or hook this process was started from."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mcp_server.errors import Refused, Unavailable
+
+NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
+_MANY = 200  # paths on one command line; beyond that the whole index is listed
+
+
+class Failed(Exception):
+    """A git command ended with an error; the text is what it said."""
+
+
+class Repository:
+    """The repository in `root/.git`, also where the workspace lies inside somebody else's repository.
+
+    Methods raise Failed for what git refuses, Unavailable where there is no git.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def exists(self) -> bool:
+        """True if there is a repository."""
+        return (self.root / ".git").exists()
+
+    def head(self) -> str | None:
+        """The id of the current commit; None before the first one."""
+        try:
+            return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
+        except Failed:
+            return None
+
+    def staged(self, paths: Sequence[str]) -> dict[str, str]:
+        """`mode blob` of each of these paths in the user's index; of a path in conflict a text that equals nothing."""
+        few = ("--", *paths) if len(paths) <= _MANY else ()
+        found: dict[str, str] = {}
+        for line in self.run("ls-files", "--stage", "-z", *few).split(b"\0"):
+            if line:
+                entry, _, name = line.partition(b"\t")
+                mode, blob, stage = entry.decode().split(" ")
+                found[os.fsdecode(name)] = f"{mode} {blob}" if stage == "0" else "conflict"
+        return found
+
+    def entries_of(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """`mode blob` of each of these paths in a commit."""
+        few = ("--", *paths) if len(paths) <= _MANY else ()
+        found: dict[str, str] = {}
+        for line in self.run("ls-tree", "-r", "-z", commit, *few).split(b"\0"):
+            if line:
+                entry, _, name = line.partition(b"\t")
+                mode, _, blob = entry.decode().split(" ")
+                found[os.fsdecode(name)] = f"{mode} {blob}"
+        return found
+
+    def folder(self) -> Path:
+        """Git's own folder."""
+        place = self.root / ".git"
+        if place.is_file():  # a worktree or a submodule: the file names the folder
+            named = place.read_text("utf-8").removeprefix("gitdir:").strip()
+            return (self.root / named).resolve()
+        return place
+
+    def text(self, *arguments: str, **options: Any) -> str:
+        """What `run` says, as text."""
+        return self.run(*arguments, **options).decode("utf-8", "replace").strip()
+
+    def run(
+        self,
+        *arguments: str,
+        index: Path | None = None,
+        stdin: bytes | None = None,
+        who: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """One git command on this very repository: with another `index` than the user's, in the name of `who`."""
+        git = library()
+        folder = self.folder()
+        environment = {
+            "GIT_DIR": str(folder),
+            "GIT_WORK_TREE": str(self.root),
+            "GIT_INDEX_FILE": str(index or folder / "index"),
+            "GIT_OBJECT_DIRECTORY": str(self._objects()),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+            **(who or {}),
+        }
+        command = ["git", "-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", *arguments]
+        with contextlib.ExitStack() as stack:
+            feed = None
+            if stdin is not None:
+                feed = stack.enter_context(tempfile.TemporaryFile())
+                feed.write(stdin)
+                feed.seek(0)
+            try:
+                output = git.Git(str(self.root)).execute(
+                    command, istream=feed, env=environment, stdout_as_string=False, strip_newline_in_stdout=False
+                )
+            except git.GitCommandNotFound as error:
+                raise Unavailable(NEEDS_GIT) from error
+            except git.GitCommandError as error:
+                said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
+                raise Failed(said or f"git {arguments[0]} ended with {error.status}") from error
+        return output if isinstance(output, bytes) else str(output).encode()
+
+    def _objects(self) -> Path:
+        """Where the objects lie: of a linked worktree in the repository that it belongs to."""
+        folder = self.folder()
+        common = folder / "commondir"
+        return (folder / common.read_text("utf-8").strip() if common.is_file() else folder) / "objects"
+
+
+def ask_git(folder: Path, *arguments: str) -> str | None:
+    """What git says about any folder of this machine; None if it says nothing, fails, or is not there.
+
+    Only for questions: a plain process, because loading GitPython takes longer than the answer.
+    """
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False, env=plain_environment()
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() or None if done.returncode == 0 else None
+
+
+@functools.cache
+def library() -> Any:
+    """GitPython, told not to fail its own import where git is missing."""
+    if shutil.which("git") is None:
+        raise Unavailable(NEEDS_GIT)
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # noqa: TID251  GitPython reads it while it is imported
+    try:
+        import git
+    except ImportError as error:
+        raise Unavailable(f"GitPython is missing or broken ({error}); reinstall context-manager-mcp") from error
+    return git
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment without what a git hook that started it has set: that is about another repository."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # noqa: TID251
+
+
+@functools.cache
+def version() -> str | None:
+    """git's version, such as `2.39.5`; None if it was not found."""
+    try:
+        said = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout.decode()
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"\d+(?:\.\d+)+", said)
+    return found.group() if found else said.strip()
+
+
+def nul(parts: Sequence[str]) -> bytes:
+    """For a command's stdin with `-z`."""
+    return b"".join(os.fsencode(part) + b"\0" for part in parts)
+
+
+def clean_path(path: str) -> str:
+    """A path inside the workspace as git writes it. Raises Refused for any other."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
+        raise Refused(f"{path!r} is no path inside the workspace")
+    return str(pure)
