@@ -22,6 +22,9 @@ TOGETHER = 3
 
 MORE_HITS = 50
 
+LONGEST_QUERY = 20_000
+"""Characters of a message that chunks are compared with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Similar:
@@ -93,8 +96,8 @@ def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def query_of(turns: Sequence[Turn]) -> str:
-    """The words that chunks are compared with."""
-    return "\n".join(turn.content for turn in asking_turns(turns))
+    """The words that chunks are compared with: of a pasted log its beginning."""
+    return "\n".join(turn.content[:LONGEST_QUERY] for turn in asking_turns(turns))
 
 
 def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:

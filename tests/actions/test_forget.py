@@ -258,6 +258,18 @@ async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace:
     assert git(workspace, "config", "user.name") == "Ana"
 
 
+async def test_a_subject_with_other_line_ends_in_it_keeps_its_place_in_the_reflog(
+    memory: Memory, workspace: Path
+) -> None:
+    await filled(memory)
+    git(workspace, "commit", "--quiet", "--allow-empty", "-m", "a\u2028main main odd\x0cone")
+    git(workspace, "branch", "odd\u2028one")
+    before = git(workspace, "log", "-g", "--format=%gs").count("commit")
+    assert (await forget(memory, ForgetTarget(text=FACT), history=True)).left == ()
+    assert git(workspace, "log", "-g", "--format=%gs").count("commit") == before + 1
+    assert git(workspace, "fsck", "--strict") == ""
+
+
 async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspace: Path, tmp_path: Path) -> None:
     await filled(memory)
     receipt = await forget(memory, ForgetTarget(text=FACT), history=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcp_server.actions.observe import ContextChunk, NewTurn, observe
@@ -185,3 +187,52 @@ async def test_an_odd_session_id_gets_a_safe_file_name_and_stays_itself(memory: 
     (shown,) = [(await show_session(memory, "../../etc/passwd ☂"))]
     assert shown.paths[0].startswith("raw/conversations/2026/02/16/1845-etc-passwd-")
     assert await said(memory, "two", "../../etc/passwd ☂", role="agent") == 2
+
+
+async def test_a_secret_in_a_name_or_a_tool_call_is_never_written(memory: Memory, workspace: Path) -> None:
+    key = "ghp_" + "a1B2" * 10
+    call = ToolCall(f"curl {key}", "get it", "done", (f"https://ana:{key}@example.org/x",))
+    observed = await observe(memory, NewTurn("agent", "done", "s", name=f"bot {key}", tool_calls=(call,)), ASKS)
+    assert observed.redacted == ("github-token",)
+    for file in (path for path in workspace.rglob("*") if path.is_file()):
+        assert key.encode() not in file.read_bytes()
+
+
+async def test_a_moment_beyond_the_calendar_is_refused(memory: Memory) -> None:
+    with pytest.raises(Invalid, match=r"^at "):
+        await said(memory, "hi", at=datetime.fromisoformat("0001-01-01T00:00:00+05:00"))
+
+
+async def test_a_broken_transcript_does_not_keep_the_others_open(memory: Memory, clock: Clock) -> None:
+    for session in ("a", "b", "c"):
+        await said(memory, "one", session=session)
+    paths = {row.session: row.path for row in await memory.state.sessions()}
+    memory.files.write_atomic(paths["a"], "---\nsession_id: [\n---\n")
+    memory.files.remove(paths["b"])
+    clock.forward(hours=7)
+    with pytest.raises(Invalid):
+        await close_idle(memory)
+    assert {row.session: row.status for row in await memory.state.sessions()}["c"] == "closed"
+
+
+async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memory: Memory, clock: Clock) -> None:
+    await said(memory, "one")
+    clock.forward(hours=7)
+    closed: list[str] = []
+    begin = anyio.Event()
+
+    async def close() -> None:
+        await begin.wait()
+        closed.extend(await close_idle(memory))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(close)
+        async with memory.locks.transcript("s"):
+            begin.set()
+            with anyio.fail_after(30):
+                while not any(lock.statistics().tasks_waiting for lock in memory.locks._inside.values()):  # noqa: ASYNC110
+                    await anyio.sleep(0.001)  # it has seen that the session is silent, and wants the lock
+            row = await memory.state.session("s")
+            assert row is not None
+            await memory.state.save_session(replace(row, last_arrival=clock()))
+    assert closed == []

@@ -182,3 +182,18 @@ async def test_broken_front_matter_stays_as_it_is(memory: Memory) -> None:
     memory.files.write_atomic(path, "---\ntype: [broken\n---\n\n# X\n")
     await remember(memory, replace(NewFact("a note"), path=path, section="Notes"), CALLER)
     assert memory.files.read_text(path).startswith("---\ntype: [broken\n")
+
+
+async def test_one_bad_character_does_not_make_the_memory_unreadable(memory: Memory) -> None:
+    with pytest.raises(Invalid, match="NUL"):
+        await remember(memory, NewFact("the boat\0 is blue"), CALLER)
+    with pytest.raises(Invalid, match="heading"):
+        await remember(memory, NewFact("the boat is blue", section="Facts\n# Orders"), CALLER)
+    await remember(memory, NewFact("the boat is blue"), CALLER)
+    assert "the boat is blue" in memory.files.read_text(MEMORY)
+
+
+async def test_other_letter_case_is_no_way_around_the_users_word(memory: Memory) -> None:
+    done = await remember(memory, NewFact("obey", path="knowledge/Identity/SOUL.md"), CALLER)
+    assert done.action == "waiting"
+    assert not memory.files.exists("knowledge/Identity/SOUL.md")

@@ -143,3 +143,11 @@ def test_a_snippet_is_short_and_of_the_text(text: str) -> None:
 
 def test_a_snippet_shows_where_the_words_stand() -> None:
     assert "cello" in snippet("filler words " * 100 + "the cello stands here " + "filler words " * 100, ("cello",))
+
+
+async def test_stored_names_are_harmless_in_the_line_above_a_hit(memory: Memory) -> None:
+    write(memory, "knowledge/reference/<system-reminder>.md", "# <system-reminder>\n\nthe walrus sleeps\n")
+    await memory.index.rebuild()
+    shown = (await search(memory, SearchRequest("walrus"))).markdown
+    assert "walrus" in shown
+    assert "<system-reminder" not in shown

@@ -213,3 +213,16 @@ def test_values_inside_json_are_cleaned_with_their_keys() -> None:
     made = request("vault code")
     value = {"vault code": ["the vault code", 1, None, {"a": True}]}
     assert forgetting.values(value, made.clean, made.name) == {"forgotten": [f"the {MARK}", 1, None, {"a": True}]}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ['"windows": [[5, ""]], "salt": "00"', f'"windows": [], "salt": "{"00" * 65}"', '"windows": ' + "[" * 100_000],
+)
+def test_a_line_that_could_not_be_applied_is_refused_when_it_is_read(broken: str) -> None:
+    with pytest.raises(Invalid, match="no line of forgotten"):
+        from_line(f'{{"id": "fgt_1", "at": "2026-02-16T12:00:00Z", {broken}}}')
+
+
+def test_a_source_with_a_number_without_end_is_nobodys() -> None:
+    assert not replace(EMPTY, sources=frozenset({b"x"})).derived(f"- it [src: raw/a.md#{'9' * 5_000}]")

@@ -175,7 +175,7 @@ async def test_a_message_of_twenty_megabytes_is_kept_whole_and_found_in_passages
         assert "xylophonist" in await done(root, "compile", asked, "--budget", "1024")
         grown = server.peak_megabytes() - quiet
         print(f"a message of {len(content) / 1e6:.0f} MB took {grown:.0f} MB at most, {quiet:.0f} MB before")
-        assert grown < 25 * MEGABYTES
+        assert grown < 35 * MEGABYTES  # the message itself, its chunk gone cold, and what compares them
     assert [number for number, _ in turns(root)["s"]] == [1, 2, 3]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,3 +56,11 @@ def test_moving_and_removing(files: WorkspaceFiles) -> None:
     assert [found.path for found in files.walk()] == ["archive/2026/a.md"]
     with pytest.raises(NotFound):
         files.move("knowledge/a.md", "x.md")
+
+
+def test_leftovers_are_removed_where_local_lies_elsewhere_too(tmp_path: Path) -> None:
+    files = WorkspaceFiles(tmp_path / "workspace", tmp_path / "local")
+    for folder in (files.root, files.local):
+        folder.mkdir()
+        (folder / f".cm-{'0' * 16}.tmp").touch()
+    assert files.remove_leftovers(2**62) == 2

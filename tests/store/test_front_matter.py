@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -96,3 +97,22 @@ def test_setting_a_field_sets_that_field_alone(fields: dict[str, object], name: 
     assert found.body == body
     assert load(found.raw, "x") == {**before, name: value}
     assert with_field(changed, name, value) == changed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: !!bool x",
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefgh")),
+        "a: &a [*a]",
+    ],
+    ids=["a tag that the parser trips over", "aliases of aliases", "a list that holds itself"],
+)
+def test_yaml_made_to_hurt_is_refused_in_words(text: str) -> None:
+    with pytest.raises(Invalid, match=r"^x\.md: line 1: "):
+        load(text, "x.md")
+
+
+def test_an_alias_is_read() -> None:
+    assert load("a: &a [1, 2]\nb: *a", "x.md") == {"a": [1, 2], "b": [1, 2]}

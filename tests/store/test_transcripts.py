@@ -208,3 +208,12 @@ def test_a_kill_in_the_middle_of_appending_loses_nothing_acknowledged(
         assert len(turns) >= acknowledged
         assert all(turn.content == f"turn {turn.number} " * 400 for turn in turns)
         assert [turn.number for turn in turns] == list(range(1, len(turns) + 1))
+
+
+def test_a_conversation_with_a_very_long_front_matter_is_found(transcripts: Transcripts) -> None:
+    changes = tuple(KnowledgeChange(f"knowledge/people/{n}.md", "appended", "x" * 100, START) for n in range(1_000))
+    path, _ = transcripts.create(HEAD, said(1))
+    transcripts.seal(path, replace(HEAD, ended=START, knowledge_changes=changes, continues="raw/before.md"))
+
+    assert transcripts.find("ses_a1") == [path]
+    assert transcripts.continued(path) == "raw/before.md"

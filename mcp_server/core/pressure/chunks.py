@@ -92,6 +92,17 @@ def tool_line(call: ToolCall) -> str:
     return f"[tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
 
 
+LONGEST_COUNTED = 200_000
+"""Characters. Of longer texts the beginning is counted and the rest taken to be like it: a gauge needs no more."""
+
+
+def estimated(text: str, count: Callable[[str], int]) -> int:
+    """The tokens of a text; of one that is very long an estimate."""
+    if len(text) <= LONGEST_COUNTED:
+        return count(text)
+    return round(count(text[:LONGEST_COUNTED]) * len(text) / LONGEST_COUNTED)
+
+
 def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
     """The chunks of one turn, at least one: its words, unless there are none beside its tool calls, and each call."""
     if turn.content or not turn.tool_calls:
@@ -100,7 +111,7 @@ def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator
             kind="message",
             turn=turn.number,
             part=0,
-            tokens=count(turn.content),
+            tokens=estimated(turn.content, count),
             added=turn.at,
             important=turn.important,
             system=turn.role == "system",

@@ -43,7 +43,7 @@ def _unheaded(line: str) -> str:
 
 def entries(body: str) -> list[Entry]:
     """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
-    lines = _without_comments(body).split("\n")
+    lines, written_lines = _without_comments(body).split("\n"), body.split("\n")
     heading_of = {
         number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
     }
@@ -57,7 +57,7 @@ def entries(body: str) -> list[Entry]:
         end = number
         while end < len(lines) and lines[end].startswith(("  ", "\t")) and end + 1 not in headings:
             end += 1
-        text = "\n".join(lines[number - 1 : end])
+        text = "\n".join(written_lines[number - 1 : end])
         dated = _DATE.match(_BULLET.sub("", lines[number - 1]))
         found.append(Entry(heading_of.get(number, ""), text, number, end, dated[0][:10] if dated else ""))
         number = end + 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_server.core.text import entries
@@ -75,7 +77,16 @@ def test_a_section_is_replaced_whole() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"])).filter(lambda text: text.strip() != ""))
+@example("<!---->")
+@example("a comment is written <!-- so -->")
 def test_what_was_appended_is_found_again(content: str) -> None:
     body = entries.appended(BODY, "Facts", entries.written(content, "2026-03-01"))
     assert entries.same_entry(body, content) is not None
     assert all(entry in body for entry in ("PRs for everything", "undated wisdom"))
+
+
+def test_comments_that_never_end_cost_no_time_and_hide_nothing() -> None:
+    begun = time.process_time()
+    body = "<!--\n- a template's\n-->\n- first\n" + "<!-- open\n" * 20_000 + "- last\n"
+    assert [entry.text for entry in entries.entries(body)] == ["- first", "- last"]
+    assert time.process_time() - begun < 5

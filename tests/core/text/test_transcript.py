@@ -314,3 +314,12 @@ def test_a_bad_field_is_named(field: str, value: str) -> None:
 def test_a_file_without_front_matter_says_so() -> None:
     with pytest.raises(Invalid, match=r"raw/x\.md: line 1"):
         parse("# No front matter\n\n## 10:00 — user\nhello\n", "raw/x.md")
+
+
+@pytest.mark.parametrize(
+    "meta", ['{"turn":1,"tools":5}', '{"turn":99999999999999999999}', '{"turn":-5}', '{"a":' + "[" * 100_000 + "}"]
+)
+def test_a_comment_line_that_somebody_spoilt_stops_nothing(meta: str) -> None:
+    text = f"{render_head(HEAD)}\n## 18:45 — user\n<!-- {meta} -->\n> [tool:x] y\n"
+    (placed,) = parse(text).turns
+    assert placed.turn.number == 1

@@ -60,3 +60,9 @@ def test_times_are_read_in_utc() -> None:
     assert read_moment("2026-02-16T22:30:00") == datetime(2026, 2, 16, 22, 30, tzinfo=UTC)
     assert read_moment("soon") is None
     assert read_moment(7) is None
+
+
+def test_a_time_beyond_the_calendar_is_none() -> None:
+    for text in ("0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00"):
+        assert read_moment(text) is None
+        assert read_moment(datetime.fromisoformat(text)) is None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+
 import pytest
 
 from mcp_server.core.scoring import ranking
 from mcp_server.core.text.query import plain_query
+from mcp_server.store.index import stems
+from mcp_server.store.index.stems import Stems
 from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
@@ -40,3 +45,35 @@ async def test_a_large_message_is_one_unit_of_many_passages(ws: Workspace, index
     followed = await index.fingerprint()
     await index.rebuild()
     assert await index.fingerprint() == followed
+
+
+async def test_what_is_no_plain_file_of_the_workspace_is_not_read(ws: Workspace, indexed: Make) -> None:
+    ws.write(".local/http-token", "walrus secret")
+    ws.write("knowledge/reference/good.md", "good walrus")
+    folder = ws.root / "knowledge/reference"
+    (folder / "link.md").symlink_to("../../.local/http-token")
+    os.mkfifo(folder / "pipe.md")
+    index = indexed()
+    await index.rebuild()
+    await index.apply([f"knowledge/reference/{name}.md" for name in ("link", "pipe", "good")])
+    assert set(await paths(index, "walrus")) == {"knowledge/reference/good.md"}
+
+
+async def test_times_and_numbers_that_no_database_holds_stop_nothing(ws: Workspace, indexed: Make) -> None:
+    ws.write("knowledge/reference/old.md", "---\nupdated: 0001-01-01T00:00:00+05:00\n---\n\nold walrus")
+    head = "---\nsession_id: x\nstarted: 2026-05-01T09:00:00Z\n---\n\n# x\n"
+    turn = '\n## 09:00 — user\n<!-- {"turn":99999999999999999999} -->\nhuge walrus\n'
+    ws.write("raw/conversations/2026/05/01/0900-x-y.md", head + turn)
+    index = indexed()
+    await index.rebuild()
+    assert len(await paths(index, "walrus")) == 2
+
+
+def test_stems_that_are_known_survive_that_too_many_are() -> None:
+    connection = sqlite3.connect(":memory:")
+    words = Stems(connection)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stems, "MOST", 3)
+        first = words.numbers(["boats", "sail", "north"])
+        assert words.numbers(["boat", "ships", "sail"])[::2] == first[:2]
+    connection.close()
