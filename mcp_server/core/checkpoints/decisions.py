@@ -1,16 +1,21 @@
-"""Decisions: what an agent's answer settled, in its own words, or nothing at all        (S3 "Issue 1", SPEC §11)
+"""Decisions: what an agent's answer settled, in its own words, or nothing at all        (S3 "Issue 1", A; SPEC §11)
 
-A decision is taken down when the user confirms shortly after a long answer, or when a line carries an explicit marker.
-Of the answer's lines, code left out, the first of the best tier is taken:
+A decision is a choice made, an approach selected, a trade-off accepted, a direction confirmed. Of an answer's lines,
+code left out, the first of the best tier that passes the gate is taken:
 
     1  Decision: …, Plan: …, Going with …, Chose …
-    2  I'll …, Let's …, The fix is …
+    2  I'll use …, Let's keep …, The fix is …, … is the better choice
     3  **a bold line** or - **bold** bullet
     4  a bullet or a numbered item with a verb of the lexicon; those with the verb among their first five words first
 
-Deviations from S3, which taken literally captures nearly every long answer: tiers 2 and 3 need a verb of the lexicon
-and may not end in ":"; a bullet alone is no structure that proves a decision, it needs the verb too. None rather than
-noise: what is missed, enrichment may still find.
+Deviations from S3, which taken literally captures four of five long answers, nearly all of them noise:
+
+    tier 1  also "Decided …"; bold marks do not hide a marker, and two words or more must follow it
+    tier 2  sentences count, not lines; what is intended must be a verb of the lexicon ("Let's go through the code" is
+            talk); a verdict counts too; not what is an example, a condition, a possibility, or a list to come (":")
+    3 and 4 must hold a verb of the lexicon outside code spans, may not end in ":", settle nothing if they say "consider"
+            or "you can", and count in an answer that teaches or offers (steps, tips, examples) only if they say what
+            was done and why: there the others are instructions and options
 """
 
 from __future__ import annotations
@@ -18,116 +23,128 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-LONGEST = 200
-"""Characters of a decision."""
-LONG_ANSWER = 400
-"""Characters from which on an answer is long."""
-SHORT_CONFIRMATION = 12
-"""Words up to which a message can be a confirmation."""
+from mcp_server.core.checkpoints.gate import PAST, VERBS, VERDICT, accepts, first_verb, is_filler
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.checkpoints.prose import bare, entry, is_bullet, prose, sentences
 
-VERBS = (
-    "use add remove replace create implement switch move keep skip merge split export import change fix update deploy "
-    "persist store read write inject filter track chose decide decided choose adopt rename drop migrate build run set "
-    "enable disable extract cache"
-).split()
-_VERB = re.compile(rf"\b(?:{'|'.join(VERBS)}|go(?:ing)? with)(?:s|d|ing)?\b", re.IGNORECASE)
-_FILLER = re.compile(
-    r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay so|sure,|yeah|ok |ah |oh |great|good question|absolutely)",
+BUILDING = {"added", "created", "implemented", "wrapped", "stored", "wrote", "updated", "fixed", "deployed"}
+"""Verbs that tell how something was made rather than what was chosen: only a purpose makes a choice of it."""
+TASK = {"create", "write", "update", "track", "read", "move", "fix", "extract", "filter", "change"}
+"""Verbs that in an answer that teaches say what comes next rather than what was chosen."""
+EARLY = 5
+"""Words among which the verb of a bullet stands that is about to act."""
+
+_MARKER = re.compile(r"(?:(?:decision|plan|approach)\s*:|(?:going with|chose|choosing|decided)\b)\W*", re.IGNORECASE)
+_INTENT = re.compile(
+    r"(?:(?!first|then|next|now|finally|after)[^,.;:]{3,60}, )?(?P<who>i'll|we'll|let's|i will|we will|i'm going to|we're going to)\s+"
+    rf"(?:(?:also|always|just|only|now|instead)\s+)*(?P<verb>{VERBS})\b(?! on\b)",
     re.IGNORECASE,
 )
-_MARKER = re.compile(r"(?:decision|plan|approach|going with|chose|choosing)\b\s*:?\s*", re.IGNORECASE)
-_TIER_1 = re.compile(r"(?:(?:decision|plan|approach)\s*:|(?:going with|chose|choosing)\b)", re.IGNORECASE)
-_TIER_2 = re.compile(
-    r"(?:i'll|we'll|let's|i will|we will|i'm going to|we're going to|the (?:approach|plan|fix|solution) is)\b",
+_ANSWER = re.compile(r"(?:so |here )?the (?:approach|plan|fix|solution) is\b", re.IGNORECASE)
+_INSTEAD = re.compile(
+    rf"(?:instead, (?:we|you) should|instead of [^,;]{{3,80}}, (?:(?:i|we)(?:'ll| will| now)? )?) ?{VERBS}\b", re.IGNORECASE
+)
+_UNSETTLED = re.compile(
+    r"\b(?:example|illustrat\w+|demonstrat\w+|debug\w*|if|might|may|could|can|consider\w*|suppose|assum\w+|generally"
+    r"|typically|depend\w*|whether|either|optional\w*|would you|some|various|step[- ]by[- ]step)\b",
     re.IGNORECASE,
 )
-_TIER_3 = re.compile(r"(?:[-*]\s+)?\*\*[^*]+\*\*")
-_ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s+")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_CONFIRMATION = re.compile(
-    r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|perfect|great|good|fine|right|correct|exactly|do it|go (?:ahead|for it)"
-    r"|sounds (?:good|great)|let'?s (?:do|go)|make it so|ship it|approved?|confirmed?|works for me|please do|lgtm"
-    r"|da|moze|može|vazi|važi|uredu|u redu|dogovoreno|slazem|slažem|hajde|super|ja|genau|passt|einverstanden)\b",
+_REASON = re.compile(
+    r"\b(?:so that|because|since|instead of|rather than|for (?:better|easier|faster)"
+    r"|to (?!(?:the|an?|each|every|all|your|our|its|this|that)\b)[a-z]+)\b",
     re.IGNORECASE,
 )
-
-
-def confirms(message: str) -> bool:
-    """Whether a user's message is a short yes to what was said before."""
-    return (
-        len(message.split()) <= SHORT_CONFIRMATION
-        and not message.rstrip().endswith("?")
-        and _CONFIRMATION.search(message) is not None
-    )
-
-
-def is_long(answer: str) -> bool:
-    """Whether an answer is one that may hold a decision to confirm."""
-    return len(answer) >= LONG_ANSWER
+_PURPOSE = re.compile(
+    r"\b(?:so that|because|instead of|rather than|to (?:ensure|prevent|avoid|handle|support|allow|improve|reduce|keep"
+    r"|protect|validate|limit|simplify|provide|make|catch))\b",
+    re.IGNORECASE,
+)
+_BOLD = re.compile(r"\*\*[^*]+\*\*")
+_LABEL = re.compile(r"\*\*[^*]+\*\*\s*[:–—-]?\s*")
+_CODE = re.compile(r"`[^`]*`")
+_DONE = re.compile(rf"(?P<verb>{'|'.join(PAST)})\b(?! (?:in|when|within|by|for|to)\b)", re.IGNORECASE)
+_DESCRIBES = re.compile(
+    r"(?:the |this )|(?:returns|retrieves|handles|updates|uses|ensures|creates|defines|checks|fetches|sets|displays|stores"
+    r"|contains|adds|removes|makes|provides|allows|gets|shows|runs|sends|reads|writes|represents|specifies|enables)\b",
+    re.IGNORECASE,
+)
+"""How a line begins that explains code."""
+_TEACHES = re.compile(
+    r"\bhere(?:'s| is| are) (?:how|an? |some|several|the (?:steps|complete|updated|changes|full))|\bstep[- ]by[- ]step\b"
+    r"|\bstep 1\b|\byou can\b|\bfeel free\b|\bwould you like\b|\bfor example\b|\btips\b|\bbest practices\b|\\\(|\\\["
+    r"|\bby (?:following|implementing|applying|using|understanding|practicing) th|\blet's (?:go|walk|break|verify|dive)\b",
+    re.IGNORECASE,
+)
 
 
 def extract(answer: str) -> str | None:
-    """The decision in an agent's answer, at most 200 characters, or None."""
-    best: tuple[tuple[int, int], str] | None = None
-    for line in _prose(answer):
-        tier = _tier(line)
-        if tier and accepts(line) and (best is None or (tier, _lateness(line, tier)) < best[0]):
-            best = (tier, _lateness(line, tier)), line
-    return clean(best[1]) if best else None
+    """The decision in an agent's answer, at most 200 characters, or None; nothing from what a program injected."""
+    if is_injected(answer):
+        return None
+    teaches = _TEACHES.search(answer.replace("’", "'")) is not None
+    found = [(rank, said) for rank, said in _candidates(answer, teaches) if accepts(said)]
+    return entry(min(found, key=lambda one: one[0])[1]) if found else None
 
 
 def explicit(text: str) -> str | None:
-    """The decision of a line with an explicit marker (tier 1), whoever said it and whatever follows; or None."""
-    return next((clean(line) for line in _prose(text) if _tier(line) == 1 and accepts(line)), None)
+    """The decision that a message marks as one (tier 1), whoever wrote it and whatever follows; or None."""
+    if is_injected(text):
+        return None
+    return next((entry(line) for line in prose(text) if _is_marked(_plain(line)) and accepts(line)), None)
 
 
-def accepts(text: str) -> bool:
-    """The quality gate: no filler, no question, and a verb of the lexicon or a marked key with something after it."""
-    plain = _bare(text)
-    if not plain or _FILLER.match(plain) or plain.endswith("?"):
+def _candidates(answer: str, teaches: bool) -> Iterator[tuple[tuple[int, int], str]]:
+    """(tier, lateness) and text of everything that may be a decision, in the order of the answer."""
+    for line in prose(answer):
+        if _is_marked(_plain(line)):
+            yield (1, 0), line
+            continue
+        talk = teaches or is_filler(line)
+        intended = next((said for said in sentences(bare(line)) if _settles(_plain(said), teaches, talk)), None)
+        if intended:
+            yield (2, 0), intended
+        elif _acts(line) and (not teaches or _done_for_a_reason(line)):
+            if _BOLD.match(bare(line)):
+                yield (3, 0), line
+            elif is_bullet(line):
+                yield (4, int(first_verb(_plain(line)) >= EARLY)), line
+
+
+def _plain(text: str) -> str:
+    return bare(text).replace("**", "").replace("’", "'").strip()
+
+
+def _is_marked(plain: str) -> bool:
+    marker = _MARKER.match(plain)
+    return marker is not None and len(plain[marker.end() :].split()) >= 2 and not plain.endswith(":")
+
+
+def _settles(sentence: str, teaches: bool, talk: bool) -> bool:
+    """Tier 2: an intent, an answer or a verdict, and nothing that leaves it open."""
+    if sentence.endswith(":") or _UNSETTLED.search(sentence):
         return False
-    marked = _TIER_1.match(plain)
-    return len(plain[marked.end() :].split()) >= 2 if marked else _VERB.search(plain) is not None
+    if _ANSWER.match(sentence) or _INSTEAD.match(sentence) or VERDICT.search(sentence):
+        return True
+    intent = _INTENT.match(sentence)
+    if intent is None or (talk and intent["who"].lower() == "let's"):
+        return False
+    return not (teaches and intent["verb"].lower() in TASK)
 
 
-def clean(line: str) -> str:
-    """A line as it is kept: without bullet and bold marks, on one line, cut at a word."""
-    plain = " ".join(_bare(line).replace("**", "").split())
-    if len(plain) <= LONGEST:
-        return plain
-    return plain[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
+def _acts(line: str) -> bool:
+    """Tiers 3 and 4: a verb of the lexicon in words, and nothing that leaves it open, to come, or explains code."""
+    words = _CODE.sub("x", _plain(line))
+    if words.endswith(":") or _UNSETTLED.search(words) or _DESCRIBES.match(_told(line)):
+        return False
+    return first_verb(words) >= 0
 
 
-def _bare(line: str) -> str:
-    return _ITEM.sub("", line.strip(), count=1).strip().removeprefix("**").strip()
+def _done_for_a_reason(line: str) -> bool:
+    told = _CODE.sub("x", _told(line))
+    done = _DONE.match(told)
+    return done is not None and (_PURPOSE if done["verb"].lower() in BUILDING else _REASON).search(told) is not None
 
 
-def _prose(text: str) -> Iterator[str]:
-    """The lines of a text that are no code."""
-    fenced = False
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and line.strip():
-            yield line.strip()
-
-
-def _tier(line: str) -> int:
-    """The tier of a line, 0 for none."""
-    plain = _bare(line)
-    if _TIER_1.match(plain):
-        return 1
-    acts = _VERB.search(line) is not None and not line.rstrip("* ").endswith(":")
-    if acts and _TIER_2.match(plain):
-        return 2
-    if acts and _TIER_3.match(line):
-        return 3
-    return 4 if acts and _ITEM.match(line) else 0
-
-
-def _lateness(line: str, tier: int) -> int:
-    """In tier 4 lines whose verb comes early go first."""
-    if tier != 4:
-        return 0
-    verb = _VERB.search(_bare(line))
-    return 0 if verb and len(_bare(line)[: verb.start()].split()) < 5 else 1
+def _told(line: str) -> str:
+    """What a line says after its bold label; all of it if there is nothing else."""
+    return _plain(_LABEL.sub("", bare(line), count=1)) or _plain(line)
