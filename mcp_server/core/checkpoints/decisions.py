@@ -13,9 +13,9 @@ Deviations from S3, which taken literally captures four of five long answers, ne
     tier 1  also "Decided …"; bold marks do not hide a marker, and two words or more must follow it
     tier 2  sentences count, not lines; what is intended must be a verb of the lexicon ("Let's go through the code" is
             talk); a verdict counts too; not what is an example, a condition, a possibility, or a list to come (":")
-    3 and 4 must hold a verb of the lexicon outside code spans, may not end in ":", settle nothing if they say "consider"
-            or "you can", and count in an answer that teaches or offers (steps, tips, examples) only if they say what
-            was done and why: there the others are instructions and options
+    3 and 4 must hold a verb of the lexicon outside code spans, may not end in ":", explain code or leave it open
+            ("consider", "you can"), and count in an answer that teaches or offers (steps, tips, examples) only if they
+            say what was done and why: there the others are instructions and options
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ EARLY = 5
 
 _MARKER = re.compile(r"(?:(?:decision|plan|approach)\s*:|(?:going with|chose|choosing|decided)\b)\W*", re.IGNORECASE)
 _INTENT = re.compile(
-    r"(?:(?!first|then|next|now|finally|after)[^,.;:]{3,60}, )?(?P<who>i'll|we'll|let's|i will|we will|i'm going to|we're going to)\s+"
+    r"(?:(?!first|then|next|now|finally|after)[^,.;:]{3,60}, )?"
+    r"(?P<who>i'll|we'll|let's|i will|we will|i'm going to|we're going to)\s+"
     rf"(?:(?:also|always|just|only|now|instead)\s+)*(?P<verb>{VERBS})\b(?! on\b)",
     re.IGNORECASE,
 )
 _ANSWER = re.compile(r"(?:so |here )?the (?:approach|plan|fix|solution) is\b", re.IGNORECASE)
 _INSTEAD = re.compile(
-    rf"(?:instead, (?:we|you) should|instead of [^,;]{{3,80}}, (?:(?:i|we)(?:'ll| will| now)? )?) ?{VERBS}\b", re.IGNORECASE
+    rf"(?:instead, (?:we|you) should|instead of [^,;]{{3,80}}, (?:(?:i|we)(?:'ll| will| now)? )?) ?{VERBS}\b",
+    re.IGNORECASE,
 )
 _UNSETTLED = re.compile(
     r"\b(?:example|illustrat\w+|demonstrat\w+|debug\w*|if|might|may|could|can|consider\w*|suppose|assum\w+|generally"
@@ -64,15 +66,16 @@ _LABEL = re.compile(r"\*\*[^*]+\*\*\s*[:–—-]?\s*")
 _CODE = re.compile(r"`[^`]*`")
 _DONE = re.compile(rf"(?P<verb>{'|'.join(PAST)})\b(?! (?:in|when|within|by|for|to)\b)", re.IGNORECASE)
 _DESCRIBES = re.compile(
-    r"(?:the |this )|(?:returns|retrieves|handles|updates|uses|ensures|creates|defines|checks|fetches|sets|displays|stores"
-    r"|contains|adds|removes|makes|provides|allows|gets|shows|runs|sends|reads|writes|represents|specifies|enables)\b",
+    r"(?:the |this )|(?:returns|retrieves|handles|updates|uses|ensures|creates|defines|checks|fetches|sets|displays"
+    r"|stores|contains|adds|removes|makes|provides|allows|gets|shows|runs|sends|reads|writes|represents|specifies|enables)\b",
     re.IGNORECASE,
 )
 """How a line begins that explains code."""
 _TEACHES = re.compile(
-    r"\bhere(?:'s| is| are) (?:how|an? |some|several|the (?:steps|complete|updated|changes|full))|\bstep[- ]by[- ]step\b"
-    r"|\bstep 1\b|\byou can\b|\bfeel free\b|\bwould you like\b|\bfor example\b|\btips\b|\bbest practices\b|\\\(|\\\["
-    r"|\bby (?:following|implementing|applying|using|understanding|practicing) th|\blet's (?:go|walk|break|verify|dive)\b",
+    r"\bhere(?:'s| is| are) (?:how|an? |some|several|the (?:steps|complete|updated|changes|full))"
+    r"|\bstep[- ]by[- ]step\b|\bstep 1\b|\byou can\b|\bfeel free\b|\bwould you like\b|\bfor example\b|\btips\b"
+    r"|\bby (?:following|implementing|applying|using|understanding|practicing) th|\bbest practices\b|\\\(|\\\["
+    r"|\blet's (?:go|walk|break|verify|dive)\b",
     re.IGNORECASE,
 )
 

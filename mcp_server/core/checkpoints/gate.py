@@ -14,17 +14,26 @@ import re
 
 from mcp_server.core.checkpoints.prose import bare
 
-PRESENT = (
-    "use add remove replace create implement switch move keep skip merge split export import change fix update deploy "
-    "persist store read write inject filter track decide choose adopt rename drop migrate enable disable extract cache "
-    "introduce refactor simplify convert wrap"
-).split()
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+PRESENT = _listed(
+    """
+    use add remove replace create implement switch move keep skip merge split export import change fix update deploy
+    persist store read write inject filter track decide choose adopt rename drop migrate enable disable extract cache
+    introduce refactor simplify convert wrap
+    """
+)
 """S3's lexicon, and verbs of the same kind that agents use."""
-PAST = (
-    "used added removed replaced created implemented switched moved kept skipped merged split exported imported changed "
-    "fixed updated deployed persisted stored wrote injected filtered tracked decided chose adopted renamed dropped "
-    "migrated enabled disabled extracted cached introduced refactored simplified converted wrapped"
-).split()
+PAST = _listed(
+    """
+    used added removed replaced created implemented switched moved kept skipped merged split exported imported changed
+    fixed updated deployed persisted stored wrote injected filtered tracked decided chose adopted renamed dropped
+    migrated enabled disabled extracted cached introduced refactored simplified converted wrapped
+    """
+)
 
 VERBS = f"(?:{'|'.join([*PAST, *PRESENT])}|go(?:ing)? with)"
 """A pattern for a verb of the lexicon: base form and past."""

@@ -1,34 +1,34 @@
 """Open items: what still has to be done, as it was said (SPEC §11).
 
-An item opens with `TODO`, `next:`, an empty task box, or what a user needs, should or must; it closes with an entry
-that says the same and is marked done.
+An item opens with `TODO`, `next:`, an empty task box, or a user's sentence with need, should or must (no question); it
+closes with an entry that says the same and is marked done (`done: …`, a ticked box).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mcp_server.core.checkpoints.duplicates import covered, is_duplicate
 from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.checkpoints.prose import entry, prose, sentences
 from mcp_server.core.model import Role
 
-LONGEST = 200
-
-_FENCE = re.compile(r"\s*(?:```|~~~)")
 _OPEN_BOX = re.compile(r"^[-*+]\s+\[ \]\s+(.+)")
 _DONE_BOX = re.compile(r"^[-*+]\s+\[[xX]\]\s+(.+)")
-_TODO = re.compile(r"^(?:[-*+]\s+)?(?:\*\*)?(?:TODO|todo|next(?: steps?)?|open)\b(?:\*\*)?\s*[:\-–]\s*(.+)", re.IGNORECASE)
+_TODO = re.compile(
+    r"^(?:[-*+]\s+)?(?:\*\*)?(?:TODO|todo|next(?: steps?)?|open)\b(?:\*\*)?\s*[:\-–]\s*(.+)", re.IGNORECASE
+)
 _DONE = re.compile(
     r"^(?:[-*+]\s+)?(?:\*\*)?(?:done|finished|completed|fixed|closed|gotovo|zavrseno|završeno)(?:\*\*)?\s*[:\-–]\s*(.+)",
     re.IGNORECASE,
 )
 _NEED = re.compile(
-    r"\b(?:i|we)\s+(?:still\s+|also\s+|really\s+)?(?:need|have|must|should|ought)\b|\b(?:moram|moramo|treba)\b",
+    r"\b(?:i|we)\s+(?:still\s+|also\s+|really\s+)?(?:need|have\s+to|must|should|ought\s+to)\b"
+    r"|\b(?:moram|moramo|treba)\b",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ def found_in(role: Role, text: str) -> Items:
     if is_injected(text):
         return Items()
     opened, done = [], []
-    for line in _prose(text):
+    for line in prose(text):
         if match := _DONE_BOX.match(line) or _DONE.match(line):
-            done.append(_clean(match[1]))
+            done.append(entry(match[1]))
         elif match := _OPEN_BOX.match(line) or _TODO.match(line):
-            opened.append(_clean(match[1]))
+            opened.append(entry(match[1]))
         elif role == "user":
-            opened += [_clean(said) for said in _SENTENCE.split(line) if _NEED.search(said) and not said.endswith("?")]
+            opened += [entry(said) for said in sentences(line) if _NEED.search(said) and not said.endswith("?")]
     return Items(tuple(filter(None, opened)), tuple(filter(None, done)))
 
 
@@ -61,17 +61,3 @@ def after(items: Iterable[str], new: Items) -> list[str]:
         if not covered(item, kept) and not covered(item, new.done):
             kept.append(item)
     return kept
-
-
-def _clean(text: str) -> str:
-    plain = " ".join(text.replace("**", "").split()).strip()
-    return plain if len(plain) <= LONGEST else plain[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
-
-
-def _prose(text: str) -> Iterator[str]:
-    fenced = False
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced and line.strip():
-            yield line.strip()
