@@ -23,9 +23,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mcp_server.core.checkpoints.gate import PAST, VERBS, VERDICT, accepts, first_verb, is_filler
+from mcp_server.core.checkpoints.gate import ANSWER, PAST, VERBS, VERDICT, accepts, first_verb, is_filler
 from mcp_server.core.checkpoints.messages import is_injected
-from mcp_server.core.checkpoints.prose import bare, entry, is_bullet, prose, sentences
+from mcp_server.core.checkpoints.prose import bare, entry, is_bullet, is_task, prose, sentences
 
 BUILDING = {"added", "created", "implemented", "wrapped", "stored", "wrote", "updated", "fixed", "deployed"}
 """Verbs that tell how something was made rather than what was chosen: only a purpose makes a choice of it."""
@@ -41,7 +41,6 @@ _INTENT = re.compile(
     rf"(?:(?:also|always|just|only|now|instead)\s+)*(?P<verb>{VERBS})\b(?! on\b)",
     re.IGNORECASE,
 )
-_ANSWER = re.compile(r"(?:so |here )?the (?:approach|plan|fix|solution) is\b", re.IGNORECASE)
 _INSTEAD = re.compile(
     rf"(?:instead, (?:we|you) should|instead of [^,;]{{3,80}}, (?:(?:i|we)(?:'ll| will| now)? )?) ?{VERBS}\b",
     re.IGNORECASE,
@@ -51,6 +50,8 @@ _UNSETTLED = re.compile(
     r"|typically|depend\w*|whether|either|optional\w*|would you|some|various|step[- ]by[- ]step)\b",
     re.IGNORECASE,
 )
+_WHY = re.compile(r"\b(?:so(?: that)?|because|since)\b|, which\b|;", re.IGNORECASE)
+"""Where what was settled ends and why begins."""
 _REASON = re.compile(
     r"\b(?:so that|because|since|instead of|rather than|for (?:better|easier|faster)"
     r"|to (?!(?:the|an?|each|every|all|your|our|its|this|that)\b)[a-z]+)\b",
@@ -66,7 +67,8 @@ _LABEL = re.compile(r"\*\*[^*]+\*\*\s*[:–—-]?\s*")
 _CODE = re.compile(r"`[^`]*`")
 _DONE = re.compile(rf"(?P<verb>{'|'.join(PAST)})\b(?! (?:in|when|within|by|for|to)\b)", re.IGNORECASE)
 _DESCRIBES = re.compile(
-    r"(?:the |this )|(?:returns|retrieves|handles|updates|uses|ensures|creates|defines|checks|fetches|sets|displays"
+    r"(?:the|this) (?:x|code|function|method|class|setup)\b"
+    r"|(?:returns|retrieves|handles|updates|uses|ensures|creates|defines|checks|fetches|sets|displays"
     r"|stores|contains|adds|removes|makes|provides|allows|gets|shows|runs|sends|reads|writes|represents|specifies|enables)\b",
     re.IGNORECASE,
 )
@@ -124,9 +126,9 @@ def _is_marked(plain: str) -> bool:
 
 def _settles(sentence: str, teaches: bool, talk: bool) -> bool:
     """Tier 2: an intent, an answer or a verdict, and nothing that leaves it open."""
-    if sentence.endswith(":") or _UNSETTLED.search(sentence):
+    if sentence.endswith(":") or _is_open(sentence):
         return False
-    if _ANSWER.match(sentence) or _INSTEAD.match(sentence) or VERDICT.search(sentence):
+    if ANSWER.match(sentence) or _INSTEAD.match(sentence) or VERDICT.search(sentence):
         return True
     intent = _INTENT.match(sentence)
     if intent is None or (talk and intent["who"].lower() == "let's"):
@@ -134,10 +136,14 @@ def _settles(sentence: str, teaches: bool, talk: bool) -> bool:
     return not (teaches and intent["verb"].lower() in TASK)
 
 
+def _is_open(said: str) -> bool:
+    return _UNSETTLED.search(_WHY.split(said, maxsplit=1)[0]) is not None
+
+
 def _acts(line: str) -> bool:
     """Tiers 3 and 4: a verb of the lexicon in words, and nothing that leaves it open, to come, or explains code."""
     words = _CODE.sub("x", _plain(line))
-    if words.endswith(":") or _UNSETTLED.search(words) or _DESCRIBES.match(_told(line)):
+    if words.endswith(":") or is_task(line) or _is_open(words) or _DESCRIBES.match(_CODE.sub("x", _told(line))):
         return False
     return first_verb(words) >= 0
 

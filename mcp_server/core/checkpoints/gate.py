@@ -35,18 +35,18 @@ PAST = _listed(
     """
 )
 
-VERBS = f"(?:{'|'.join([*PAST, *PRESENT])}|go(?:ing)? with)"
+VERBS = f"(?:{'|'.join([*PAST, *PRESENT])}|go(?:ing)? with|st(?:ick|uck) (?:to|with)|opt(?:ed)? for|settled? on)"
 """A pattern for a verb of the lexicon: base form and past."""
 
 _VERB = re.compile(rf"\b{VERBS}\b", re.IGNORECASE)
 _FINITE = re.compile(rf"(?<!\bto )\b{VERBS}\b", re.IGNORECASE)
 _GERUND = re.compile(
-    r"\b(?:using|adding|removing|replacing|creating|implementing|switching|moving|keeping|merging|splitting|storing)\b",
+    r"\b(?:using|choosing|adding|removing|replacing|creating|implementing|switching|moving|keeping|merging|splitting|storing)\b",
     re.IGNORECASE,
 )
 _FILLER = re.compile(
-    r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay so|sure,|yeah|ok |ah |oh |great|good (?:question|point)"
-    r"|absolutely|certainly|of course|sorry)",
+    r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay(?: so|[,.!])|sure[,.!]|yeah|ok[ ,.!]|ah[ ,!]|oh[ ,!]"
+    r"|great[ ,.!]|good (?:question|point)|absolutely|certainly|of course|sorry)",
     re.IGNORECASE,
 )
 _KEY = re.compile(r"[^\s:][^:.!?]{1,40}:\s+\S+\s+\S")
@@ -55,6 +55,7 @@ VERDICT = re.compile(
     r" (?:choice|option|approach|method|fit|solution)\b",
     re.IGNORECASE,
 )
+ANSWER = re.compile(r"(?:so |here )?the (?:approach|plan|fix|solution) is\b", re.IGNORECASE)
 _CHOICE = re.compile(r"\b(?:instead of|rather than|over|in favou?r of|preferred to)\b", re.IGNORECASE)
 
 
@@ -65,7 +66,7 @@ def accepts(text: str) -> bool:
     plain = plain.replace("**", "").strip()
     if not plain or is_filler(plain) or plain.rstrip("*_ ").endswith("?"):
         return False
-    return label or any(pattern.search(plain) for pattern in (_VERB, _GERUND, _KEY, _CHOICE, VERDICT))
+    return label or any(pattern.search(plain) for pattern in (_VERB, _GERUND, _KEY, _CHOICE, ANSWER, VERDICT))
 
 
 def is_filler(text: str) -> bool:

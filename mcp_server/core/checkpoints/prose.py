@@ -10,6 +10,8 @@ LONGEST = 200
 
 _FENCE = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s+)?(`{3,}|~{3,})(.*)")
 _BULLET = re.compile(r"^(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
+_BOX = re.compile(r"[-*+]\s+\[[ xX]\]\s")
+_HEADING = re.compile(r"^#{1,6}\s+")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
 
 
@@ -28,13 +30,18 @@ def prose(text: str) -> Iterator[str]:
 
 
 def is_bullet(line: str) -> bool:
-    """Whether a line is a bullet or a numbered item."""
-    return _BULLET.match(line) is not None
+    """Whether a line is a bullet or a numbered item, and no task box."""
+    return _BULLET.match(line) is not None and not is_task(line)
+
+
+def is_task(line: str) -> bool:
+    """Whether a line is a task box, empty or ticked."""
+    return _BOX.match(line) is not None
 
 
 def bare(line: str) -> str:
-    """A line without its bullet, number or task box."""
-    return _BULLET.sub("", line.strip(), count=1).strip()
+    """A line without its heading marks, bullet, number or task box."""
+    return _BULLET.sub("", _HEADING.sub("", line.strip(), count=1), count=1).strip()
 
 
 def sentences(line: str) -> list[str]:

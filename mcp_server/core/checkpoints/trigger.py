@@ -21,7 +21,8 @@ SHORT_CONFIRMATION = 25
 _YES = re.compile(
     r"\W*(?:yes|yep|yeah|yup|ok(?:ay)?|sure|agreed|perfect|great|good(?! (?:morning|evening|afternoon|day))|fine"
     r"|right(?! now)|correct|exactly|do (?:it|that)|go (?:ahead|for it|with)|sounds (?:good|great|right)"
-    r"|let'?s (?:do|go)|make it so|ship it|approved?|confirmed?|works for me|that works|makes sense|that makes sense|please do|lgtm"
+    r"|let'?s (?:do|go)|make it so|ship it|approved?|confirmed?|works for me|that works|(?:that )?makes sense|please do"
+    r"|lgtm"
     r"|da(?! li)|moze|može|vazi|važi|u ?redu|dogovoreno|slazem|slažem|hajde|tako je|super|ja|genau|passt"
     r"|einverstanden)\b",
     re.IGNORECASE,
