@@ -1,0 +1,103 @@
+"""Semantic duplicates: do two short entries (decisions, open items) say the same?                 (S3 "Issue 2")
+
+Three ways, cheapest first; any of them makes a duplicate:
+
+    equal      the same words after bullets, markdown, case, accents and white space are gone
+    keywords   at least half of their keywords in common (Jaccard), if together they have three or more
+    contained  the shorter one, of ten characters or more, stands word for word in the longer one
+
+Keywords are words of three letters or more that are no English or Serbian stop words. Beyond S3, which would lose one
+of the two: entries of which only one is negated ("use Postgres", "do not use Postgres"), and entries that name other
+numbers ("3 retries", "5 retries"), are never duplicates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mcp_server.core.text.words import words
+
+SAME_KEYWORDS = 0.5
+LEAST_UNION = 3
+LEAST_CONTAINED = 10
+SHORTEST_KEYWORD = 3
+
+STOP_WORDS = frozenset(
+    word
+    for line in (
+        "the a an is are was were be been being to and or in for with that this of i we it he she they you my our",
+        "need should will must have has had do does did can could would not no but if so then",
+        "je su sam si smo ste ili ali da ne za na u sa od do iz taj ta to ovo ono ja ti on ona mi vi oni",
+        "treba moze mora ce",
+    )
+    for word in line.split()
+)
+"""S3's list, folded. Small on purpose: what carries meaning in a plan must count."""
+
+NEGATIONS = frozenset(
+    word
+    for line in (
+        "not no never without cannot don doesn didn won wouldn shouldn couldn isn aren wasn weren hasn haven mustn",
+        "ne nije nisu nikad bez",
+    )
+    for word in line.split()
+)
+
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
+_CANNOT = re.compile(r"\bcan['’]t\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_MARKUP = re.compile(r"[*_`~#>]+")
+
+
+def normalised(text: str) -> str:
+    """The words of an entry, folded and separated by single spaces, without bullet and markdown."""
+    return " ".join(words(_MARKUP.sub(" ", _BULLET.sub("", text))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    plain: str
+    keywords: frozenset[str]
+    negated: bool
+    numbers: frozenset[str]
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> _Entry:
+    plain = normalised(text)
+    said = plain.split()
+    return _Entry(
+        plain,
+        frozenset(word for word in said if len(word) >= SHORTEST_KEYWORD and word not in STOP_WORDS),
+        not NEGATIONS.isdisjoint(said) or _CANNOT.search(text) is not None,
+        frozenset(_NUMBER.findall(_BULLET.sub("", text))),
+    )
+
+
+def keywords(text: str) -> frozenset[str]:
+    """What an entry is about, folded."""
+    return _read(text).keywords
+
+
+def is_duplicate(first: str, second: str) -> bool:
+    """Whether two entries say the same. Symmetric; an empty entry is nobody's duplicate."""
+    one, other = _read(first), _read(second)
+    if not one.plain or not other.plain:
+        return False
+    if one.plain == other.plain and one.negated == other.negated:
+        return True
+    if one.negated != other.negated or (one.numbers - other.numbers and other.numbers - one.numbers):
+        return False
+    union = one.keywords | other.keywords
+    if len(union) >= LEAST_UNION and len(one.keywords & other.keywords) >= SAME_KEYWORDS * len(union):
+        return True
+    shorter, longer = sorted((one.plain, other.plain), key=len)
+    return len(shorter) >= LEAST_CONTAINED and f" {shorter} " in f" {longer} "
+
+
+def covered(entry: str, by: Iterable[str]) -> bool:
+    """Whether one of `by` says the same as `entry`."""
+    return any(is_duplicate(entry, other) for other in by)

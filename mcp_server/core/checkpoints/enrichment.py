@@ -1,0 +1,147 @@
+"""Enrichment: what an LLM is asked to make of a checkpoint's entries, and what its answer is worth.
+
+                                                                                (S3 "Improvement 5", SPEC §11 and §15)
+The request shows at most 20 of the newest messages, 15 if with 20 it passes about 1,500 tokens, and allows 500 tokens
+of answer. It shows real messages only, each cut, all of it neutralised: the template tells the model that it is data.
+
+The answer must be the JSON object that was asked for, or lists under the headings "Decisions" and "Open items";
+anything else is None, and the checkpoint stays as it was. What is read is merged with what was captured: see `merge`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mcp_server.core.checkpoints.gate import accepts
+from mcp_server.core.checkpoints.merge import merge
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.checkpoints.prose import clipped, entry
+from mcp_server.core.model import Turn
+from mcp_server.core.text.fencing import neutralise
+
+MOST_MESSAGES, FEWER_MESSAGES = 20, 15
+LONG_PROMPT = 1_500
+"""Tokens from which on a prompt shows fewer messages."""
+ANSWER_TOKENS = 500
+LONGEST_MESSAGE = 400
+"""Characters of a message as it is shown."""
+MOST_ENTRIES = 40
+"""Entries of a kind that an answer may have; with more, it has gone astray."""
+
+_PLACE = re.compile(r"\{(decisions|open_items|messages)\}")
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
+_HEADING = re.compile(r"[#*_\s]*(decisions|open[ _]items)[*_\s]*:?[*_\s]*", re.IGNORECASE)
+_BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+(?:\[ \]\s+)?(\S.*)")
+_NONE = frozenset(("none", "n/a", "-", "nothing"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What goes to the provider."""
+
+    prompt: str
+    answer_tokens: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enrichment:
+    """Decisions and open items, as a model gave them or as they are after the merge."""
+
+    decisions: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+
+
+def request(
+    template: str,
+    decisions: Iterable[str],
+    open_items: Iterable[str],
+    turns: Sequence[Turn],
+    count: Callable[[str], int],
+) -> Request:
+    """The request, from the template's text. `count` counts tokens; `turns` in their order, the newest last."""
+    shown = [_shown(turn) for turn in turns if _is_said(turn)][-MOST_MESSAGES:]
+    texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
+
+    def filled(messages: Sequence[str]) -> str:
+        values = {**texts, "messages": "\n".join(messages) or "(none)"}
+        # In one pass: what stands in a message is never taken for a place of the template.
+        return _PLACE.sub(lambda place: values[place[1]], template)
+
+    prompt = filled(shown)
+    if count(prompt) > LONG_PROMPT:
+        shown = shown[-FEWER_MESSAGES:]
+        prompt = filled(shown)
+    return Request(prompt, ANSWER_TOKENS, len(shown))
+
+
+def parse(answer: str) -> Enrichment | None:
+    """What a model answered, cleaned; None if it is not what was asked for."""
+    fenced = _FENCED.fullmatch(answer)
+    text = (fenced[1] if fenced else answer).strip()
+    found = _from_json(text) if text.startswith("{") else _from_lists(text)
+    if found is None or any(len(entries) > MOST_ENTRIES for entries in found):
+        return None
+    return Enrichment(*(_cleaned(entries) for entries in found))
+
+
+def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrichment) -> Enrichment:
+    """What was captured and what a model made of it, as one."""
+    return Enrichment(
+        tuple(merge(decisions, enriched.decisions, accepts)),
+        tuple(merge(open_items, enriched.open_items, is_item)),
+    )
+
+
+def is_item(text: str) -> bool:
+    """The gate of open items: no question, nothing that a program injected."""
+    return bool(text.strip()) and not text.rstrip().endswith("?") and not is_injected(text)
+
+
+def _from_json(text: str) -> tuple[list[str], list[str]] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if (
+        not isinstance(document, dict)
+        or not set(document) <= {"decisions", "open_items"}
+        or "decisions" not in document
+    ):
+        return None
+    lists = [document["decisions"], document.get("open_items", [])]
+    if not all(isinstance(entries, list) and all(isinstance(one, str) for one in entries) for entries in lists):
+        return None
+    return lists[0], lists[1]
+
+
+def _from_lists(text: str) -> tuple[list[str], list[str]] | None:
+    found: dict[str, list[str]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        if heading := _HEADING.fullmatch(line):
+            entries = found.setdefault(heading[1].lower().replace(" ", "_"), [])
+        elif found and (bullet := _BULLET.fullmatch(line)):
+            entries.append(bullet[1])
+        elif not (found and line.strip(" -*().").lower() in _NONE):
+            return None
+    return (found.get("decisions", []), found.get("open_items", [])) if "decisions" in found else None
+
+
+def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:
+    cleaned = (entry(one) for one in entries if not is_injected(one))
+    return tuple(dict.fromkeys(one for one in cleaned if one.strip(" .()").lower() not in ("", *_NONE)))
+
+
+def _is_said(turn: Turn) -> bool:
+    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
+
+
+def _shown(turn: Turn) -> str:
+    return f"{turn.role}: {clipped(neutralise(turn.content), LONGEST_MESSAGE)}"
+
+
+def _listed(entries: Iterable[str]) -> str:
+    return "\n".join(f"- {clipped(neutralise(one), LONGEST_MESSAGE)}" for one in entries) or "(none)"

@@ -1,0 +1,84 @@
+"""The pieces that a checkpoint's file is written with: any text goes in and comes back exactly, and none looks like
+structure.
+
+    ## Section          a heading: no line of a text begins so, since every line of a text begins with `> ` or `- `
+    - one | two         a row of fields, each on one line; empty ones at its end are left out
+    > text              a text, its lines one by one
+    ```json … ```       a value as JSON, whose lines begin with white space, a bracket or a quotation mark
+
+Characters that no file can hold, or that hide, are written `\\u{HEX}` as in transcripts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
+
+_UNWRITABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def row(*fields: str) -> str:
+    """A bullet of fields."""
+    written = [escape_line(field, "|") for field in fields]
+    while len(written) > 1 and not written[-1]:
+        written.pop()
+    return "- " + " | ".join(written)
+
+
+def read_row(line: str, count: int) -> list[str] | None:
+    """The fields of a row, `count` of them; None if the line is no row of so many."""
+    if line != "-" and not line.startswith("- "):
+        return None
+    fields = [unescape_line(field) for field in line[2:].split(" | ")]
+    return fields + [""] * (count - len(fields)) if len(fields) <= count else None
+
+
+def bullets(texts: Iterable[str]) -> list[str]:
+    """One bullet for each text."""
+    return [f"- {escape_line(text)}" for text in texts]
+
+
+def read_bullets(lines: Iterable[str]) -> tuple[str, ...]:
+    """The texts of a list of bullets; other lines are passed over."""
+    return tuple(unescape_line(line[2:]) for line in lines if line == "-" or line.startswith("- "))
+
+
+def quote(text: str) -> list[str]:
+    """A text of any number of lines; nothing for an empty one."""
+    return [f"> {line}" for line in escape(text).split("\n")] if text else []
+
+
+def read_quote(lines: Iterable[str]) -> str:
+    """What `quote` was given."""
+    return unescape("\n".join(line[2:] for line in lines if line.startswith(">")))
+
+
+def block(value: Any) -> list[str]:
+    """A JSON value, indented so that differences show line by line."""
+    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
+    return ["```json", *_UNWRITABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text).split("\n"), "```"]
+
+
+def read_block(lines: Sequence[str]) -> Any:
+    """The value of the first JSON block, None without one. Raises ValueError if it is broken."""
+    if "```json" not in lines:
+        return None
+    start = lines.index("```json") + 1
+    end = lines.index("```", start)
+    return json.loads("\n".join(lines[start:end]))
+
+
+def sections(body: str) -> dict[str, list[str]]:
+    """The lines under each `## ` heading, without the blank ones around them."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in body.split("\n"):
+        if line.startswith("## "):
+            lines = found.setdefault(line[3:].strip(), [])
+        elif line:
+            lines.append(line)
+    return found
