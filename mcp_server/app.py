@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -45,6 +46,7 @@ from mcp_server.store.workspace import create, templates
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
+    from mcp_server.llm import Llm
 
 CONFIG = "memory-config.yaml"
 
@@ -57,6 +59,7 @@ async def open_memory(
     clock: Callable[[], datetime] | None = None,
     new_id: Callable[[], str] | None = None,
     embedder: Embedder | None = None,
+    llm: Llm | None = None,
 ) -> AsyncIterator[Memory]:
     """The memory of a workspace, which is created where it is missing. Nothing heavy is loaded before it is used.
 
@@ -100,8 +103,15 @@ async def open_memory(
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
             local_date=lambda moment: moment.astimezone(ZoneInfo(timezone)).date().isoformat(),
+            templates=_template,
+            llm=llm,
             startup_problems=(*problems, *settings.problems),
         )
+
+
+def _template(name: str) -> str:
+    """An LLM template: a file under `prompts/`, which is installed beside us."""
+    return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
 async def _closed(port: State | Index) -> None:

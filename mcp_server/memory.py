@@ -11,6 +11,7 @@ from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
+    from mcp_server.llm import Llm
     from mcp_server.store.advisor_files import AdvisorFiles
     from mcp_server.store.changes import Changes
     from mcp_server.store.cold_storage import ColdStorage
@@ -53,6 +54,9 @@ class Memory:
     """The user's zone as an IANA name, or UTC where the machine does not tell."""
     local_date: Callable[[datetime], str]
     """The user's own calendar date of a moment, as YYYY-MM-DD."""
+    templates: Callable[[str], str]
+    """The text of an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
+    llm: Llm | None = None
     startup_problems: tuple[str, ...] = ()
     """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""
 

@@ -20,9 +20,10 @@ BELOW: dict[str, set[str]] = {
     "home": {"errors"},
     "garbage": set(),
     "embed": {"errors", "core"},
+    "llm": {"errors", "core"},
     "store": {"errors", "core", "embed"},
-    "memory": {"errors", "core", "settings", "embed", "store"},
-    "actions": {"errors", "core", "settings", "embed", "store", "memory"},
+    "memory": {"errors", "core", "settings", "embed", "llm", "store"},
+    "actions": {"errors", "core", "settings", "embed", "llm", "store", "memory"},
 }
 RIM = set(BELOW)
 BELOW |= dict.fromkeys(("connection", "jobs", "clients", "bench", "demo"), RIM)

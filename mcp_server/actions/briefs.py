@@ -80,8 +80,7 @@ async def make(memory: Memory, project: Project, without: str | None = None) -> 
 
 
 async def keep(memory: Memory, project: Project, rows: Sequence[SessionRow] | None = None) -> bool:
-    """Rewrites a project's file if what it is made of has changed. True if it did. `rows` are all sessions, for whoever
-    has them."""
+    """Rewrites a project's file if what it is made of has changed: then True. `rows`: all sessions, if known."""
     name = file_of(project)
     paused = await pauses.why_silent(memory, project)
     rows = await memory.state.sessions() if rows is None else rows

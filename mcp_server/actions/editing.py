@@ -151,8 +151,7 @@ def _archived_on(memory: Memory, content: str, day: str) -> bool:
 
 
 def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
-    """Keeps the front matter true: `updated`, MEMORY.md's `line_count`, a journal's `sessions`. A broken one stays as
-    it is."""
+    """Keeps front matter true: `updated`, `line_count`, a journal's `sessions`. A broken one stays as it is."""
     try:
         fields = front_matter.check(text, path).fields
     except Invalid:

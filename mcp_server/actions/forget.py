@@ -27,6 +27,7 @@ from mcp_server.store.copies import Copies, Copy
 from mcp_server.store.forgotten import PATH as FORGOTTEN
 from mcp_server.store.history.history import History, Survey
 from mcp_server.store.intents import Intent, Intents
+from mcp_server.store.transcripts import stem_of
 
 LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
@@ -197,7 +198,7 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
         if copy.new_path:
             renames[copy.path] = copies.free_name(copy.new_path, set(renames.values()))
     # Other files name a transcript by its path: they follow. The words of a path alone may be anybody's.
-    stems = {(_stem(old), _stem(new)) for old, new in renames.items() if old.startswith("raw/")}
+    stems = {(stem_of(old), stem_of(new)) for old, new in renames.items() if old.startswith("raw/")}
     longest_first = sorted(stems, key=lambda pair: (-len(pair[0]), pair))
     request = replace(request, renames=tuple(longest_first))
     if stems:
@@ -214,10 +215,6 @@ def _survey(memory: Memory, request: Forgotten) -> Survey:
     if not memory.git.available():
         return Survey(0)
     return History(memory.files.root).survey(request)
-
-
-def _stem(path: str) -> str:
-    return path.rsplit("/", 1)[-1].removesuffix(".md")
 
 
 # ---------------------------------------------------------------- doing

@@ -17,6 +17,7 @@ from mcp_server.core.text.titles import title_of
 from mcp_server.core.text.transcript import PlacedTurn, Transcript
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.store.transcripts import stem_of
 
 SENTENCE = 6
 """A turn, or a line, of so many words is forgotten wherever it stands; a shorter one ("yes, please") only there."""
@@ -95,7 +96,7 @@ def _conversation(
     titles: list[str] = []
     derived: list[str] = []
     for path, whole in chain:
-        sources |= {request.source_hash(path), request.source_hash(_stem(path))}
+        sources |= {request.source_hash(path), request.source_hash(stem_of(path))}
         titles.append(whole.head.title)
         derived += _derived(memory, whole.changes)
     hashes = frozenset({request.session_hash(session)})
@@ -114,7 +115,7 @@ def _turn(
         here = [placed for placed in whole.turns if placed.turn.number == number]
         if here:
             turns += here
-            sources |= {request.source_hash(name, number) for name in (path, _stem(path), session)}
+            sources |= {request.source_hash(name, number) for name in (path, stem_of(path), session)}
             texts += [placed.turn.content for placed in here]
             texts += [whole.head.title for placed in here if title_of(placed.turn.content) == whole.head.title]
             after = [placed.change for placed in whole.placed_changes if placed.after == number]
@@ -199,7 +200,3 @@ def _everywhere(
 
 def _with(request: Forgotten, texts: Iterable[str]) -> Forgotten:
     return replace(request, windows=request.windows | {request.window(text) for text in texts})
-
-
-def _stem(path: str) -> str:
-    return path.rsplit("/", 1)[-1].removesuffix(".md")

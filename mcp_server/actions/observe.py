@@ -216,8 +216,7 @@ def _delivery(value: str | None) -> Delivery | None:
 async def _written(
     memory: Memory, row: SessionRow | None, session: str, said: Turn, turn: NewTurn, caller: Caller, arrived: datetime
 ) -> SessionRow:
-    """Puts the turn on disk: at the end of the open transcript, or as the first of a new one. Returns the row as it
-    is now."""
+    """Puts the turn on disk: into the open transcript, or as the first of a new one. Returns the row as it is now."""
     if row is not None and row.status == "open":
         size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
         return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)

@@ -73,8 +73,7 @@ async def list_projects(memory: Memory) -> list[ListedProject]:
 
 
 async def rename_project(memory: Memory, old: str, new: str) -> str:
-    """Gives `old` the slug `new`, which is returned: the map changes and its folder moves. Transcripts keep their raw
-    keys."""
+    """Renames a project: map and folder change, transcripts keep their raw keys. Returns the slug."""
     slug = slugify(new)
     if not slug:
         raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")

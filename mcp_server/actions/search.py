@@ -58,11 +58,10 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Ranked hits, best first, whether or not the gate is open. `mode` is hybrid, keyword, vector or scan; `messages`
-    are for people.
+    """Ranked hits, best first, whether or not the gate is open.
 
-    `considered` counts the units that were ranked. `alone` holds, for those of the hits that an injection
-    looks at, what the gate would measure if that passage were all there is.
+    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units. `alone`
+    holds, for those of the hits that an injection looks at, what the gate would measure if that passage were all.
     """
 
     hits: tuple[Hit, ...]
@@ -184,8 +183,7 @@ def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], m
 
 
 def weights_of(settings: Settings) -> ranking.RankingWeights:
-    """The ranking's weights; `search.bm25_weight` and `search.vector_weight` share out anew what words and meaning
-    have together."""
+    """The ranking's weights; two settings share out anew what words and meaning have together."""
     usual = ranking.RankingWeights()
     lexical, semantic = settings.search.bm25_weight, settings.search.vector_weight
     if lexical == "auto" and semantic == "auto":

@@ -107,8 +107,7 @@ async def restore(memory: Memory, path: str) -> SessionRow:
 
 
 async def restore_all(memory: Memory) -> int:
-    """Reads every transcript back into an empty state, oldest first; returns how many. Unreadable ones are left to
-    `status`."""
+    """Reads every transcript back into an empty state, oldest first; returns how many. `status` names the others."""
     restored = 0
     for path in await run_sync(lambda: sorted(memory.transcripts.all())):
         try:
@@ -177,8 +176,7 @@ async def window_start(memory: Memory, row: SessionRow) -> int | None:
 
 
 def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
-    """A session's transcripts, oldest first, from the last one back through `continues`. A link that leads nowhere
-    ends it."""
+    """A session's transcripts, oldest first, from the last one back through `continues` as far as that leads."""
     chain: list[tuple[str, Transcript]] = []
     following: str | None = path
     while following is not None and all(following != seen for seen, _ in chain):

@@ -86,8 +86,7 @@ def asks_nothing(prompt: str) -> str | None:
 
 
 def subject_words(text: str) -> frozenset[str]:
-    """The words of a message that say what it is about, folded: no talk, no framing, no lone letters, no small
-    numbers."""
+    """The words that say what a message is about, folded: no talk, framing, lone letters or small numbers."""
     found = frozenset(content_words(plain_query(text).text)) - TALK_WORDS - FRAME_WORDS
     return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
 

@@ -96,9 +96,9 @@ class Passage:
     """The unit of the index: a heading section of a file, a turn of a transcript, or a part of a long one.
 
     `unit` names what is ranked (`path#turn` or `path#line`): the parts of one long turn share it. `project` is a raw
-    project key for transcripts, `slug:NAME` for files under `knowledge/projects/NAME/`, GLOBAL otherwise.
-    `ordinal` is the unit's place in its file, so that neighbours can be found. `at` is the turn's time, or the file's
-    `updated`; `title` the transcript's title or the heading path.
+    project key for transcripts, `slug:NAME` for files under `knowledge/projects/NAME/`, GLOBAL otherwise. `ordinal` is
+    the unit's place in its file, so that neighbours can be found. `at` is the turn's time, or the file's `updated`;
+    `title` the transcript's title or the heading path.
     """
 
     path: str
@@ -134,8 +134,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class GateSignal:
-    """One decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` names what was
-    measured."""
+    """A decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` says what was measured."""
 
     open: bool
     signal: str

@@ -1,5 +1,4 @@
-"""Which project is this? A raw key says it for ever; a tracked map turns keys into slugs that people can rename (SPEC
-§2)."""
+"""Which project is this? A raw key says it for ever; a tracked map turns keys into slugs for people (SPEC §2)."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ def slugify(text: str, *, longest: int = 48) -> str:
 
 
 def known_as(names: tuple[str, ...], keys: Mapping[str, str]) -> str | None:
-    """The slug under which the map knows any of a folder's keys (an `origin` added later joins what the root commit
-    named)."""
+    """The slug under which the map knows any of a folder's keys: a later `origin` joins what the root commit named."""
     return next((keys[name] for name in names if name in keys), None)
 
 

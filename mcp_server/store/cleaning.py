@@ -33,6 +33,7 @@ from mcp_server.store.transcripts import slug_in
 from mcp_server.store.yaml_text import load
 
 TRANSCRIPTS = "raw/conversations/"
+MANY_LINES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,16 @@ def _places(before: str, after: str) -> tuple[Place, ...]:
         return tuple(
             Place(number, "marked") for number, (one, other) in enumerate(zip(old, new, strict=True), 1) if one != other
         )
+    same = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(new))
     found: list[Place] = []
-    for kind, first, last, to, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+    # Lines that stand there hundreds of times (blank ones) are no landmarks: with them, long files take hours.
+    changes = difflib.SequenceMatcher(None, old[same:], new[same:], autojunk=len(old) > MANY_LINES)
+    for kind, first, last, to, end in changes.get_opcodes():
         if kind == "equal":
             continue
         marked = end - to if kind == "replace" else 0
         for index in range(first, last):
-            found.append(Place(index + 1, "marked" if index - first < marked else "removed"))
+            found.append(Place(same + index + 1, "marked" if index - first < marked else "removed"))
     return tuple(found)
 
 

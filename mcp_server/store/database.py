@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BUSY_SECONDS = 30.0
-"""How long a call waits for another process's transaction before it gives up. Ours are short; this is for a stalled
-machine."""
+"""How long a call waits for another process's transaction. Ours are short; this is for a stalled machine."""
 
 # Primary result codes of SQLite (extended codes carry the primary one in their low byte): sqlite.org/rescode.html
 _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 3, 5, 6, 8, 10, 11, 13, 14, 26
@@ -46,8 +45,7 @@ class DatabaseBroken(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions such as
-    sqlite-vec."""
+    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions (sqlite-vec)."""
 
     module: ModuleType
     name: str
@@ -63,8 +61,7 @@ class Driver:
 
 @functools.cache
 def driver() -> Driver:
-    """The interpreter's sqlite3 if it loads extensions, else pysqlite3 if that is installed and does, else sqlite3
-    as it is."""
+    """The interpreter's sqlite3 if it loads extensions, else a pysqlite3 that does, else sqlite3 as it is."""
     if _loads_extensions(sqlite3):
         return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
     try:
@@ -89,8 +86,7 @@ def _loads_extensions(module: Any) -> bool:
 
 
 class Database:
-    """An open SQLite file in WAL mode. Made by `open`; one connection and one thread each, so open a second for
-    parallel reads."""
+    """An open SQLite file in WAL mode, with one connection and one thread: for parallel reads open a second."""
 
     def __init__(
         self, path: Path, connection: aiosqlite.Connection, raw: sqlite3.Connection, durable: bool = True
@@ -153,13 +149,11 @@ class Database:
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `fn(connection)` without a transaction, for what SQLite allows only so (VACUUM, wal_checkpoint, some
-        PRAGMAs)."""
+        """Runs `fn(connection)` without a transaction, for what SQLite allows only so: VACUUM, some PRAGMAs."""
         return await self._on_thread(lambda: fn(self._raw))
 
     async def data_version(self) -> int:
-        """A number that is another one after any other connection (of any process) has committed. Own writes leave
-        it alone."""
+        """A number that changes with every commit of another connection, of any process; own writes leave it alone."""
         row = await self._on_thread(lambda: self._raw.execute("PRAGMA data_version").fetchone())
         return int(row[0])
 
@@ -220,8 +214,7 @@ def _connect(
     read_only: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:
-    """Runs on the connection's thread. Switching to WAL ignores the busy handler, so two processes opening at once
-    need this loop."""
+    """Runs on the thread. Switching to WAL ignores the busy handler: two processes opening at once need this loop."""
     if not read_only:
         # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -284,8 +277,7 @@ def _primary_code(error: BaseException) -> int | None:
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
-    """Our words for what can go wrong with the file itself; None for anything else (a wrong statement, the caller's
-    own error)."""
+    """Our words for what can go wrong with the file itself; None for anything else, such as the caller's own error."""
     if not isinstance(error, (sqlite3.Error, driver().error)):
         return None
     where = f".local/{path.name}" if path.parent.name == ".local" else str(path)

@@ -102,8 +102,7 @@ class WorkspaceFiles:
     def write_bytes_atomic(
         self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, mode: int | None = None
     ) -> None:
-        """As `write_atomic`. `mode` is the file's new mode; by default it keeps its own, a new one is the user's
-        alone."""
+        """As `write_atomic`. `mode` is the file's new mode: by default its own; a new one is the user's alone."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
             durable.put(real, data, path, expected, new=new, mode=mode)
@@ -175,8 +174,7 @@ class WorkspaceFiles:
             durable.make_folders(real)
 
     def remove_leftovers(self, older_than_ns: int) -> int:
-        """Deletes temporary files last written before `older_than_ns` (epoch), that crashed writes left; returns
-        how many."""
+        """Deletes what crashed writes left, if last written before `older_than_ns` (epoch); returns how many files."""
         removed = 0
         elsewhere = [] if self.root in self.local.parents else [self.local]
         for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):

@@ -25,8 +25,7 @@ SALT = 16
 
 
 class ForgottenTexts:
-    """The requests of one workspace, in the order in which they were made. Without any, cleaning costs next to
-    nothing."""
+    """The requests of one workspace, in the order in which they were made. Without any, cleaning costs nothing."""
 
     def __init__(self, files: WorkspaceFiles) -> None:
         self._files = files

@@ -1,8 +1,6 @@
-"""Front matter of knowledge files: checked against what each type of file may say (S4 §2.3), and changed one field
-at a time.
+"""Front matter of knowledge files: checked against what each type may say (S4 §2.3), changed one field at a time.
 
-Unknown fields are allowed and kept; an unknown type is a warning; a malformed field is an error that names file,
-line, field.
+Unknown fields are allowed and kept, an unknown type is a warning, a malformed field an error naming file, line, field.
 """
 
 from __future__ import annotations

@@ -76,16 +76,14 @@ class Locks:
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
-        """Makes this process the one that maintains the workspace; None while another one is, or `.local/` is
-        read-only."""
+        """Makes this process the one that maintains the workspace; None while another is, or on a read-only disk."""
         try:
             return self._try("maintainer", shared=False)
         except Unavailable:
             return None
 
     def share(self, name: str) -> Held | None:
-        """Keeps `name` in use, together with others; None if somebody is just removing it. Works on a read-only
-        disk."""
+        """Keeps `name` in use, with others; None if somebody is just removing it. Works on a read-only disk."""
         try:
             return self._try(f"share-{_safe(name)}", shared=True)
         except Unavailable:

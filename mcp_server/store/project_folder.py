@@ -1,5 +1,4 @@
-"""What a folder says about the project it belongs to: a `.context-manager` file, git's origin, its oldest commit,
-itself."""
+"""What a folder says about its project: a `.context-manager` file, git's origin, its oldest commit, itself."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ KEPT = frozenset({"session", "turn_id", "sha"})
 
 
 def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
-    """Cleans every text of every table, within the caller's transaction; returns how many rows of which table
-    changed."""
+    """Cleans every text of every table, in the caller's transaction; returns how many rows of which table changed."""
     changed: dict[str, int] = {}
     for table, columns, stale in _stale(connection, request):
         changed[table] = len(stale)

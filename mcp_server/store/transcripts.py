@@ -90,8 +90,7 @@ class Transcripts:
         return replace(transcript, head=replace(transcript.head, slug=slug_in(path, transcript.head.session_id)))
 
     def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
-        """What was appended after byte `offset`, where a block ended on the line before `first_line`; sizes from
-        `offset` on."""
+        """What was appended after byte `offset`, where line `first_line` begins; its sizes count from there."""
         data = self._files.read_bytes(path, offset)
         return parse_tail(_decode(data), first_line, last_number, last_at)
 
@@ -113,8 +112,7 @@ class Transcripts:
         return parse(_decode(self._beginning(path)), path, load).head.continues
 
     def replace_head(self, path: str, head: TranscriptHead) -> int:
-        """Puts other front matter in an open transcript, in one atomic replacement that moves no line; returns the
-        new size."""
+        """Puts other front matter in an open transcript, atomically, and moves no line; returns the new size."""
         return self._rewrite(path, head, None)
 
     def seal(self, path: str, head: TranscriptHead) -> int:
@@ -196,8 +194,13 @@ def file_id(session_id: str) -> str:
     return f"{safe}-{digest}" if safe else digest
 
 
+def stem_of(path: str) -> str:
+    """A transcript's name without folders and ending: what files that speak of it call it by."""
+    return path.rsplit("/", 1)[-1].removesuffix(".md")
+
+
 def slug_in(path: str, session_id: str) -> str:
     """The words in the name of a session's transcript."""
-    name = path.rsplit("/", 1)[-1].removesuffix(".md")
+    name = stem_of(path)
     _, found, slug = name.partition(f"-{file_id(session_id)}-")
     return slug if found else name

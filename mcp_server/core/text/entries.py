@@ -1,5 +1,4 @@
-"""Knowledge files as people write them: bullets under headings. Pure edits of a body (the text below the front
-matter)."""
+"""Knowledge files as people write them: bullets under headings. Pure edits of what stands below the front matter."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One bullet with its continuation lines. `start` and `end` are line numbers of the body, `date` as written or
-    ''."""
+    """One bullet with its continuation lines: lines `start` to `end` of the body, `date` as written or ''."""
 
     section: str
     text: str
@@ -72,8 +70,7 @@ def _without_comments(body: str) -> str:
 
 
 def normalised(entry: str) -> str:
-    """What two entries must share to be the same: words, without date, bullet, case, accents and closing
-    punctuation."""
+    """What two entries must share to be the same: words, without date, bullet, case, accents and final punctuation."""
     lines = [line.strip() for line in entry.strip().split("\n")]
     text = _DATE.sub("", _BULLET.sub("", " ".join(lines)))
     folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))

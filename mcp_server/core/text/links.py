@@ -1,5 +1,4 @@
-"""Wiki links: `[[name]]`, `[[name|label]]`, `[[name#heading]]`; found in text, and resolved to files of the
-workspace."""
+"""Wiki links, `[[name]]`, `[[name|label]]`, `[[name#heading]]`: found in text, resolved to files of the workspace."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ _CODE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link as written: the name it points to, a heading of that file, the label it shows; and its place in the
-    text."""
+    """A link as written: the name it points to, a heading of that file, the label it shows; and where it stands."""
 
     name: str
     heading: str | None

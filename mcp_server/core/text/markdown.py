@@ -1,5 +1,4 @@
-"""The shape of a markdown file: where its front matter ends, which sections it has. YAML is read in
-`store.yaml_text`."""
+"""The shape of a markdown file: where its front matter ends (`store.yaml_text` reads that), which sections it has."""
 
 from __future__ import annotations
 
@@ -9,8 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """`raw` is the text between the fences (empty without front matter); `body` all that follows, from `body_line`
-    on."""
+    """`raw` is the text between the fences, empty without any; `body` all that follows, from `body_line` on."""
 
     raw: str
     body: str

@@ -83,8 +83,7 @@ def indexed_text(passage: Passage) -> str:
 
 
 def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
-    """The passages of a knowledge, topic or archive file. `body` starts at line `body_line`; `fields` is its front
-    matter."""
+    """The passages of a knowledge, topic or archive file; `fields` is its front matter, `body` what follows."""
     at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
     name = str(fields.get("title") or fields.get("name") or "")
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
@@ -169,8 +168,7 @@ def _beside(turn: Turn) -> str:
 
 
 def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:
-    """Parts of a text in order, each with its first and last line. A blank text has none. Linear in the length of the
-    text."""
+    """Parts of a text in order, each with its first and last line; none of a blank text. Takes linear time."""
     line, counted = first_line, 0
     for start, end in _spans(text, size):
         piece = text[start:end]
@@ -213,8 +211,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut(text: str, first: int, size: int) -> int:
-    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else in the middle of
-    it."""
+    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else inside one."""
     last, least = first + size, first + size // 3
     best = max(text.rfind("\n", first, last), text.rfind(". ", first, last)) + 1
     if best <= least:

@@ -23,8 +23,7 @@ from mcp_server.core.text.words import words
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 LONGEST = 4_000
-"""Characters of a message that are read as a query: of a longer one its beginning and its end, where a request
-usually stands."""
+"""Characters of a message that are read as a query: of a longer one beginning and end, where requests stand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,8 +264,7 @@ def _next_block(text: str, position: int) -> int:
 def _read_block(
     text: str, position: int, end: int, line: int, last_number: int, last_at: datetime
 ) -> tuple[PlacedTurn | PlacedChange, datetime, int] | None:
-    """The block in text[position:end], the time it was written at and where it ends; None if it was cut short by a
-    crash."""
+    """The block in text[position:end], its time, and where it ends; None if a crash cut it short."""
     last = end == len(text)
     header_end = text.find("\n", position + 4)
     if header_end < 0:

@@ -71,8 +71,7 @@ TALK_WORDS = _listed(
     spater mach mache machen einfach prima toll okay warte stopp
     """
 )
-"""Words about the talk itself, folded: a message of nothing else has no subject. Search uses them, the gate does
-not."""
+"""Words about the talk itself, folded: a message of nothing else has no subject. Search uses them, no gate does."""
 
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""

@@ -41,8 +41,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """For `status`, `doctor` and `index status`. `state`: ready, building, missing or broken; `vectors`: sqlite-vec,
-    numpy or none."""
+    """For `status` and `doctor`. `state`: ready, building, missing, broken; `vectors`: sqlite-vec, numpy, none."""
 
     state: str
     generation: str

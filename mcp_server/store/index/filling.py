@@ -42,8 +42,7 @@ class Filling:
     failed: str | None = None
 
     async def run(self, paths: Sequence[str], known: Mapping[str, Known], progress: Progress | None = None) -> int:
-        """Brings these files up to date; returns how many had changed. Files that cannot be read are noted, never
-        raised."""
+        """Brings these files up to date; returns how many had changed. What cannot be read is noted, never raised."""
         from anyio import to_thread
 
         changed = done = 0

@@ -86,8 +86,7 @@ class Generations:
             return False
 
     def report_damage(self, number: int) -> None:
-        """Tells the maintaining process that a generation cannot be read: not every damage is seen by whoever only
-        writes."""
+        """Tells the maintaining process that a generation cannot be read: whoever only writes may not see it."""
         with contextlib.suppress(OSError):
             self._damage.write_text(str(number), "ascii")
 
@@ -98,8 +97,7 @@ class Generations:
             return None
 
     def begin(self) -> Generation:
-        """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable if no file can be made
-        there."""
+        """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable where no file can be made."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:

@@ -50,8 +50,7 @@ RENEW_SECONDS = 15.0
 
 
 class Index:
-    """The search index of one workspace, for one embedder. `name` is the embedder asked for, also where it is not
-    installed."""
+    """The search index of one workspace, for one embedder: `name`, which need not be installed."""
 
     def __init__(
         self,
@@ -73,8 +72,7 @@ class Index:
     # ---------------------------------------------------------------- reading
 
     async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """The passages that may answer a query, each with the raw values of every signal. Never raises for what a
-        query holds."""
+        """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
         wanted = _with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
@@ -172,8 +170,7 @@ class Index:
         return await self._ask(lambda connection: inside.document(connection, path), ())
 
     async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
-        """The passages of the units around one (not of its own unit), in order; in a conversation across the files
-        that continue it."""
+        """The passages of the units around one, not its own, in order; also across the files of one conversation."""
         return await self._ask(lambda connection: inside.neighbours(connection, passage, before, after), ())
 
     async def unit(self, passage: Passage) -> tuple[Passage, ...]:
@@ -181,8 +178,7 @@ class Index:
         return await self._ask(lambda connection: inside.neighbours(connection, passage, 0, 0, itself=True), ())
 
     async def fingerprint(self) -> str:
-        """SHA-256 over everything that searches can see, however it came in. Raises Unavailable if there is no
-        index."""
+        """SHA-256 over everything that searches can see, however it came in. Raises Unavailable without an index."""
         found = await self._ask(inside.fingerprint, None)
         if found is None:
             raise Unavailable("there is no search index yet; `context-manager index rebuild` makes one")

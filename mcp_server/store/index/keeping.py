@@ -59,8 +59,7 @@ class Keeper:
         return self._writing is not None and not self._is_live(self._writing)
 
     async def refresh(self, progress: Progress | None = None) -> int:
-        """Compares all files with the index and indexes what changed; returns how many files had. Builds a missing
-        index."""
+        """Indexes every file that changed, and builds a missing index; returns how many files had changed."""
         from anyio import to_thread
 
         async with self._turn():

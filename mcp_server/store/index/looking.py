@@ -26,8 +26,7 @@ FOLDERS = ("raw", "knowledge", "topics", "archive")
 ENDINGS = (".md", ".markdown", ".txt")
 
 RACY_NS = 2_000_000_000
-"""A file that was written this shortly before it was looked at may have changed again without a new time; its bytes
-are compared."""
+"""A file written so shortly before a look may have changed again without a new time: its bytes are compared."""
 
 NOTHING = b""
 

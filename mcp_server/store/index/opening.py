@@ -27,8 +27,7 @@ BUSY_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Health:
-    """What is wrong with the index just now, as sentences; None where nothing is. `building` is (files done, files in
-    all)."""
+    """What is wrong with the index now, as sentences or None; `building` is (files done, files in all)."""
 
     broken: str | None = None
     building: tuple[int, int] | None = None

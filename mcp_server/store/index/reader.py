@@ -28,18 +28,15 @@ if TYPE_CHECKING:
 
 LEXICAL = 200
 POSTINGS = 10_000
-"""Most passages that the fetching words may stand in, all together: about 0.7 µs each. The rarest word always
-fetches."""
+"""Most passages that the fetching words may stand in together: about 0.7 µs each. The rarest always fetches."""
 
 FETCHING_WORDS = 32
 
 COUNTED = 5_000
-"""A word that stands in so many passages or fewer is counted in the scope; of a more common one the share is near
-enough."""
+"""A word in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
 
 FIRST_FETCH = 1_000
-"""Passages fetched before the scope is looked at; only if too few of them lie in it, the scope is joined to the
-search."""
+"""Passages fetched before the scope is looked at; if too few lie in it, it is joined to the search."""
 
 FILLED = 50
 """So many of the best units bring their neighbours in as candidates."""
@@ -202,8 +199,7 @@ NAMED = (9, 10, 11, 15)
 
 
 def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
-    """Everything about these passages, in order of id; those that are gone meanwhile are left out. `names` learns
-    what is new."""
+    """Everything about these passages, in order of id, without those that are gone. `names` learns what is new."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}",
         (json.dumps(sorted(set(ids))),),

@@ -1,5 +1,4 @@
-"""Search without an index: all files are read and ranked with rank-bm25. Slow for a large workspace, and always
-there."""
+"""Search without an index: all files are read and ranked with rank-bm25. Slow if they are many, and always there."""
 
 from __future__ import annotations
 

@@ -13,8 +13,7 @@ MOST = 200_000
 
 
 class Stems:
-    """Belongs to one connection and its thread. `numbers` of equal stems are equal; of different ones two in 4 · 10⁹
-    are."""
+    """Belongs to one connection and its thread. Equal stems have equal `numbers`, two in 4 · 10⁹ others too."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -55,8 +55,7 @@ def _by_distance(rows: Iterable[tuple[int, float]]) -> list[int]:
 
 @dataclass(slots=True)
 class Matrix:
-    """All vectors of an index in memory, for machines without sqlite-vec: about 1 KB a passage. Belongs to one
-    connection."""
+    """All vectors of one connection's index in memory, about 1 KB a passage: for machines without sqlite-vec."""
 
     version: tuple[int, int] | None = None
     ids: NDArray[np.int64] | None = None

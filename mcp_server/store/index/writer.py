@@ -27,8 +27,7 @@ SCALE = 254.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage to be written, with what is known of its unit. Its words are cut just before: they take ten times its
-    room."""
+    """A passage to be written and its unit. Its words are cut just before: they take ten times its room."""
 
     passage: Passage
     mark: int
@@ -49,8 +48,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a look changes in the index: rows to add, units (by mark) to take out first. `drop_all`: the whole file
-    goes."""
+    """What a look changes in the index: rows to add, and units (by mark) to take out first."""
 
     look: Look
     rows: tuple[Row, ...] = ()

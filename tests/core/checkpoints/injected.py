@@ -11,9 +11,7 @@ from mcp_server.core.advisor.advise import advise
 from mcp_server.core.advisor.items import ContextItem
 from mcp_server.core.advisor.message import message
 from mcp_server.core.checkpoints.document import Checkpoint, render
-from mcp_server.core.clarity.block import block
-from mcp_server.core.clarity.pruner import Verdict
-from mcp_server.core.clarity.tracker import Item
+from mcp_server.core.clarity.block import BlockItem, block
 from mcp_server.core.compiler import safety
 from mcp_server.core.compiler.render import label
 from mcp_server.core.scoring.advisor import Lexicon
@@ -57,7 +55,7 @@ OURS = [
     f"{label('memory', 'knowledge/memory/MEMORY.md')}\nUse SQLite.",
     f"{label('knowledge', 'search')}\n[2026-05-02 · Title]\nuser: hello",
     f"{label('safety', 'p0')}\n{safety.LINE}",
-    block([Verdict(Item("claracore", "project", 1, 0, 1, NOW, True), 125, True, "x")], len, 1_000),
+    block([BlockItem("claracore", 125, anchored=True)], len, 1_000),
     _advice(0.75),
     _advice(0.97),
     render(Checkpoint("ckp_1", "ses_1", NOW, 3, thread="Began with: hello")),
