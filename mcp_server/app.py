@@ -24,10 +24,12 @@ from anyio.to_thread import run_sync
 
 from mcp_server import embed
 from mcp_server.actions import sessions
+from mcp_server.actions.ask_llm import MeteredLlm
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
+from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory
-from mcp_server.settings import Settings, default_document, read_settings
+from mcp_server.settings import LlmSection, Settings, default_document, read_settings
 from mcp_server.store.advisor_files import AdvisorFiles
 from mcp_server.store.changes import Changes
 from mcp_server.store.cold_storage import ColdStorage
@@ -37,6 +39,7 @@ from mcp_server.store.git import Git
 from mcp_server.store.index.index import Index
 from mcp_server.store.lexicon import LexiconFile
 from mcp_server.store.live_sets import LiveSets
+from mcp_server.store.llm_ledger import LlmLedger
 from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
 from mcp_server.store.state import State
@@ -80,6 +83,15 @@ async def open_memory(
         index = Index(files, locks, local / "index", loaded, settings.search.embedder)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
+        now = clock or (lambda: datetime.now(UTC))
+
+        def local_date(moment: datetime) -> str:
+            return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
+
+        chosen = _providers(settings.llm, environ)
+        problems += [chosen.problem] if chosen.problem else []
+        if llm is None and chosen.large and chosen.small:
+            llm = MeteredLlm(chosen.large, chosen.small, settings.llm, LlmLedger(state), files, now, local_date)
         advisor = AdvisorFiles(files)
         stack.callback(advisor.close)
         yield Memory(
@@ -99,14 +111,28 @@ async def open_memory(
             tokens=TokenCounter(),
             changes=Changes(),
             forgotten=ForgottenTexts(files),
-            clock=clock or (lambda: datetime.now(UTC)),
+            clock=now,
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
-            local_date=lambda moment: moment.astimezone(ZoneInfo(timezone)).date().isoformat(),
+            local_date=local_date,
             templates=_template,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
         )
+
+
+def _providers(knobs: LlmSection, environ: Mapping[str, str]) -> Chosen:
+    """The LLM that the settings name, with its key from the environment."""
+    variable = knobs.key_variable or KEYS.get(knobs.provider, "")
+    return choose(
+        knobs.provider,
+        model=knobs.model,
+        small_model=knobs.small_model,
+        base_url=knobs.base_url,
+        key_variable=variable,
+        key=environ.get(variable),
+        retries=knobs.retries,
+    )
 
 
 def _template(name: str) -> str:

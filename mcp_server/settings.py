@@ -158,6 +158,31 @@ class Git(Section):
     auto_commit: Annotated[bool, Field(description="Commit a conversation when it is closed")] = True
 
 
+class LlmSection(Section):
+    """An LLM for what it does better; nothing needs one. Its key stands in an environment variable, never here."""
+
+    provider: Annotated[
+        Literal["none", "anthropic", "openai"],
+        Field(description="none, anthropic, or openai (any compatible endpoint)"),
+    ] = "none"
+    model: Annotated[str | None, Field(description="Writes texts; default: the provider's own")] = None
+    small_model: Annotated[str | None, Field(description="Answers yes or no; default: a small one, or `model`")] = None
+    base_url: Annotated[str | None, Field(description="Another endpoint, such as http://localhost:11434/v1")] = None
+    key_variable: Annotated[
+        str | None, Field(description="Variable with the key; default: ANTHROPIC_API_KEY or OPENAI_API_KEY")
+    ] = None
+    timeout_seconds: Annotated[
+        float, Field(gt=0, le=600, description="Longest wait for an answer, retries included")
+    ] = 30
+    retries: Annotated[int, Field(ge=0, le=10, description="Tries again after a refusal or a broken connection")] = 2
+    daily_tokens: Annotated[int, Field(ge=0, description="Most tokens in a day")] = 1_000_000
+    daily_usd: Annotated[float, Field(ge=0, description="Most US dollars in a day, as far as prices are set")] = 1.0
+    input_price: Annotated[float, Field(ge=0, description="US dollars for a million tokens in; 0: not known")] = 0
+    output_price: Annotated[float, Field(ge=0, description="US dollars for a million tokens out; 0: not known")] = 0
+    small_input_price: Annotated[float, Field(ge=0, description="The same for the small model")] = 0
+    small_output_price: Annotated[float, Field(ge=0, description="The same for the small model")] = 0
+
+
 class Server(Section):
     """How calls without a session handle are understood."""
 
@@ -202,6 +227,7 @@ class Settings(BaseModel):
     clarity: Clarity = Clarity()
     advisor: Advisor = Advisor()
     git: Git = Git()
+    llm: LlmSection = LlmSection()
     server: Server = Server()
     hooks: Hooks = Hooks()
     workspace: WorkspaceSection = WorkspaceSection()
@@ -210,7 +236,9 @@ class Settings(BaseModel):
     def digest(self) -> str:
         """SHA-256 of what these settings change in a compilation."""
         return hashlib.sha256(
-            self.model_dump_json(exclude={"problems", "workspace", "server", "git", "hooks", "knowledge"}).encode()
+            self.model_dump_json(
+                exclude={"problems", "workspace", "server", "git", "llm", "hooks", "knowledge"}
+            ).encode()
         ).hexdigest()
 
 

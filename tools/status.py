@@ -25,11 +25,12 @@ class Report(TypedDict, total=False):
     hooks: dict[str, Any]
     index: dict[str, Any]
     git: dict[str, Any]
+    llm: dict[str, Any]
     settings: dict[str, Any]
     sizes: dict[str, Any]
 
 
-View = Literal["all", "sessions", "gauges", "clarity", "hooks", "index", "git", "settings", "sizes"]
+View = Literal["all", "sessions", "gauges", "clarity", "hooks", "index", "git", "llm", "settings", "sizes"]
 
 
 def tool(connection: Connection) -> Tool:

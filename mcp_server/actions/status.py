@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import clarity_views, pauses, sessions
 from mcp_server.actions.anchor import problems as anchor_problems
 from mcp_server.actions.approve import waiting_sentence
+from mcp_server.actions.costs import costs
 from mcp_server.actions.forget import unfinished_sentences
 from mcp_server.actions.health import health
 from mcp_server.actions.projects import map_problems
@@ -22,7 +23,7 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 
-VIEWS = ("all", "sessions", "gauges", "clarity", "hooks", "index", "git", "settings", "sizes")
+VIEWS = ("all", "sessions", "gauges", "clarity", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10
 
 
@@ -64,6 +65,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         "hooks": _hooks,
         "index": _index,
         "git": _git,
+        "llm": _llm,
         "settings": _settings,
         "sizes": _sizes,
     }
@@ -250,6 +252,17 @@ async def _git(memory: Memory) -> Mapping[str, Any]:
         "last_commit": head or "none",
         "commits_waiting": len(waiting),
         "auto_commit": memory.settings.git.auto_commit,
+    }
+
+
+async def _llm(memory: Memory) -> Mapping[str, Any]:
+    """Which LLM is asked, and what it cost."""
+    found = await costs(memory)
+    return {
+        "provider": found.provider,
+        "today": f"{found.today.calls} calls, {found.today.tokens:,} of {found.daily_tokens:,} tokens",
+        "since": f"{found.since}: {found.total.calls} calls, {found.total.tokens:,} tokens",
+        "cost": f"${found.total.usd:.4f}" if found.priced else "prices are not set",
     }
 
 

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cold-storage": ("cold_storage", "What left live contexts and can come back."),
     "health": ("health", "How full the context of each conversation is."),
     "logs": ("logs", "What curation and compaction did, summed up."),
+    "costs": ("costs", "What LLM calls cost, by purpose and by day."),
     "compile": ("compile", "Print the context for a message; --explain shows why."),
     "last": ("last", "Show what was last pushed into a prompt, and why."),
     "pause": ("pause", "Push nothing into prompts for a while."),

@@ -1,0 +1,100 @@
+"""A real HTTP endpoint that speaks like Anthropic and like OpenAI, and gives the answers that a test wants."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+IN, OUT = 40, 2
+"""Tokens that every answer says it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer: a text in the protocol's own shape, or `raw` bytes in the place of it; `waits` until it is let go."""
+
+    text: str = ""
+    status: int = 200
+    raw: bytes | None = None
+    retry_after: str | None = None
+    waits: bool = False
+
+
+@dataclass(slots=True)
+class Endpoint:
+    """What is at `url`: it gives `replies` in order, the last one again and again, and keeps what it was asked."""
+
+    url: str
+    replies: list[Reply]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def endpoint(*replies: Reply) -> Iterator[Endpoint]:
+    """Serves on a free port of this machine until the block ends."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            with lock:
+                served.asked.append(asked)
+                reply = served.replies.pop(0) if len(served.replies) > 1 else served.replies[0]
+            if reply.waits:
+                served.over.wait()
+            body = reply.raw if reply.raw is not None else json.dumps(_shaped(self.path, reply)).encode()
+            try:
+                self.send_response(reply.status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                if reply.retry_after is not None:
+                    self.send_header("retry-after", reply.retry_after)
+                self.end_headers()
+                self.wfile.write(body)
+            except BrokenPipeError:
+                pass  # the client's patience was over first
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served = Endpoint(f"http://127.0.0.1:{server.server_port}", list(replies))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        served.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _shaped(path: str, reply: Reply) -> dict[str, Any]:
+    if reply.status != 200:
+        return {"type": "error", "error": {"type": "some_error", "message": reply.text}}
+    if path.endswith("/messages"):
+        return {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "small",
+            "content": [{"type": "text", "text": reply.text}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": IN, "output_tokens": OUT},
+        }
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "small",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.text}}],
+        "usage": {"prompt_tokens": IN, "completion_tokens": OUT, "total_tokens": IN + OUT},
+    }

@@ -1,0 +1,185 @@
+"""Providers against a real endpoint: success, garbage, refusals, time-outs, the cap. The caller always learns which."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_server.actions.costs import costs
+from mcp_server.actions.status import status
+from mcp_server.app import open_memory
+from mcp_server.llm import Llm, LlmUnavailable
+from mcp_server.memory import Memory
+from mcp_server.store import logs
+from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
+
+pytestmark = pytest.mark.anyio
+
+PROVIDERS = ("anthropic", "openai")
+
+
+@asynccontextmanager
+async def asking(
+    workspace: Path, provider: str, served: Endpoint, clock: Callable[[], datetime] | None = None, **knobs: object
+) -> AsyncIterator[tuple[Memory, Llm]]:
+    """A memory whose LLM is at the endpoint."""
+    given = {
+        "provider": provider,
+        "model": "large",
+        "small_model": "small",
+        "base_url": served.url,
+        "retries": 0,
+        **knobs,
+    }
+    environ = {f"CONTEXT_MANAGER_LLM__{key.upper()}": str(value) for key, value in given.items()}
+    key = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}[provider]
+    async with open_memory(workspace, {**environ, key: "not-a-secret"}, clock=clock) as memory:
+        assert memory.llm is not None, memory.problems()
+        yield memory, memory.llm
+
+
+def lines(memory: Memory) -> list[dict[str, Any]]:
+    return list(logs.newest_first(memory.files, "llm"))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_answer_is_given_and_its_cost_entered(workspace: Path, provider: str) -> None:
+    with endpoint(Reply("YES")) as served:
+        async with asking(workspace, provider, served, small_input_price=1, small_output_price=5) as (memory, llm):
+            assert await llm.complete("Is it?", purpose="gate", max_tokens=1) == "YES"
+            spent = await costs(memory)
+            (line,) = lines(memory)
+            shown = await status(memory, "llm")
+    assert served.asked[0]["model"] == "small"
+    assert served.asked[0]["messages"] == [{"role": "user", "content": "Is it?"}]
+    assert served.asked[0]["max_tokens"] == 1
+    assert (spent.today.calls, spent.today.input_tokens, spent.today.output_tokens) == (1, IN, OUT)
+    assert spent.today.usd == pytest.approx((IN * 1 + OUT * 5) / 1e6)
+    assert list(spent.purposes) == ["gate"]
+    assert (line["outcome"], line["purpose"], line["model"]) == ("ok", "gate", "small")
+    assert "Is it?" not in str(line), "what was asked stays out of the log"
+    assert f"{IN + OUT} of" in shown.markdown
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_texts_are_written_by_the_large_model(workspace: Path, provider: str) -> None:
+    with endpoint(Reply("A summary.")) as served:
+        async with asking(workspace, provider, served) as (_, llm):
+            await llm.complete("Sum up", purpose="summary", max_tokens=100)
+    assert served.asked[0]["model"] == "large"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("reply", "outcome"),
+    [
+        (Reply(raw=b"<html>not what you think</html>"), "failed"),
+        (Reply(raw=b'{"unexpected": true}'), "failed"),
+        (Reply(raw=b"[1, 2"), "failed"),
+        (Reply(""), "empty"),
+        (Reply("overloaded", status=500), "failed"),
+        (Reply("no such model", status=404), "failed"),
+        (Reply("slow down", status=429, retry_after="1"), "failed"),
+    ],
+    ids=["html", "another shape", "cut off", "empty", "500", "404", "429"],
+)
+async def test_no_usable_answer_is_said_and_logged(workspace: Path, provider: str, reply: Reply, outcome: str) -> None:
+    with endpoint(reply) as served:
+        async with asking(workspace, provider, served) as (memory, llm):
+            with pytest.raises(LlmUnavailable):
+                await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            (line,) = lines(memory)
+            spent = await costs(memory)
+    assert line["outcome"] == outcome
+    assert line["error"]
+    assert (spent.today.calls, spent.today.failed) == (1, 1)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_a_refusal_that_passes_is_tried_again_after_the_time_it_names(workspace: Path, provider: str) -> None:
+    with endpoint(Reply("slow down", status=429, retry_after="0.01"), Reply("YES")) as served:
+        async with asking(workspace, provider, served, retries=1) as (memory, llm):
+            assert await llm.complete("Is it?", purpose="gate", max_tokens=1) == "YES"
+            (line,) = lines(memory)
+    assert len(served.asked) == 2
+    assert line["outcome"] == "ok"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: str) -> None:
+    with endpoint(Reply("late", waits=True)) as served:
+        async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
+            with pytest.raises(LlmUnavailable, match=r"timeout_seconds"):
+                await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            assert lines(memory)[0]["outcome"] == "time-out"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_hour_that_a_retry_after_asks_for_is_not_waited(workspace: Path, provider: str) -> None:
+    """One of the two packages would wait until the time-out, the other gives up at once."""
+    with endpoint(Reply("slow down", status=429, retry_after="3600")) as served:
+        async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
+            with pytest.raises(LlmUnavailable):
+                await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            assert lines(memory)[0]["outcome"] in ("time-out", "failed")
+    assert len(served.asked) == 1
+
+
+async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path) -> None:
+    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+    with endpoint(Reply("YES")) as served:
+        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=50) as (memory, llm):
+            await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            with pytest.raises(LlmUnavailable, match="daily_tokens"):
+                await llm.complete("And is this more than may be asked?", purpose="gate", max_tokens=1)
+            assert len(served.asked) == 1
+            now[0] += timedelta(days=1)
+            await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            assert list((await costs(memory)).days) == ["2026-02-16", "2026-02-17"]
+
+
+async def test_the_cap_in_dollars_holds_too(workspace: Path) -> None:
+    with endpoint(Reply("YES")) as served:
+        async with asking(workspace, "openai", served, daily_usd=0.0001, small_output_price=100) as (_, llm):
+            with pytest.raises(LlmUnavailable, match="daily_usd"):
+                await llm.complete("Is it?", purpose="gate", max_tokens=10)
+    assert not served.asked
+
+
+@pytest.mark.parametrize(
+    ("knobs", "environ", "said"),
+    [
+        ({"provider": "anthropic"}, {}, "ANTHROPIC_API_KEY"),
+        ({"provider": "openai"}, {}, "OPENAI_API_KEY"),
+        ({"provider": "openai"}, {"OPENAI_API_KEY": "k"}, "llm.model"),
+        ({"provider": "openai", "key_variable": "MY_KEY"}, {"OPENAI_API_KEY": "k"}, "MY_KEY"),
+    ],
+)
+async def test_what_an_llm_lacks_is_said_and_everything_else_works(
+    workspace: Path, knobs: dict[str, str], environ: dict[str, str], said: str
+) -> None:
+    given = {f"CONTEXT_MANAGER_LLM__{key.upper()}": value for key, value in knobs.items()}
+    async with open_memory(workspace, {**given, **environ}) as memory:
+        assert memory.llm is None
+        (problem,) = [one for one in memory.problems() if "llm.provider" in one]
+        assert said in problem
+
+
+async def test_an_endpoint_of_ones_own_needs_no_key(workspace: Path) -> None:
+    with endpoint(Reply("YES")) as served:
+        knobs = {"PROVIDER": "openai", "MODEL": "mine", "BASE_URL": served.url}
+        given = {f"CONTEXT_MANAGER_LLM__{key}": value for key, value in knobs.items()}
+        async with open_memory(workspace, given) as memory:
+            assert memory.llm is not None
+            assert await memory.llm.complete("Is it?", purpose="gate", max_tokens=1) == "YES"
+
+
+async def test_without_a_provider_there_is_none_and_no_complaint(memory: Memory) -> None:
+    assert memory.llm is None
+    assert not [one for one in memory.problems() if "llm" in one]
+    assert (await costs(memory)).total.calls == 0
