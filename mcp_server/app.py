@@ -78,9 +78,10 @@ async def open_memory(
         locks = Locks(local)
         state = await State.open(local / "state.db", locks)
         stack.push_async_callback(_closed, state)
-        loaded, missing = (embedder, None) if embedder is not None else embed.load(settings.search.embedder)
+        wanted = _wanted_embedder(settings, environ)
+        loaded, missing = (embedder, None) if embedder is not None else embed.load(wanted)
         problems += [missing] if missing else []
-        index = Index(files, locks, local / "index", loaded, settings.search.embedder)
+        index = Index(files, locks, local / "index", loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
         now = clock or (lambda: datetime.now(UTC))
@@ -119,6 +120,18 @@ async def open_memory(
             llm=llm,
             startup_problems=(*problems, *settings.problems),
         )
+
+
+def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:
+    """The embedder that the settings name, with its key from the environment."""
+    knobs = settings.search
+    return embed.Wanted(
+        knobs.embedder,
+        knobs.embedding_model,
+        knobs.embedding_dimensions,
+        knobs.embedding_url,
+        environ.get(KEYS["openai"]),
+    )
 
 
 def _providers(knobs: LlmSection, environ: Mapping[str, str]) -> Chosen:

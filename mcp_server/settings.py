@@ -53,9 +53,15 @@ class ContextCompiler(Section):
 class Search(Section):
     """Which embedder, and how its similarity is weighed against keywords."""
 
-    embedder: Annotated[Literal["wordllama", "none"], Field(description="wordllama (local, offline) or none")] = (
-        "wordllama"
-    )
+    embedder: Annotated[
+        Literal["wordllama", "none", "openai", "sentence-transformers"],
+        Field(description="wordllama (local, offline), openai (any compatible endpoint), sentence-transformers, none"),
+    ] = "wordllama"
+    embedding_model: Annotated[str | None, Field(description="Its model; default: the provider's own")] = None
+    embedding_dimensions: Annotated[
+        int | None, Field(ge=1, le=8192, description="Numbers of a vector; default: as the model is known")
+    ] = None
+    embedding_url: Annotated[str | None, Field(description="Another endpoint for openai")] = None
     bm25_weight: Annotated[float | Auto, Field(description="Weight of keywords; auto follows the embedder")] = "auto"
     vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto follows the embedder")] = (
         "auto"

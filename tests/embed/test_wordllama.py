@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mcp_server import embed
+from mcp_server.embed import Wanted
 from mcp_server.embed.wordllama import WordLlamaEmbedder
 from mcp_server.errors import Unavailable
 
@@ -53,13 +54,12 @@ def test_loading_leaves_the_logging_of_the_program_alone(embedder: WordLlamaEmbe
 
 
 def test_names_are_known_or_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert embed.load("none") == (None, None)
-    found, message = embed.load("wordllama")
+    assert embed.load(Wanted("none")) == (None, None)
+    found, message = embed.load(Wanted("wordllama"))
     assert found is not None
     assert message is None
-    assert "oracle" in (embed.load("oracle")[1] or "")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "not installed" in (embed.load("wordllama")[1] or "")
+    assert "not installed" in (embed.load(Wanted("wordllama"))[1] or "")
     with pytest.raises(Unavailable, match="not installed"):
         WordLlamaEmbedder().embed(["x"])
 

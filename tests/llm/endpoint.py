@@ -48,7 +48,7 @@ def endpoint(*replies: Reply) -> Iterator[Endpoint]:
                 reply = served.replies.pop(0) if len(served.replies) > 1 else served.replies[0]
             if reply.waits:
                 served.over.wait()
-            body = reply.raw if reply.raw is not None else json.dumps(_shaped(self.path, reply)).encode()
+            body = reply.raw if reply.raw is not None else json.dumps(_shaped(self.path, reply, asked)).encode()
             try:
                 self.send_response(reply.status)
                 self.send_header("content-type", "application/json")
@@ -76,9 +76,20 @@ def endpoint(*replies: Reply) -> Iterator[Endpoint]:
         thread.join()
 
 
-def _shaped(path: str, reply: Reply) -> dict[str, Any]:
+def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
     if reply.status != 200:
         return {"type": "error", "error": {"type": "some_error", "message": reply.text}}
+    if path.endswith("/embeddings"):
+        vectors = [
+            {"object": "embedding", "index": index, "embedding": _letters(text, asked.get("dimensions", 26))}
+            for index, text in enumerate(asked["input"])
+        ]
+        return {
+            "object": "list",
+            "model": asked["model"],
+            "data": vectors[::-1],
+            "usage": {"prompt_tokens": 1, "total_tokens": 1},
+        }
     if path.endswith("/messages"):
         return {
             "id": "msg_1",
@@ -98,3 +109,12 @@ def _shaped(path: str, reply: Reply) -> dict[str, Any]:
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.text}}],
         "usage": {"prompt_tokens": IN, "completion_tokens": OUT, "total_tokens": IN + OUT},
     }
+
+
+def _letters(text: str, dimensions: int) -> list[float]:
+    """How often each letter stands in a text: texts of the same letters are near each other."""
+    counts = [0.0] * dimensions
+    for letter in text.lower():
+        if letter.isascii() and letter.isalpha():
+            counts[(ord(letter) - ord("a")) % dimensions] += 1
+    return counts

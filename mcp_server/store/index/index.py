@@ -50,7 +50,7 @@ RENEW_SECONDS = 15.0
 
 
 class Index:
-    """The search index of one workspace, for one embedder: `name`, which need not be installed."""
+    """The search index of one workspace, for one embedder; `name` and `dimensions` are those of one that is missing."""
 
     def __init__(
         self,
@@ -59,12 +59,13 @@ class Index:
         folder: Path,
         embedder: Embedder | None = None,
         name: str | None = None,
+        dimensions: int = 0,
     ) -> None:
         self._embedder = embedder
         self._name = name or (embedder.name if embedder else "none")
         self._generations = Generations(folder, locks, self._name)
         self._health = Health()
-        self._keeper = Keeper(files, self._generations, embedder, self._name, self._health)
+        self._keeper = Keeper(files, self._generations, embedder, self._name, dimensions, self._health)
         self._scan = Scan(files)
         self._open: Reading | None = None
         self._opening = Lock()
@@ -232,9 +233,7 @@ class Index:
     def _messages(self) -> tuple[str, ...]:
         messages: list[str] = []
         if self._embedder is None and self._name != "none":
-            messages.append(
-                f"the embedder {self._name} is not installed here: keywords only (pip install {self._name})"
-            )
+            messages.append(f"the embedder {self._name} is not to be had here: keywords only (context-manager doctor)")
         if self._health.embedding:
             messages.append(self._health.embedding)
         return tuple(messages)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.store.files import FileStat, WorkspaceFiles
 
-DIMENSIONS = {"wordllama": 256}
-"""For an embedder that is not installed: vectors can be added later without a rebuild."""
-
 
 @dataclass(frozen=True, slots=True)
 class Writing:
@@ -43,12 +40,20 @@ class Keeper:
     """Writes index files. `refresh`, `apply` and `embed_missing` are for the holder of the maintainer's lock alone."""
 
     def __init__(
-        self, files: WorkspaceFiles, generations: Generations, embedder: Embedder | None, name: str, health: Health
+        self,
+        files: WorkspaceFiles,
+        generations: Generations,
+        embedder: Embedder | None,
+        name: str,
+        dimensions: int,
+        health: Health,
     ) -> None:
         self._files = files
         self._generations = generations
         self._embedder = embedder
         self._name = name
+        # Of one that is not installed, too: vectors can then be added later without a rebuild.
+        self._dimensions = embedder.dimensions if embedder else dimensions
         self._health = health
         self._writing: Writing | None = None
         self._turn = Lock()
@@ -128,8 +133,7 @@ class Keeper:
     async def _build(self, generation: Generation, paths: Sequence[str], progress: Progress) -> None:
         to = await connect(generation.path, new=True)
         try:
-            dimensions = self._embedder.dimensions if self._embedder else DIMENSIONS.get(self._name, 0)
-            await to.database.outside(lambda c: schema.create(c, self._name, dimensions, to.loads_vectors))
+            await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
             filling = self._filling(to)
             await filling.run(paths, {}, progress)
             self._health.embedding = filling.failed
