@@ -31,6 +31,7 @@ from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import logs
+from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
@@ -76,7 +77,7 @@ async def for_start(
 ) -> Injection:
     """The brief for a window that begins. `source`: startup, resume, clear, compact. A window that is resumed still
     holds what it was sent. `printed` is a brief that the hook has given already, where no server was."""
-    project = await _project(memory, session, caller)
+    project = await _project(memory, await memory.state.session(session), caller)
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
@@ -104,13 +105,16 @@ async def for_start(
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """What the memory pushes with a prompt: usually nothing."""
-    project = await _project(memory, session, caller)
-    said = await _for_prompt(memory, session, prompt, project, paused)
+    row = await sessions.current_row(memory, session)
+    project = await _project(memory, row, caller)
+    said = await _for_prompt(memory, session, row, prompt, project, paused)
     await _log(memory, session, project, said, prompt)
     return said
 
 
-async def _for_prompt(memory: Memory, session: str, prompt: str, project: Project, paused: bool) -> Injection:
+async def _for_prompt(
+    memory: Memory, session: str, row: SessionRow | None, prompt: str, project: Project, paused: bool
+) -> Injection:
     event = "UserPromptSubmit"
     silent = (
         injection.asks_nothing(prompt)
@@ -119,7 +123,7 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
     )
     if silent:
         return Injection(event, "", silent)
-    start = await _window_start(memory, session)
+    start = await sessions.window_start(memory, row) if row else None
     window = await window_of(memory, session)
     if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
         window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
@@ -257,9 +261,8 @@ def _inputs(
     )
 
 
-async def _project(memory: Memory, session: str, caller: Caller) -> Project:
+async def _project(memory: Memory, row: SessionRow | None, caller: Caller) -> Project:
     """The session's own project for good, else that of the folder it works in."""
-    row = await memory.state.session(session)
     if row is not None:
         return await project_of(memory, caller, row.project or "global")
     return await project_of(memory, caller)

@@ -22,6 +22,7 @@ from mcp_server.actions.cold import come_back, recover_chunk
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import session_turns
+from mcp_server.actions.similar import Seen
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns
 from mcp_server.bench.metrics import mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations
@@ -174,7 +175,7 @@ async def _ask(
     records = {record.chunk_id: record for record in memory.cold.of(SESSION)}
     asked = await session_turns(memory, SESSION)
     turn = Turn(asked[-1].number + 1, "user", question.text, memory.clock())
-    back = await come_back(memory, SESSION, [turn], (*asked, turn))
+    back = await come_back(memory, SESSION, [turn], Seen(memory, SESSION, (*asked, turn)))
     found.returned.append(len(back))
     await _look(memory, question, gold, found, "after automatic recovery")
     if back:
