@@ -24,7 +24,7 @@ from mcp_server.actions.anchor import anchored_ids
 from mcp_server.actions.archive import archive
 from mcp_server.actions.live_set import change, live_set
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.similar import Seen
+from mcp_server.actions.similar import Seen, says_something
 from mcp_server.core.compiler.history import exchanges
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
@@ -137,11 +137,11 @@ async def come_back(
     memory: Memory, session: str, new: Sequence[Turn], seen: Seen | None = None, shortened: int | None = None
 ) -> list[Recovered]:
     """What returns by itself after a user's message among the turns `new`: what in cold storage is about it, the best
-    first, at most `context.auto_recover`; nothing that the client's own compaction took away. Call it under the
-    transcript's lock. `seen` is what others looked up under the same lock, `shortened` counts the session's chunks that
-    are not whole, if that is known."""
+    first, at most `context.auto_recover`; nothing that the client's own compaction took away, and nothing for a message
+    that is about nothing ("ok, thanks"). Call it under the transcript's lock. `seen` is what others looked up under the
+    same lock, `shortened` counts the session's chunks that are not whole, if that is known."""
     knobs = memory.settings.context
-    asks = any(turn.role == "user" for turn in new)
+    asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
         return []
     if not (await memory.live.shortened(session) if shortened is None else shortened):

@@ -151,6 +151,11 @@ async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compa
     return Compared(query, found.gate.open, scores, telling, last, len(found.hits), tells)
 
 
+def says_something(turn: Turn) -> bool:
+    """Whether a turn is about anything, and not only about the talk itself."""
+    return bool(content_words(bounded(turn.content), TALK_WORDS))
+
+
 def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
     """The user's turns that a message is understood by: the last one; if that says little, with the two before it, and
     with more until there is something to go by."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mcp_server.actions.cold import recover_chunk
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.prune import prune
 from mcp_server.actions.sessions import end_session, session_turns
@@ -19,7 +20,7 @@ from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 
-BERTH = "Which winter berth and which mainsail did we want for the Galeb?"
+BERTH = "Which winter berth and which mainsail for the Galeb?"
 
 
 async def indexed(memory: Memory, *said: str) -> None:
@@ -39,22 +40,20 @@ async def test_a_short_piece_among_near_identical_ones_does_not_come_back_for_st
         assert {before[number] for number in range(1, 14)} == {"cold"}
         await say(memory, "What of the mainsail for the Galeb, and of the berth?")
         after = forms(await live_set(memory, "s"))
-        assert [number for number in range(1, 14) if after[number] == "cold"] == [7]
+        assert after[7] == "cold"
+        assert [after[number] for number in range(1, 14)].count("whole") >= 9
 
 
 async def test_a_question_that_was_asked_before_does_not_keep_its_answer_away(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, limited(1000), clock=clock) as memory:
-        await indexed(memory, "For the winter we want the berth near the crane, and a blue mainsail for the Galeb.")
-        for turn in talk(20):
-            if not turn.content.startswith(SUBJECTS[1]):
-                await hold(memory, [turn])
-                await catch_up(memory)
+    async with open_memory(workspace, limited(30_000, auto_recover=0), clock=clock) as memory:
+        await indexed(memory, "By the crane the Galeb is safe: Ante says the berth there has shelter from the bora.")
+        await indexed(memory, *(turn.content for turn in talk(12) if not turn.content.startswith(SUBJECTS[1])))
+        await prune(memory, "compact", "s", False, ASKS, target=0)
         assert forms(await live_set(memory, "s"))[1] == "cold"
-        await memory.live.clear("s")  # the question before this one brought nothing back
         await indexed(memory, BERTH)
         await say(memory, "The printer is out of toner, and nobody ordered any.", "agent")
-        for record in memory.cold.of("s"):
-            assert record.form == "cold"
+    clock.forward(hours=2)
+    async with open_memory(workspace, limited(30_000), clock=clock) as memory:
         await say(memory, BERTH)
         assert forms(await live_set(memory, "s"))[1] == "whole"
 
@@ -84,10 +83,13 @@ async def test_of_a_long_message_beginning_and_end_are_compared_and_kept_with_wh
 
 async def test_a_long_text_counts_the_same_in_the_set_and_in_its_record(workspace: Path, clock: Clock) -> None:
     long = "The rye bread burns and the oven cracks. " * 50_000
-    async with open_memory(workspace, limited(500_000, auto_recover=0), clock=clock) as memory:
+    async with open_memory(workspace, limited(3_000_000, auto_recover=0), clock=clock) as memory:
         await say(memory, long)
-        before = (await live_set(memory, "s"))[0].tokens
         await hold(memory, talk(6))
-        (record,) = memory.cold.of("s")
+        before = (await live_set(memory, "s"))[0]
+        await prune(memory, "compact", "s", False, ASKS, target=0)
+        record = memory.cold.get("s", before.id)
         assert record.content == long
-        assert record.tokens == before
+        assert record.tokens == before.tokens
+        await recover_chunk(memory, before.id, dry_run=False)
+        assert (await live_set(memory, "s"))[0].tokens == before.tokens

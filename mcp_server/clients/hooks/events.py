@@ -177,7 +177,7 @@ async def _after_compaction(memory: Memory, given: Given) -> None:
 
 
 async def _session_end(memory: Memory, given: Given) -> None:
-    """Records what is left, closes the session, and puts it into the brief that the next one begins with."""
+    """Records what is left, closes the session, and brings the brief up to date: this server may end with it."""
     if given.agent:
         return
     await _captured(memory, given, final=True)

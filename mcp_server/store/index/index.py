@@ -29,7 +29,7 @@ from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
 from mcp_server.store.index.looking import is_indexed
-from mcp_server.store.index.opening import Health, Lock, Reading, inode_of, open_reading
+from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
 from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
@@ -90,6 +90,11 @@ class Index:
         return await self._scanned(query.text, wanted)
 
     async def _search(self, opened: Reading, text: str, filters: Filters, mode: Mode) -> Candidates:
+        from anyio import to_thread
+
+        if not numpy_is_there.is_set():
+            await to_thread.run_sync(import_numpy)
+
         def words(connection: sqlite3.Connection) -> tuple[Asking, dict[int, tuple[Any, ...]]]:
             scope = scope_of(connection, filters)
             asking = ask(connection, opened.words.stems, text, scope)
