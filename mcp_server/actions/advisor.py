@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import pressure_log, sessions
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.live_set import holders
 from mcp_server.actions.pressure import gauges
 from mcp_server.actions.similar import query_of
 from mcp_server.core.advisor.advise import MOST, QUIET, Advice, advise
@@ -46,7 +46,6 @@ class Look:
 
 async def advice(memory: Memory, session: str, prompt: str, *, asked: bool = False) -> Advice:
     """What the advisor says now, for `prompt`. Under 70% that is nothing, unless it was `asked`."""
-    await live_set(memory, session)
     return (await look(memory, session, prompt, asked=asked)).advice
 
 
@@ -73,11 +72,10 @@ async def look(
     most: int | None = MOST,
 ) -> Look:
     """The advisor's whole view, with at most so many recommendations. Without a prompt it is for the user's last
-    message; the client's own count is by default the last one that it gave. Writes nothing to files. The live set must
-    be there (`live_set` makes a lost one again)."""
+    message; the client's own count is by default the last one that it gave. Writes nothing."""
     row = await sessions.require(memory, session)
     turns = await sessions.session_turns(memory, session)
-    chunks = await memory.live.of_kinds(session, HOLDERS)
+    chunks = await holders(memory, session, HOLDERS)
     full = await gauges(memory, session, client_tokens)
     asks = query_of(turns) if prompt is None else prompt
     delivery = row.delivery or "add"

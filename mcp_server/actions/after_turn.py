@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from mcp_server.actions import advisor, clarity, cold, live_set, pressure
+from mcp_server.actions.similar import Seen
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
@@ -43,11 +44,12 @@ async def after_turns(
     entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
     if entered is None:
         return tuple(notes)
-    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered), [])
+    seen = Seen(memory, session)
+    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, seen), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     shortened = None if reliefs else entered.shortened
-    back = await step("recovering", cold.come_back(memory, session, turns, shortened=shortened), [])
+    back = await step("recovering", cold.come_back(memory, session, turns, seen, shortened), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if pressure.gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:

@@ -14,6 +14,7 @@ from anyio.to_thread import run_sync
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import text_of
 from mcp_server.core.pressure.cold import ColdRecord
+from mcp_server.core.text.query import bounded
 from mcp_server.memory import Memory
 
 
@@ -25,7 +26,7 @@ async def archive(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
         return 0
     now, knobs = memory.clock(), memory.settings.context
     by_number = {turn.number: turn for turn in turns}
-    last = next((turn.content for turn in reversed(turns) if turn.role == "user"), "")
+    last = bounded(next((turn.content for turn in reversed(turns) if turn.role == "user"), ""))
 
     def write() -> int:
         records = []

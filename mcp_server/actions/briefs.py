@@ -4,8 +4,9 @@
     .local/brief/global.md      for every other session
     .local/brief/index.json     real folder → the name of its file
 
-A brief is compiled like any context, with the slots for identity, memory, projects, journal and the last conversation,
-within `hooks.start_tokens`. A file is rewritten only when what it is made of has changed.
+A brief is compiled like any context, with the slots for identity, memory, projects and journal, within
+`hooks.start_tokens`. No conversation is in it: what was said comes with a prompt that it bears on, and only then.
+A file is rewritten only when what it is made of has changed.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from mcp_server.actions import pauses
 from mcp_server.actions.compile import compiler_settings, source_files
 from mcp_server.actions.projects import project_of
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, LastSession
+from mcp_server.core.compiler.inputs import CompileInputs
 from mcp_server.core.injection import LONGEST
-from mcp_server.core.model import GLOBAL, Caller, Turn
+from mcp_server.core.model import GLOBAL, Caller
 from mcp_server.core.projects import Project
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.store.state import SessionRow
 
 FOLDER = ".local/brief"
 INDEX = f"{FOLDER}/index.json"
@@ -42,14 +42,6 @@ MADE = "briefs"
 """Namespace of the state: file name → the digest of what it was made of."""
 
 MOST_FOLDERS = 1000
-LAST_EXCHANGES = 3
-LEAST_EXCHANGES = 3
-"""A shorter conversation was a question, or something told by the way: it is found when a prompt bears on it. Only what
-was worked on is told to everybody who begins."""
-
-LOOKED_AT = 20
-"""So many conversations back."""
-
 
 SHARES: dict[str, Any] = {"identity_share": 0.3, "memory_share": 0.5}
 """A brief has no scored knowledge: what that leaves goes to the files."""
@@ -73,18 +65,17 @@ def file_of(project: Project) -> str:
     return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
 
 
-async def make(memory: Memory, project: Project, without: str | None = None) -> Brief:
-    """The brief of a project as things stand; `without` is the session that it is for: its own turns are no news."""
-    inputs = await _inputs(memory, project, await memory.state.sessions(), without)
+async def make(memory: Memory, project: Project) -> Brief:
+    """The brief of a project as things stand."""
+    inputs = await _inputs(memory, project)
     return await _compiled(memory, project, inputs, _digest(inputs))
 
 
-async def keep(memory: Memory, project: Project, rows: Sequence[SessionRow] | None = None) -> bool:
-    """Rewrites a project's file if what it is made of has changed: then True. `rows`: all sessions, if known."""
+async def keep(memory: Memory, project: Project) -> bool:
+    """Rewrites a project's file if what it is made of has changed: then True."""
     name = file_of(project)
     paused = await pauses.why_silent(memory, project)
-    rows = await memory.state.sessions() if rows is None else rows
-    inputs = None if paused else await _inputs(memory, project, rows, None)
+    inputs = None if paused else await _inputs(memory, project)
     digest = _digest(inputs) if inputs else "paused"
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
@@ -106,9 +97,8 @@ async def refresh(memory: Memory) -> int:
             projects[key] = await project_of(memory, Caller(), key)
         names[folder] = file_of(projects[key])
     written = 0
-    rows = await memory.state.sessions()  # once for all: there may be thousands, and a hundred projects
     for project in {file_of(project): project for project in projects.values()}.values():
-        written += await keep(memory, project, rows)
+        written += await keep(memory, project)
     await run_sync(_write_index, memory, names)
     return written
 
@@ -134,7 +124,7 @@ async def on_disk(memory: Memory, project: Project) -> str:
         return ""
 
 
-async def _inputs(memory: Memory, project: Project, rows: Sequence[SessionRow], without: str | None) -> CompileInputs:
+async def _inputs(memory: Memory, project: Project) -> CompileInputs:
     now = memory.clock()
     local_date = memory.local_date(now)
     files = await run_sync(lambda: tuple(source_files(memory, local_date, project)))
@@ -147,14 +137,11 @@ async def _inputs(memory: Memory, project: Project, rows: Sequence[SessionRow], 
         files=files,
         settings=replace(compiler_settings(memory.settings), **SHARES),
         vocabulary=memory.tokens.vocabulary,
-        last_session=await _last_session(memory, project, rows, without),
     )
 
 
 def _says_something(inputs: CompileInputs) -> bool:
-    return inputs.last_session is not None or any(
-        not source.untouched and source.text.strip() for source in inputs.files
-    )
+    return any(not source.untouched and source.text.strip() for source in inputs.files)
 
 
 async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, digest: str) -> Brief:
@@ -176,40 +163,6 @@ def compiled_within(memory: Memory, inputs: CompileInputs) -> Compiled:
     return compiled
 
 
-async def _last_session(
-    memory: Memory, project: Project, rows: Sequence[SessionRow], without: str | None
-) -> LastSession | None:
-    """The project's conversation that was last worked in."""
-    keys = project.keys or {project.key}
-    own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
-    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
-        if await memory.state.count_turns(row.session, "user") < LEAST_EXCHANGES:
-            continue
-        try:
-            turns = await run_sync(_last_turns, memory, row)
-        except ContextManagerError:
-            continue
-        if turns:
-            return LastSession(row.path, row.title, memory.local_date(turns[-1].at), turns)
-    return None
-
-
-def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
-    """The last exchanges, of each what the user said and how the answer ended."""
-    said = [placed.turn for placed in memory.transcripts.read(row.path).turns if placed.turn.content.strip()]
-    kept: list[Turn] = []
-    users = 0
-    for position in range(len(said) - 1, -1, -1):
-        turn = said[position]
-        follows = said[position + 1].role if position + 1 < len(said) else "user"
-        if turn.role == "user" or (turn.role == "agent" and follows != "agent"):
-            kept.insert(0, turn)
-        users += turn.role == "user"
-        if users == LAST_EXCHANGES:
-            break
-    return tuple(kept)
-
-
 def _digest(inputs: CompileInputs) -> str:
     return hashlib.sha256(json.dumps(inputs.digests(), sort_keys=True).encode()).hexdigest()
 
@@ -220,9 +173,9 @@ def _write_index(memory: Memory, names: dict[str, str]) -> None:
         memory.files.write_atomic(INDEX, text)
 
 
-def shown(brief: Brief) -> Sequence[dict[str, Any]]:
-    """What stands in a brief, for the log: id, slot, tokens, why."""
-    considered = brief.compiled.receipt.considered if brief.compiled else ()
+def shown(compiled: Compiled | None) -> Sequence[dict[str, Any]]:
+    """What stands in a text that was compiled for a window, for the log: id, slot, tokens, why."""
+    considered = compiled.receipt.considered if compiled else ()
     return [
         {
             "id": one.id,

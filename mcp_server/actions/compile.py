@@ -15,7 +15,7 @@ from mcp_server.actions import sessions
 from mcp_server.actions.clarity import block_of
 from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_of
-from mcp_server.actions.search import Found, SearchRequest, find
+from mcp_server.actions.search import Found, SearchRequest, find, settled
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.files import ACTIVE_FILE, journal_files
 from mcp_server.core.compiler.history import newest
@@ -110,6 +110,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     asked = conversation.last_user
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
+    await settled(memory)
     found = await _found(memory, message, request.scope, project, conversation)
     references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
     local_date = memory.local_date(moment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -45,11 +45,13 @@ async def drops(memory: Memory, session: str | None = None, limit: int = 100) ->
     """
     if session is not None:
         session = (await sessions.require(memory, session)).session
-    return await run_sync(lambda: list(islice(_listed(memory, session), limit)))
+    records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
+    return await run_sync(lambda: list(islice(_listed(memory, session, records), limit)))
 
 
 async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
-    """Everything in cold storage, or what a conversation has there; the newest first.
+    """Everything in cold storage, or what a conversation has there; the newest first. The record of a chunk that stands
+    whole in a live context is none: a crash left it when the chunk was about to go, or had just come back.
 
     Raises:
         NotFound: no such session.
@@ -57,6 +59,8 @@ async def cold_records(memory: Memory, session: str | None = None) -> list[ColdR
     if session is not None:
         session = (await sessions.require(memory, session)).session
     records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
+    live = await memory.live.whole(session)
+    records = [record for record in records if record.chunk_id not in live]
     return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
 
 
@@ -66,9 +70,7 @@ def one_line(record: ColdRecord, most: int = 80) -> str:
     return said if len(said) <= most else said[: most - 1] + "…"
 
 
-def _listed(memory: Memory, session: str | None) -> Iterator[Drop]:
-    records = memory.cold.of(session) if session is not None else list(memory.cold.all())
-    kept = {(record.session_id, record.chunk_id): record for record in records}
+def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> Iterator[Drop]:
     found: list[Drop] = []
     told: set[tuple[str, str]] = set()
     for line in islice(logs.newest_first(memory.files, "drops"), LOOKED_BACK):

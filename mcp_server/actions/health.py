@@ -21,7 +21,7 @@ from mcp_server.store.state import SessionRow
 MOST = 20
 """Open conversations that are looked at, the last heard of first."""
 
-MIRROR = "ours is a mirror: the client keeps its own window"
+MIRROR = "ours is a mirror: the client keeps its own window, in which /compact makes room"
 PROMPT = "this is the prompt"
 
 

@@ -1,7 +1,8 @@
 """Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
 
     for_start    the brief of the project, once a window
-    for_prompt   the passages that this prompt is about, and that this window was not sent before
+    for_prompt   the passages that this prompt is about, and that this window was not sent before; to a first prompt
+                 that only asks to go on, the end of the conversation before
 
 Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
 """
@@ -17,20 +18,22 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, pauses, sessions
+from mcp_server.actions import briefs, left_off, pauses, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
 from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs
+from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
-from mcp_server.core.model import Caller, GateSignal, Hit
+from mcp_server.core.model import Caller, Hit
 from mcp_server.core.projects import Project
 from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import logs
+from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
@@ -76,7 +79,7 @@ async def for_start(
 ) -> Injection:
     """The brief for a window that begins. `source`: startup, resume, clear, compact. A window that is resumed still
     holds what it was sent. `printed` is a brief that the hook has given already, where no server was."""
-    project = await _project(memory, session, caller)
+    project = await _project(memory, await memory.state.session(session), caller)
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
@@ -91,8 +94,9 @@ async def for_start(
     elif window.brief:
         said = Injection(event, "", "this window holds a brief already")
     else:
-        made = await briefs.make(memory, project, without=session)
-        what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=briefs.shown(made))
+        made = await briefs.make(memory, project)
+        shown = briefs.shown(made.compiled)
+        what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
         said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
@@ -104,28 +108,37 @@ async def for_start(
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """What the memory pushes with a prompt: usually nothing."""
-    project = await _project(memory, session, caller)
-    said = await _for_prompt(memory, session, prompt, project, paused)
+    row = await sessions.current_row(memory, session)
+    project = await _project(memory, row, caller)
+    said = await _for_prompt(memory, session, row, prompt, project, paused)
     await _log(memory, session, project, said, prompt)
     return said
 
 
-async def _for_prompt(memory: Memory, session: str, prompt: str, project: Project, paused: bool) -> Injection:
+async def _for_prompt(
+    memory: Memory, session: str, row: SessionRow | None, prompt: str, project: Project, paused: bool
+) -> Injection:
     event = "UserPromptSubmit"
+    before = asks_to_go_on(prompt) and await left_off.begins(memory, session)
+    last = await left_off.last_session(memory, project, session) if before else None
     silent = (
-        injection.asks_nothing(prompt)
+        (None if last else injection.asks_nothing(prompt))
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
     if silent:
         return Injection(event, "", silent)
-    start = await _window_start(memory, session)
+    start = await sessions.window_start(memory, row) if row else None
     window = await window_of(memory, session)
     if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
         window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
     if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
         printed = await briefs.on_disk(memory, project)
         window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
+    if last is not None:
+        return await _left_off(
+            memory, session, replace(_inputs(memory, prompt, session, project), last_session=last), window
+        )
     found = await find(
         memory,
         SearchRequest(
@@ -144,7 +157,7 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
         why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
         return Injection(event, "", f"nothing is relevant enough: {why}", considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
-    inputs = _inputs(memory, prompt, session, project, candidates, found.gate, start)
+    inputs = replace(_inputs(memory, prompt, session, project), hits=candidates, gate=found.gate, in_window=start)
     compiled = await run_sync(compiled_within, memory, inputs)
     inside = {one.id: one.tokens for one in compiled.receipt.considered if one.included}
     if not inside:
@@ -161,6 +174,25 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
         considered=_rows(judged, inside, reasons),
         gate=gate,
         line=injection.visible_line(len(inside), compiled.tokens),
+    )
+
+
+async def _left_off(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
+    """How the conversation before ended, for a window that has not been told."""
+    event = "UserPromptSubmit"
+    compiled = await run_sync(compiled_within, memory, inputs)
+    new = set(injection.fingerprints(compiled.text)) - window.lines
+    considered = briefs.shown(compiled)
+    if not any(one["included"] for one in considered) or not new:
+        return Injection(event, "", "this window was told where you left off", considered=considered)
+    await _sent(memory, session, replace(window, lines=window.lines | new))
+    return Injection(
+        event,
+        compiled.text,
+        "the prompt asks to go on: the conversation before",
+        tokens=compiled.tokens,
+        considered=considered,
+        line=injection.visible_line(0, compiled.tokens, "where you left off"),
     )
 
 
@@ -231,15 +263,7 @@ def _is_template(memory: Memory, hit: Hit) -> bool:
         return True
 
 
-def _inputs(
-    memory: Memory,
-    prompt: str,
-    session: str,
-    project: Project,
-    hits: tuple[Candidate, ...],
-    gate: GateSignal,
-    start: int | None,
-) -> CompileInputs:
+def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> CompileInputs:
     now = memory.clock()
     return CompileInputs(
         message=prompt,
@@ -248,18 +272,14 @@ def _inputs(
         local_date=memory.local_date(now),
         session=session,
         project=project.key,
-        hits=hits,
-        gate=gate,
-        in_window=start,
         settings=compiler_settings(memory.settings),
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
 
 
-async def _project(memory: Memory, session: str, caller: Caller) -> Project:
+async def _project(memory: Memory, row: SessionRow | None, caller: Caller) -> Project:
     """The session's own project for good, else that of the folder it works in."""
-    row = await memory.state.session(session)
     if row is not None:
         return await project_of(memory, caller, row.project or "global")
     return await project_of(memory, caller)

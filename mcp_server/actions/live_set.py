@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import sessions
 from mcp_server.core.advisor.items import ESTIMATES, ItemType
 from mcp_server.core.model import Turn
-from mcp_server.core.pressure.chunks import LiveChunk, chunk_id, chunks_of
+from mcp_server.core.pressure.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.core.pressure.gauges import GROWTH_WINDOW
 from mcp_server.memory import Memory
 from mcp_server.store.live_sets import Entered
@@ -90,15 +90,24 @@ def loaded_chunk(
 
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
     """All chunks of an open session, cold ones too, in the order in which they came; as a session that is over left
-    them."""
-    chunks = await memory.live.of(session)
-    if chunks:
-        return chunks
-    row = await sessions.current_row(memory, session)
-    chunks = await _made_again(memory, session)
-    if row is not None and row.status == "open":
-        await memory.live.put(session, chunks)
-    return chunks
+    them. Writes nothing: a lost set is made again for whoever asks, and kept with the next turn."""
+    return await memory.live.of(session) or await _made_again(memory, session)
+
+
+async def change(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
+    """Puts chunks of an open session in the place of those with the same ids. A set that was lost is kept again first:
+    what is changed would be all of it. Call it under the transcript's lock."""
+    kept = [] if await memory.live.any_of(session) else await _made_again(memory, session)
+    changed = {chunk.id for chunk in chunks}
+    await memory.live.put(session, [*(chunk for chunk in kept if chunk.id not in changed), *chunks])
+
+
+async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> list[LiveChunk]:
+    """The chunks of some kinds that are in the context of an open session, cold ones left out, as they came."""
+    if await memory.live.any_of(session):
+        return await memory.live.of_kinds(session, kinds)
+    made = await _made_again(memory, session)
+    return [chunk for chunk in made if chunk.form != "cold" and chunk.kind in kinds]
 
 
 async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
@@ -111,7 +120,9 @@ async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
         for turn in turns:
             for chunk in chunks_of(session, turn, memory.tokens.count):
                 record = records.pop(chunk.id, None)
-                if record is not None and record.form != "whole":
+                if record is not None and record.form == "whole":
+                    chunk = replace(chunk, immune=record.immune)
+                elif record is not None:
                     tokens = chunk.one_line if record.form == "one line" else memory.tokens.count(record.shown or "")
                     cold = record.form == "cold"
                     chunk = replace(

@@ -18,14 +18,14 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import flush, pressure_log, sessions
 from mcp_server.actions.anchor import anchored_ids
-from mcp_server.actions.live_set import live_set
-from mcp_server.actions.similar import Similar, query_of, similar
+from mcp_server.actions.live_set import change, live_set
+from mcp_server.actions.similar import Compared, Seen, Similar, compared
 from mcp_server.core.compiler.budget import Meter
 from mcp_server.core.compiler.cut import head_and_tail
 from mcp_server.core.compiler.history import exchanges
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure import ladder
-from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, text_of
+from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, estimated, text_of
 from mcp_server.core.pressure.cold import ColdRecord, DropReason
 from mcp_server.core.pressure.gauges import AGAIN_PER, Gauges, Triggers, curation_step
 from mcp_server.core.pressure.ladder import LadderRules, Protected, Scored
@@ -37,8 +37,6 @@ from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
 from mcp_server.store.live_sets import STEPS, Entered
 from mcp_server.store.state import SessionRow
-
-__all__ = ["Plan", "Relief", "carry_out", "gauges", "notes", "plan", "query_of", "relieve"]
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
@@ -89,7 +87,11 @@ class Relief:
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
     """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
-    return gauges_of(memory, await memory.live.entered(session), client_tokens)
+    entered = await memory.live.entered(session)
+    if not entered.live + entered.cold:  # a set that was lost holds what it held
+        live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
+        entered = replace(entered, now=replace(entered.now, live=live))
+    return gauges_of(memory, entered, client_tokens)
 
 
 def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
@@ -99,10 +101,12 @@ def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None
     return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
 
 
-async def relieve(memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None) -> list[Relief]:
+async def relieve(
+    memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
+) -> list[Relief]:
     """Does what is due after the turns `new`: curation after a user's message, compaction whenever the gauge is over
     its trigger, the limit where that was not enough. Call it under the transcript's lock; `entered` is how full these
-    turns made the live set, if that is known."""
+    turns made the live set, `seen` what others looked up under the same lock, if that is known."""
     if not memory.settings.context.cold_storage_enabled or not new:
         return []
     boundary = next((turn.number for turn in reversed(new) if turn.role == "system" and turn.name == COMPACTION), None)
@@ -120,10 +124,11 @@ async def relieve(memory: Memory, session: str, new: Sequence[Turn], entered: En
     done: list[Relief] = []
     curates = any(turn.role == "user" for turn in new) and step > before
     if curates or full >= triggers.compaction:
-        turns = await sessions.session_turns(memory, session)
+        seen = seen or Seen(memory, session)
+        turns, judged = await seen.turns(), await seen.compared()
 
         async def act(event: Event) -> float:
-            done.append(await carry_out(memory, await plan(memory, session, turns, event)))
+            done.append(await carry_out(memory, await plan(memory, session, turns, event, judged=judged), turns=turns))
             return (await gauges(memory, session)).live
 
         if curates:
@@ -146,32 +151,34 @@ async def plan(
     *,
     asked: bool = False,
     target: int | None = None,
+    judged: Compared | None = None,
 ) -> Plan:
-    """What curation or compaction would do now. `turns` are all of the session's, oldest first. `target`: tokens that
-    a compaction stops at; by default a step under its trigger, so that not every turn compacts again."""
+    """What curation or compaction would do now; it changes nothing, not even what could be made again. `turns` are all
+    of the session's, oldest first. `target`: tokens that a compaction stops at; by default a step under its trigger, so
+    that not every turn compacts again. `judged` is how they compare with the last message, if that is known."""
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
-    judged = await similar(memory, session, chunks, turns)
+    similar = (judged or await compared(memory, session, turns)).of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
-    scored = _scored(memory, chunks, judged, anchored)
+    scored = _scored(memory, chunks, similar, anchored)
     rules, knobs = rules_of(memory.settings), memory.settings.context
     protected = Protected(
         newest=ladder.newest(chunks, rules) | _last_user(chunks, turns),
         anchored=anchored,
         exchange=exchanges(turns)[-1] + 1 if turns else 0,
-        unknown=judged.unknown,
+        unknown=similar.unknown,
     )
     before = sum(chunk.tokens for chunk in chunks)
     if event == "curation":
-        decisions = ladder.curate(scored, judged.gate_open, protected, rules)
+        decisions = ladder.curate(scored, similar.gate_open, protected, rules)
     elif event == "limit":
         decisions = ladder.limit(scored, _under(knobs.max_context_pct, knobs.limit_tokens))
     else:
         if target is None:
             target = _under(max(0.0, knobs.compaction_trigger_pct - AGAIN_PER), knobs.limit_tokens)
-        spare = not asked and before < knobs.max_context_pct * knobs.limit_tokens and not judged.tells
-        decisions = ladder.compact(scored, target, protected, rules, spare=spare, gate_open=judged.gate_open)
+        spare = not asked and before < knobs.max_context_pct * knobs.limit_tokens and not similar.tells
+        decisions = ladder.compact(scored, target, protected, rules, spare=spare, gate_open=similar.gate_open)
     trigger: Trigger = "asked" if asked else "token_threshold"
-    return Plan(session, event, judged.query, judged.gate_open, tuple(decisions), before, judged.hits, trigger)
+    return Plan(session, event, similar.query, similar.gate_open, tuple(decisions), before, similar.hits, trigger)
 
 
 async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
@@ -187,22 +194,26 @@ async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
     return Plan(session, "compaction", "", False, decisions, sum(chunk.tokens for chunk in chunks), 0, "client")
 
 
-async def carry_out(memory: Memory, decided: Plan, reason: DropReason | None = None) -> Relief:
+async def carry_out(
+    memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
+) -> Relief:
     """Writes the originals to cold storage, durably, and then changes the live set, all in one transaction. What they
-    hold for the journal goes there first. Call it under the transcript's lock."""
+    hold for the journal goes there first. Call it under the transcript's lock; `turns` are all of the session's, if
+    they are known."""
     if not decided.changes:
         return Relief(decided, decided.tokens_before, ())
-    turns = {turn.number: turn for turn in await sessions.session_turns(memory, decided.session)}
-    flushed = await flush.before_drop(memory, decided.session, [one.chunk for one in decided.changes], turns)
+    turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
+    said = {turn.number: turn for turn in turns}
+    flushed = await flush.before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now = memory.clock()
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
-        made = [_made(memory, one, turns.get(one.chunk.turn), decided, reason, now) for one in decided.changes]
+        made = [_made(memory, one, said.get(one.chunk.turn), decided, reason, now) for one in decided.changes]
         memory.cold.put_all([record for _, record in made])
         return made
 
     done = await run_sync(written)
-    await memory.live.put(decided.session, [chunk for chunk, _ in done])
+    await change(memory, decided.session, [chunk for chunk, _ in done])
     memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
     relief = Relief(decided, left, tuple(record.chunk_id for _, record in done), flushed)
@@ -250,7 +261,7 @@ def _made(
     shown = _shortened(memory, decision, original)
     form = FORMS[decision.action] if shown is not None or decision.action != "summarise" else "excerpt"
     count = memory.tokens.count
-    whole = count(original) if known else chunk.tokens
+    whole = chunk.tokens if chunk.form == "whole" or not known else estimated(original, count)
     tokens = whole if form == "cold" else count(shown) if shown is not None else chunk.one_line or 0
     record = ColdRecord(
         chunk_id=chunk.id,

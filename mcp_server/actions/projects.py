@@ -112,17 +112,17 @@ async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[
         return (key,) if key != GLOBAL else ()
     if caller.folder is None:
         return ()
-    ids = await memory.state.directory_ids()
-    asked: list[str] = []
+    nameless: list[str] = []
 
     def directory_id(folder: str) -> str:
-        asked.append(folder)
-        return ids.get(folder, "")
+        nameless.append(folder)
+        return ""
 
     names = await run_sync(memory.folders.keys, caller.folder, directory_id)
-    if asked and not ids.get(asked[0]):
-        return (f"dir:{await memory.state.name_directory(asked[0], memory.new_id())}",)
-    return names
+    if not nameless:
+        return names
+    known = (await memory.state.directory_ids()).get(nameless[0])
+    return (f"dir:{known or await memory.state.name_directory(nameless[0], memory.new_id())}",)
 
 
 def map_problems(memory: Memory) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from mcp_server.actions import advisor, clarity, pressure, sessions
 from mcp_server.actions.anchor import anchored_ids
-from mcp_server.actions.live_set import live_set
 from mcp_server.actions.pressure import Plan
 from mcp_server.core.advisor.advise import Recommendation
 from mcp_server.core.clarity.pruner import Verdict
@@ -137,7 +136,6 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
 
 async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     session = row.session
-    await live_set(memory, session)
     seen = await advisor.look(memory, session, asked=True, most=None)
     proposed = {one.item.id: one for one in seen.advice.recommendations}
     scores = {item.id: score for item, score in seen.advice.scores}

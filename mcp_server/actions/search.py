@@ -152,8 +152,18 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
     )
 
 
+async def settled(memory: Memory) -> None:
+    """Waits, for a second at most, until what was just written can be found: then the same files give the same answer,
+    whoever asks and however soon."""
+    fresh = memory.changes.fresh
+    if fresh:
+        await memory.index.settle(fresh)
+        memory.changes.settled(fresh)
+
+
 async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:
     """Finds, and shows as many hits as fit into `max_tokens`."""
+    await settled(memory)
     found = await find(memory, request)
     said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
     cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)

@@ -1,16 +1,26 @@
 """Similar: what of a session's context is about the message at hand, by the ordinary search.
 
-Scores are scaled so that the best piece has 1. Where the gate lets nothing pass they say nothing, and all are 0.
+Scores are scaled so that the best piece has 1. A search gives every turn of a conversation its part for standing beside
+a match, or for being short: what has little to do with the message still has something, so that only what has clearly
+less than the rest is dropped. But what comes back by itself must say something about the message itself. Where the gate
+lets nothing pass scores say nothing, and all are 0.
+
+Measured on the questions of public conversations (LoCoMo and BEAM development halves, wordllama): half the best score
+keeps 94% and 90% of the labelled evidence, and 29% and 55% of all else; of what comes back by itself 31% and 32% is
+labelled evidence.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mcp_server.actions import sessions
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.core.text.query import bounded
 from mcp_server.core.text.words import TALK_WORDS, content_words
 from mcp_server.memory import Memory
 
@@ -22,8 +32,11 @@ TOGETHER = 3
 
 MORE_HITS = 50
 
-LONGEST_QUERY = 20_000
-"""Characters of a message that chunks are compared with."""
+OWN_TERMS = ("keywords", "meaning", "coverage", "phrase")
+"""Terms of a search's score (`core/scoring/ranking.py`) for what a turn says itself, whatever stands around it."""
+
+OWN_SHARE = 0.1
+"""A turn says something about the message if these terms make up so much of what the best turn has of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +55,74 @@ class Similar:
     tells: bool = False
 
 
-async def similar(memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Sequence[Turn]) -> Similar:
-    """Compares `chunks` (of any form) of a session with what was said last in `turns`, its turns, oldest first.
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """How the turns of a session compare with what was said last in it. `scores` has those that have something to do
+    with it, by number; `telling` those that say something about it themselves, and not only its own words. Of turns
+    behind number `last` nothing is known."""
 
-    What a client only named is compared by the words of its name and tags.
-    """
+    query: str
+    gate_open: bool = False
+    scores: Mapping[int, float] = field(default_factory=dict)
+    telling: frozenset[int] = frozenset()
+    last: int = 0
+    hits: int = 0
+    tells: bool = False
+
+    def of(self, chunks: Sequence[LiveChunk]) -> Similar:
+        """How chunks of the session compare, the best of them scaled to 1. What a client only named is compared by the
+        words of its name and tags."""
+        unknown = frozenset(chunk.id for chunk in chunks if chunk.has_text and chunk.turn > self.last)
+        if not self.gate_open:
+            return Similar(self.query, False, unknown=unknown, hits=self.hits)
+        values = {chunk.id: self.scores.get(chunk.turn, 0.0) for chunk in chunks if chunk.has_text}
+        best = max((value for chunk, value in values.items() if chunk not in unknown), default=0.0)
+        scaled = {chunk: min(1.0, value / best) for chunk, value in values.items() if value > 0 and best > 0}
+        return Similar(self.query, True, scaled | _by_name(chunks, self.query), unknown, self.hits, self.tells)
+
+    def suiting(self, chunks: Sequence[LiveChunk]) -> Mapping[str, float]:
+        """Of chunks, by id, those that say something about the message; the best that any turn says is scaled to 1."""
+        if not self.gate_open:
+            return {}
+        best = max((self.scores[turn] for turn in self.telling if turn <= self.last), default=0.0)
+        found = {
+            chunk.id: self.scores[chunk.turn] / best
+            for chunk in chunks
+            if chunk.has_text and chunk.turn <= self.last and chunk.turn in self.telling
+        }
+        return found | _by_name(chunks, self.query)
+
+
+class Seen:
+    """A session as one message finds it: its turns, and how they compare with what was said last; each is looked up
+    when it is first asked for. Good for as long as the transcript's lock is held."""
+
+    def __init__(self, memory: Memory, session: str, turns: Sequence[Turn] | None = None) -> None:
+        self._memory = memory
+        self.session = session
+        self._turns = turns
+        self._compared: Compared | None = None
+
+    async def turns(self) -> Sequence[Turn]:
+        """All turns of the session, the oldest first."""
+        if self._turns is None:
+            self._turns = await sessions.session_turns(self._memory, self.session)
+        return self._turns
+
+    async def compared(self) -> Compared:
+        """How they compare with the last message."""
+        if self._compared is None:
+            self._compared = await compared(self._memory, self.session, await self.turns())
+        return self._compared
+
+
+async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compared:
+    """Compares the turns of a session, oldest first, with what was said last among them."""
     asking = asking_turns(turns)
-    query = "\n".join(turn.content for turn in asking)
-    first = asking[0].number if asking else 0
+    query = query_of(turns)
     if not query.strip():
-        return Similar(query, False, unknown=frozenset(chunk.id for chunk in chunks))
+        return Compared(query)
+    first = asking[0].number
     found = await find(
         memory,
         SearchRequest(
@@ -66,38 +137,43 @@ async def similar(memory: Memory, session: str, chunks: Sequence[LiveChunk], tur
     )
     known = await memory.index.last_turn(session)
     last = first - 1 if known is None else min(first - 1, known)
-    unknown = frozenset(chunk.id for chunk in chunks if chunk.has_text and chunk.turn > last)
-    if not found.gate.open:
-        return Similar(query, False, unknown=unknown, hits=len(found.hits))
-    by_turn: dict[int, float] = {}
-    for hit in found.hits:
+    scores: dict[int, float] = {}
+    own: dict[int, float] = {}
+    said = set(content_words(query))
+    for hit in found.hits if found.gate.open else ():
         turn = hit.passage.turn or 0
-        by_turn[turn] = max(hit.score, by_turn.get(turn, 0.0))
-    by_name = _by_name(chunks, query)
-    of_chunks = {chunk.id: by_turn.get(chunk.turn, 0.0) for chunk in chunks if chunk.has_text}
-    best = max((value for chunk, value in of_chunks.items() if chunk not in unknown), default=0.0)
-    scaled = {chunk: value / best for chunk, value in of_chunks.items() if value > 0 and best > 0} | by_name
-    tells = len(content_words(asking[-1].content, TALK_WORDS)) >= LEAST_CONTENT_WORDS
-    return Similar(query, True, scaled, unknown, len(found.hits), tells)
+        scores[turn] = max(hit.score, scores.get(turn, 0.0))
+        if not said.issuperset(content_words(hit.passage.text)):
+            own[turn] = max(math.fsum(hit.terms[name] for name in OWN_TERMS), own.get(turn, 0.0))
+    least = max(own.values(), default=0.0) * OWN_SHARE
+    telling = frozenset(turn for turn, value in own.items() if value >= least > 0)
+    tells = found.gate.open and len(content_words(bounded(asking[-1].content), TALK_WORDS)) >= LEAST_CONTENT_WORDS
+    return Compared(query, found.gate.open, scores, telling, last, len(found.hits), tells)
+
+
+def says_something(turn: Turn) -> bool:
+    """Whether a turn is about anything, and not only about the talk itself."""
+    return bool(content_words(bounded(turn.content), TALK_WORDS))
 
 
 def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
     """The user's turns that a message is understood by: the last one; if that says little, with the two before it, and
     with more until there is something to go by."""
     asking: list[Turn] = []
+    said: set[str] = set()
     for turn in reversed(turns):
         if turn.role != "user":
             continue
         asking.insert(0, turn)
-        words = {word for one in asking for word in content_words(one.content, TALK_WORDS)}
-        if len(words) >= LEAST_CONTENT_WORDS and len(asking) in (1, *range(TOGETHER, len(turns) + 1)):
+        said.update(content_words(bounded(turn.content), TALK_WORDS))
+        if len(said) >= LEAST_CONTENT_WORDS and (len(asking) == 1 or len(asking) >= TOGETHER):
             break
     return asking
 
 
 def query_of(turns: Sequence[Turn]) -> str:
-    """The words that chunks are compared with: of a pasted log its beginning."""
-    return "\n".join(turn.content[:LONGEST_QUERY] for turn in asking_turns(turns))
+    """The words that chunks are compared with: of a long message, or many, beginning and end."""
+    return bounded("\n".join(bounded(turn.content) for turn in asking_turns(turns)))
 
 
 def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:

@@ -24,11 +24,13 @@ KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus",
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The logs summed up. `lines` says how many of each were read; `knobs` are what to turn, as they are set."""
+    """The logs summed up. `lines` says how many of each were read; `knobs` are what to turn, as they are set;
+    `sessions` are the conversations that they are about."""
 
     stats: LogStats
     lines: Mapping[str, int]
     knobs: Mapping[str, float]
+    sessions: frozenset[str] = frozenset()
 
     def as_dict(self) -> dict[str, Any]:
         """What a program reads."""
@@ -51,6 +53,7 @@ async def tuning(memory: Memory, session: str | None = None, start: datetime | N
             kind: since(islice(logs.newest_first(memory.files, kind), LOOKED_BACK), start, session) for kind in KINDS
         }
         stats = log_stats(*(found[kind] for kind in KINDS))
-        return Tuning(stats, {kind: len(lines) for kind, lines in found.items()}, knobs)
+        about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
+        return Tuning(stats, {kind: len(lines) for kind, lines in found.items()}, knobs, about)
 
     return await run_sync(read)

@@ -9,6 +9,7 @@ turn, and what it brought back goes cold again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +19,12 @@ from typing import Any, Literal
 
 import anyio
 
-from mcp_server.actions.cold import come_back, recover_chunk
+from mcp_server.actions.cold import come_back
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.recover import recover
 from mcp_server.actions.sessions import session_turns
+from mcp_server.actions.similar import Seen
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns
 from mcp_server.bench.metrics import mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations
@@ -30,7 +33,7 @@ from mcp_server.clients.importers import beam, locomo
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import text_of
-from mcp_server.errors import Invalid
+from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 
 BUDGETS = (1024, 2048, 4096, 8192)
@@ -44,7 +47,8 @@ PHASES: tuple[Phase, ...] = ("before compaction", "after it", "after automatic r
 
 @dataclass(slots=True)
 class Where:
-    """Where the turns of the compacted conversations are, and how many of their originals came back byte for byte."""
+    """Where the turns of the compacted conversations are, how many pieces of them do not stand whole (`records`), and
+    how many of those `recover` gives back byte for byte (`exact`)."""
 
     turns: int = 0
     live: int = 0
@@ -174,7 +178,7 @@ async def _ask(
     records = {record.chunk_id: record for record in memory.cold.of(SESSION)}
     asked = await session_turns(memory, SESSION)
     turn = Turn(asked[-1].number + 1, "user", question.text, memory.clock())
-    back = await come_back(memory, SESSION, [turn], (*asked, turn))
+    back = await come_back(memory, SESSION, [turn], Seen(memory, SESSION, (*asked, turn)))
     found.returned.append(len(back))
     await _look(memory, question, gold, found, "after automatic recovery")
     if back:
@@ -201,12 +205,14 @@ async def _look(memory: Memory, question: Question, gold: Sequence[KnownTurn], f
 async def _count(memory: Memory, where: Where) -> None:
     """Where every turn is, and whether what `recover` would bring back is what was said."""
     turns = {turn.number: turn for turn in await session_turns(memory, SESSION)}
-    standing = {one.turn: one for one in await memory.live.standing(SESSION) or () if one.part == 0}
+    away = await memory.live.standing(SESSION) or ()
+    standing = {one.turn: one for one in away if one.part == 0}
     where.turns += len(turns)
     where.cold += sum(one.form == "cold" for one in standing.values())
     where.shortened += sum(one.form != "cold" for one in standing.values())
     where.live += len(turns) - len(standing)
-    for record in memory.cold.of(SESSION):
-        back = await recover_chunk(memory, record.chunk_id, dry_run=True)
-        where.records += 1
-        where.exact += back.record.content == text_of(turns[record.turn], record.part)
+    where.records += len(away)
+    for one in away:
+        with contextlib.suppress(NotFound):
+            back = await recover(memory, one.id, ASKER)
+            where.exact += back.content == text_of(turns[one.turn], one.part)

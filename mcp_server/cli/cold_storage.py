@@ -25,12 +25,14 @@ def command() -> None:
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The records in cold storage, the newest first."""
     from mcp_server.actions.drops import cold_records, one_line
+    from mcp_server.actions.mirrors import mirror_note
     from mcp_server.memory import Memory
 
-    async def ask(memory: Memory) -> list[ColdRecord]:
-        return await cold_records(memory, session)
+    async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
+        records = await cold_records(memory, session)
+        return records, await mirror_note(memory, {record.session_id for record in records})
 
-    records = with_memory(ask)
+    records, note = with_memory(ask)
     if as_json:
         print_json({"records": len(records), "tokens": _tokens(records), "list": records[:limit]})
         return
@@ -57,6 +59,8 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
     click.echo(
         f"{len(records):,} in cold storage{more}, {_tokens(records):,} tokens. One of them: recover --chunk-id ID"
     )
+    if note:
+        click.echo(note)
 
 
 def _tokens(records: list[ColdRecord]) -> int:

@@ -15,12 +15,14 @@ from mcp_server.cli.printing import json_option, print_json, print_table
 def command(session: str | None, limit: int, as_json: bool) -> None:
     """What left a conversation's live context, when and why, and whether it can come back. The newest first."""
     from mcp_server.actions.drops import Drop, drops
+    from mcp_server.actions.mirrors import mirror_note
     from mcp_server.memory import Memory
 
-    async def ask(memory: Memory) -> list[Drop]:
-        return await drops(memory, session, limit)
+    async def ask(memory: Memory) -> tuple[list[Drop], str]:
+        found = await drops(memory, session, limit)
+        return found, await mirror_note(memory, {one.session_id for one in found})
 
-    found = with_memory(ask)
+    found, note = with_memory(ask)
     if as_json:
         print_json(found)
         return
@@ -41,6 +43,8 @@ def command(session: str | None, limit: int, as_json: bool) -> None:
     print_table(("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",))
     if back := next((one for one in found if one.recoverable), None):
         click.echo(f"Bring one back: context-manager recover --chunk-id {back.chunk_id}")
+    if note:
+        click.echo(note)
 
 
 def _under(score: float, threshold: float | None) -> str:

@@ -37,14 +37,16 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
     a day, and compare.
     """
+    from mcp_server.actions.mirrors import mirror_note
     from mcp_server.actions.tuning import tuning
 
     start = since.replace(tzinfo=UTC) if since else None
 
-    async def ask(memory: Memory) -> Tuning:
-        return await tuning(memory, session, start)
+    async def ask(memory: Memory) -> tuple[Tuning, str]:
+        found = await tuning(memory, session, start)
+        return found, await mirror_note(memory, found.sessions)
 
-    found = with_memory(ask)
+    found, note = with_memory(ask)
     if as_json:
         print_json(found)
     elif not any(found.lines.values()):
@@ -52,6 +54,8 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     else:
         for part in _page(found):
             console().print(part)
+        if note:
+            click.echo(note)
 
 
 def _page(found: Tuning) -> Iterator[RenderableType]:

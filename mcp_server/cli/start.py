@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> int:
-    """Runs one command and returns its exit code."""
+    """Runs one command and returns its exit code; of `hook` it ends the process itself."""
     hook = _hook(sys.argv[1:])
     if hook is not None:
         from mcp_server.clients.hooks import command
 
-        return command.main(hook)
+        os._exit(command.main(hook))  # all is written: tidying up would only take some more milliseconds of a prompt
     from mcp_server.cli.main import main as others
 
     return others()

@@ -49,4 +49,4 @@ def concerns(change: Change) -> bool:
     """May a brief say something else after this change?"""
     if change.kind == "file":
         return change.path is None or change.path.startswith(SOURCES)
-    return change.kind in ("turn", "session")
+    return change.kind == "session"  # a pause, a project of another name

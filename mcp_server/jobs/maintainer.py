@@ -70,9 +70,13 @@ class Wanted:
 
 async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
     """Maintains the workspace, or waits for the chance to; ends when it is cancelled. `duties` are done alongside."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_notice, memory)
-        tasks.start_soon(_hold, memory, duties)
+    memory.changes.indexed = True  # by us, or by the process that has the lock
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_notice, memory)
+            tasks.start_soon(_hold, memory, duties)
+    finally:
+        memory.changes.indexed = False
 
 
 async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
@@ -165,8 +169,9 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
         while not over.is_set():
             try:
                 async for paths in changed_paths(memory.files.root, over):
-                    wanted.add(paths or None)
-                    for path in paths:
+                    if not paths:
+                        wanted.add(None)
+                    for path in paths:  # `_hear` has them indexed
                         memory.changes.publish(Change("file", path))
             except (OSError, RuntimeError, ValueError) as error:  # too many watches, no events, a name that is no text
                 _complain("watching the files; they are compared every two seconds instead", error)
@@ -183,9 +188,9 @@ async def _set_at_the_end(over: anyio.Event) -> None:
 
 
 async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
-    """What this process writes itself is indexed without waiting for the watcher."""
+    """What the watcher saw, and what this process wrote: that is indexed before the watcher sees it."""
     async for change in heard:
-        if change.path is not None and change.kind in ("turn", "session"):
+        if change.path is not None:
             wanted.add((change.path,))
 
 

@@ -80,12 +80,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
 
 def _load() -> ModuleType:
-    """Imports, off the event loop, what the first calls need; returns `app`.
-
-    NumPy is among it because two threads that import it at the same moment for the first time break it, and search and
-    indexing would do just that.
-    """
-    import_module("numpy")
+    """Imports, off the event loop, what the first calls need; returns `app`."""
     for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
         import_module(f"mcp_server.actions.{action}")
     import_module("mcp_server.clients.hooks.attending")

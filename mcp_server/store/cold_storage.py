@@ -5,6 +5,7 @@ A record that is written again (after a crash, or because a chunk came back and 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -37,10 +38,9 @@ class ColdStorage:
 
     def get(self, session: str, chunk_id: str) -> ColdRecord:
         """The record of a session's chunk. Raises NotFound."""
-        record = self._read(f"{folder_of(session)}/{chunk_id}.jsonl")
-        if record is None:
-            raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
-        return record
+        with contextlib.suppress(ContextManagerError, ValueError):
+            return read_record(self._files.read_text(f"{folder_of(session)}/{chunk_id}.jsonl"))
+        raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
 
     def of(self, session: str) -> list[ColdRecord]:
         """The records of a session by their place in it; files that hold none are passed over."""
@@ -55,9 +55,8 @@ class ColdStorage:
         """The record of a chunk. Raises NotFound."""
         for stat in self._files.walk(FOLDER + "/"):
             if stat.path.endswith(f"/{chunk_id}.jsonl"):
-                record = self._read(stat.path)
-                if record is not None:
-                    return record
+                with contextlib.suppress(ContextManagerError, ValueError):
+                    return read_record(self._files.read_text(stat.path))
         raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
 
     def remove(self, record: ColdRecord) -> None:
@@ -76,15 +75,10 @@ class ColdStorage:
         return [record for record in self.all() if record.recoverable_until < now]
 
     def _in(self, folder: str) -> Iterator[ColdRecord]:
-        for stat in self._files.walk(folder + "/"):
-            if stat.path.endswith(".jsonl") and (record := self._read(stat.path)) is not None:
-                yield record
-
-    def _read(self, path: str) -> ColdRecord | None:
-        try:
-            return read_record(self._files.read_text(path))
-        except (ContextManagerError, ValueError):
-            return None
+        for path, data in self._files.contents(folder):
+            if path.endswith(".jsonl"):
+                with contextlib.suppress(ValueError):  # a broken line, or no UTF-8
+                    yield read_record(data.decode("utf-8"))
 
 
 def _by_folder(records: Iterable[ColdRecord]) -> dict[str, list[ColdRecord]]:

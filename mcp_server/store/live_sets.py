@@ -27,6 +27,7 @@ _COUNTS = (
     "SELECT coalesce(sum(iif(form = 'cold', 0, tokens)), 0), coalesce(sum(form <> 'cold'), 0), "
     "coalesce(sum(form = 'cold'), 0), coalesce(sum(form <> 'whole'), 0) FROM live_chunks WHERE session = ?"
 )
+_ANY = "SELECT EXISTS (SELECT 1 FROM live_chunks WHERE session = ?)"
 _SAID = "kind IN ('message', 'tool')"
 
 
@@ -79,6 +80,21 @@ class LiveSets:
             return [_chunk(row) for row in connection.execute(select, (session, *kinds))]
 
         return await self._state.read(ask)
+
+    async def any_of(self, session: str) -> bool:
+        """Whether a session has a live set."""
+        return await self._state.read(lambda connection: bool(connection.execute(_ANY, (session,)).fetchone()[0]))
+
+    async def sessions(self) -> list[str]:
+        """The sessions that have a live set."""
+        sql = "SELECT DISTINCT session FROM live_chunks ORDER BY session"
+        return await self._state.read(lambda connection: [str(row[0]) for row in connection.execute(sql)])
+
+    async def whole(self, session: str | None = None) -> frozenset[str]:
+        """The ids of the chunks that stand whole, of one session or of all."""
+        sql = "SELECT id FROM live_chunks WHERE form = 'whole'" + (" AND session = ?" if session is not None else "")
+        given = () if session is None else (session,)
+        return await self._state.read(lambda connection: frozenset(row[0] for row in connection.execute(sql, given)))
 
     async def tokens(self, session: str) -> int:
         """Tokens of what is live: cold chunks have none."""
@@ -139,10 +155,9 @@ class LiveSets:
             "SELECT id, kind, turn, part, form, shown, name FROM live_chunks WHERE session = ? AND form <> 'whole' "
             "ORDER BY turn, part, id"
         )
-        any_of = "SELECT EXISTS (SELECT 1 FROM live_chunks WHERE session = ?)"
 
         def ask(connection: sqlite3.Connection) -> list[Standing] | None:
-            if not connection.execute(any_of, (session,)).fetchone()[0]:
+            if not connection.execute(_ANY, (session,)).fetchone()[0]:
                 return None
             return [Standing(*row) for row in connection.execute(select, (session,))]
 

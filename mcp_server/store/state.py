@@ -359,6 +359,18 @@ class State:
         sql = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)"
         await self.write(lambda connection: connection.execute(sql, row) and None, waits=waits)
 
+    async def add(self, namespace: str, key: str, value: Any, most: int) -> None:
+        """Adds to a list of JSON values, of which the last `most` stay. It does not wait for the disk (see `write`)."""
+
+        def change(connection: sqlite3.Connection) -> None:
+            sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
+            stored = connection.execute(sql, (namespace, key)).fetchone()
+            listed = json.loads(stored[0]) if stored else []
+            kept = [*(listed if isinstance(listed, list) else []), value][-most:]
+            connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, json.dumps(kept)))
+
+        await self.write(change, waits=False)
+
     async def remove(self, namespace: str, *keys: str) -> None:
         """Removes values; nothing happens if there are none."""
         sql = "DELETE FROM entries WHERE namespace = ? AND key IN (SELECT value FROM json_each(?))"

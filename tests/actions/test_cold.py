@@ -10,11 +10,13 @@ import pytest
 
 from mcp_server.actions.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
 from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.drops import drops
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import ContextChunk, observe
+from mcp_server.actions.prune import prune
 from mcp_server.actions.search import SearchRequest, search
 from mcp_server.actions.sessions import end_session, session_turns
-from mcp_server.app import open_memory
+from mcp_server.app import catch_up, open_memory
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from tests.conftest import Clock
@@ -94,11 +96,26 @@ async def test_what_the_talk_returns_to_comes_back_by_itself_and_stays_a_while(w
     assert all(line["trigger"] == "automatic" and line["relevance_score"] >= 0.5 for line in logged)
 
 
-async def test_nothing_comes_back_for_small_talk_or_when_it_is_switched_off(workspace: Path, clock: Clock) -> None:
+async def test_nothing_comes_back_when_it_is_switched_off(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500, auto_recover=0), clock=clock) as memory:
         await grown(memory, clock)
         await say(memory, "Which winter berth and which mainsail did we want for the Galeb in Split harbour?")
     assert not (workspace / ".local/logs/context/recovery.jsonl").exists()
+
+
+async def test_nothing_comes_back_for_small_talk(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(30_000), clock=clock) as memory:
+        await hold(memory, talk(15))
+        await prune(memory, "compact", "s", False, ASKS, target=0)
+        before = forms(await live_set(memory, "s"))
+        for message in ("ok, thanks", "continue", "👍", ""):
+            await say(memory, message)
+            await say(memory, "Fine.", "agent")
+        after = forms(await live_set(memory, "s"))
+        assert {number: after[number] for number in before} == before
+        await say(memory, "Which winter berth and which mainsail for the Galeb?")
+        back = forms(await live_set(memory, "s"))
+        assert [number for number in before if back[number] != before[number]]
 
 
 async def test_cold_chunks_are_found_by_their_words(workspace: Path, clock: Clock) -> None:
@@ -132,6 +149,7 @@ async def test_at_its_end_a_session_goes_to_cold_storage_and_comes_back_when_it_
         record = next(record for record in memory.cold.of("s") if record.form == "cold")
         back = await recover_chunk(memory, record.chunk_id, dry_run=False)
         assert "over" in back.note
+    async with open_memory(workspace, limited(6000, auto_recover=0), clock=clock) as memory:
         await say(memory, "One more thing.")
         after = {chunk.id: chunk.form for chunk in await live_set(memory, "s")}
         assert {name: after[name] for name in before} == before | {record.chunk_id: "whole"}
@@ -147,6 +165,46 @@ async def test_records_go_when_their_time_is_over_and_search_still_has_the_words
         assert await expire(memory) == held
         assert await expire(memory) == 0
         assert (await search(memory, SearchRequest("winter berth", scope="all"))).hits
+
+
+async def test_what_expired_does_not_come_back_by_itself_and_nobody_stumbles_over_it(
+    workspace: Path, clock: Clock
+) -> None:
+    async with open_memory(workspace, limited(30_000), clock=clock) as memory:
+        await hold(memory, talk(16))
+        await catch_up(memory)
+        await prune(memory, "compact", "s", False, ASKS, target=0)
+        gone = {record.turn for record in memory.cold.of("s")}
+        memory.cold.remove_all(memory.cold.of("s"))
+        heard = await say(memory, "Which winter berth and which mainsail for the Galeb?")
+        assert not [note for note in heard.notes if "came back" in note or "failed" in note]
+        stands = forms(await live_set(memory, "s"))
+        assert {stands[number] for number in gone} == {"cold"}
+        assert {one.recoverable for one in await drops(memory, "s")} == {False}
+
+
+async def test_what_comes_back_among_equals_is_the_newest(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(30_000, auto_recover=2), clock=clock) as memory:
+        same = [f"{SUBJECTS[1]}." for _ in range(6)]
+        for place, content in enumerate([*same, *(turn.content for turn in talk(16)[8:])]):
+            await say(memory, content, turn_id=f"n{place}")
+        await catch_up(memory)
+        await prune(memory, "compact", "s", False, ASKS, target=0)
+        clock.forward(hours=2)
+        await say(memory, "Which winter berth and which mainsail for the Galeb, Marko?")
+        stands = forms(await live_set(memory, "s"))
+        assert [number for number in range(1, 7) if stands[number] == "whole"] == [5, 6]
+
+
+async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1500), clock=clock) as memory:
+        await grown(memory, clock)
+        record = memory.cold.of("s")[0]
+        lost = replace(record, session_id="of another time", chunk_id="c00000000001")
+        memory.cold.put(lost)
+        shown = await recover_chunk(memory, lost.chunk_id, dry_run=True)
+        assert (shown.record.content, shown.tokens_added) == (record.content, 0)
+        assert "not there any more" in shown.note
 
 
 async def test_in_replace_the_context_shows_the_live_set_and_names_what_went(workspace: Path, clock: Clock) -> None:

@@ -15,7 +15,7 @@ from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import ContextChunk, NewTurn, observe
 from mcp_server.actions.pressure import gauges, plan
 from mcp_server.actions.sessions import session_turns
-from mcp_server.app import open_memory
+from mcp_server.app import catch_up, open_memory
 from mcp_server.core.model import COMPACTION, ToolCall
 from mcp_server.core.pressure.chunks import text_of
 from mcp_server.memory import Memory
@@ -90,6 +90,24 @@ async def test_small_talk_takes_nothing_relevant_away(workspace: Path, clock: Cl
         await say(memory, message)
         stands = forms(await live_set(memory, "s"))
         assert all(stands[number] == "whole" for number in about(turns, 1))
+
+
+@pytest.mark.parametrize("message", ["ok, thanks", "continue", "👍", ""])
+async def test_small_talk_does_not_shorten_what_the_talk_is_about(workspace: Path, clock: Clock, message: str) -> None:
+    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
+        await hold(memory, talk(8))
+        found = ToolCall("Read", "sails.txt", f"{SUBJECTS[1]}, says the file. " * 60)
+        await say(memory, f"{SUBJECTS[1]}: which sail do we order for the Galeb?")
+        await say(memory, f"{SUBJECTS[1]}. " * 40, "agent", tool_calls=(found,))
+        await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(16)[8:]])
+        await catch_up(memory)
+        clock.forward(hours=2)
+        full = await memory.live.tokens("s")
+    async with open_memory(workspace, limited(int(full / 0.6)), clock=clock) as memory:
+        await say(memory, message)
+        stands = {(chunk.turn, chunk.part): chunk.form for chunk in await live_set(memory, "s")}
+        assert (stands[9, 0], stands[10, 0], stands[10, 1]) == ("whole", "whole", "whole")
+        assert "cold" in stands.values()
 
 
 async def test_small_talk_alone_clears_nothing(workspace: Path, clock: Clock) -> None:

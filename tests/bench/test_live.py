@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.cold import recover_chunk
 from mcp_server.actions.live_set import live_set
+from mcp_server.actions.recover import recover
 from mcp_server.actions.sessions import session_turns
 from mcp_server.app import open_memory
 from mcp_server.bench.live import PHASES, SESSION, measure_live, observe_all
 from mcp_server.bench.questions import conversations
-from mcp_server.bench.workbench import Workbench
+from mcp_server.bench.workbench import ASKER, Workbench
 from tests.pressing import SUBJECTS, limited
 
 pytestmark = pytest.mark.anyio
+
+
+WORDS = ("herring", "lanterns", "gravel", "pepper", "cobalt", "thistle", "marble", "parsnips", "velvet", "chalk")
 
 
 def conversation() -> dict[str, Any]:
@@ -27,11 +30,11 @@ def conversation() -> dict[str, Any]:
     for place, subject in enumerate(SUBJECTS, start=1):
         talk[f"session_{place}_date_time"] = f"1:56 pm on {place} May, 2023"
         talk[f"session_{place}"] = [
-            {"speaker": "Mira" if n % 2 else "Oto", "dia_id": f"D{place}:{n}", "text": f"{subject}. That is note {n}."}
-            for n in range(1, 13)
+            {"speaker": "Mira" if n % 2 else "Oto", "dia_id": f"D{place}:{n}", "text": f"{subject}. Today: {word}."}
+            for n, word in enumerate(WORDS, start=1)
         ]
     asked = [
-        {"question": f"{subject}: what of it?", "answer": "", "evidence": [f"D{place}:2"], "category": 1}
+        {"question": f"{subject}, and lanterns?", "answer": "", "evidence": [f"D{place}:2"], "category": 1}
         for place, subject in enumerate(SUBJECTS, start=1)
     ]
     return {"sample_id": "talk-1", "conversation": talk, "qa": asked}
@@ -49,13 +52,13 @@ async def test_evidence_is_told_before_compaction_after_it_and_after_what_return
     assert (report.questions, report.conversations, report.limit) == (4, 1, 1000)
     assert set(report.contexts) == set(PHASES)
     where = report.where
-    assert where.turns == 48 == where.live + where.shortened + where.cold
+    assert where.turns == 40 == where.live + where.shortened + where.cold
     assert where.cold > 0
     assert where.records == where.exact == where.cold + where.shortened
     assert report.live["before compaction"] == 1
     assert report.live["after it"] < report.live["after automatic recovery"]
     assert report.contexts["after automatic recovery"]["4096"] >= report.contexts["after it"]["4096"]
-    assert report.as_dict()["where"]["turns"] == 48
+    assert report.as_dict()["where"]["turns"] == 40
 
 
 async def test_every_turn_of_a_long_conversation_is_live_or_comes_back_byte_for_byte(
@@ -76,6 +79,7 @@ async def test_every_turn_of_a_long_conversation_is_live_or_comes_back_byte_for_
             records = {record.turn: record for record in memory.cold.of(SESSION)}
             assert records.keys() == away
             for number in away:
-                back = await recover_chunk(memory, records[number].chunk_id, dry_run=False)
-                assert back.record.content.encode() == turns[number].content.encode()
+                back = await recover(memory, records[number].chunk_id, ASKER, apply=True)
+                assert back.content is not None
+                assert back.content.encode() == turns[number].content.encode()
             assert {chunk.form for chunk in await live_set(memory, SESSION)} == {"whole"}

@@ -175,7 +175,10 @@ async def test_a_message_of_twenty_megabytes_is_kept_whole_and_found_in_passages
         assert "xylophonist" in await done(root, "compile", asked, "--budget", "1024")
         grown = server.peak_megabytes() - quiet
         print(f"a message of {len(content) / 1e6:.0f} MB took {grown:.0f} MB at most, {quiet:.0f} MB before")
-        assert grown < 35 * MEGABYTES  # the message itself, its chunk gone cold, and what compares them
+        # 300 to 370 MB: the line that arrives and its JSON; the transcript's bytes, lines and text while it is read
+        # back (the call alone: 190 MB); the index, which takes it in meanwhile. A list of all its words, as comparing
+        # it with the live context once made, would be 270 MB more.
+        assert grown < 22 * MEGABYTES
     assert [number for number, _ in turns(root)["s"]] == [1, 2, 3]
 
 

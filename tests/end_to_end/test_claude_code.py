@@ -106,6 +106,22 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_it_bears_on_and_no_o
     assert [row["status"] for row in rows] == ["closed"] * 3
 
 
+def test_however_long_a_session_was_what_was_told_in_it_is_only_where_a_prompt_bears_on_it(desk: Desk) -> None:
+    session = desk.ask(FACT).session
+    for thing in ("colours", "trees", "rivers"):
+        desk.ask(f"Name three {thing}.", "--resume", session)
+    settled(desk)
+    desk.ask("Where did we leave off?")
+    going_on = desk.api.asked[-1]
+    assert "three rivers" in from_hooks(going_on)
+    assert "6543" not in going_on.everything  # that was before the last three exchanges
+    desk.ask(NOT_ABOUT_IT)
+    assert "6543" not in desk.api.asked[-1].everything
+    assert "rivers" not in desk.api.asked[-1].everything
+    desk.ask(ABOUT_IT)
+    assert "port 6543" in from_hooks(desk.api.asked[-1])
+
+
 async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_of_its_own(desk: Desk) -> None:
     with desk.window() as window:
         window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")

@@ -1,4 +1,5 @@
-"""`kill -9` around a drop: nothing is lost, nothing is there twice, and the next process goes on."""
+"""`kill -9` around a drop, a recovery and a session's end: nothing is lost, nothing is there twice, and the next
+process goes on."""
 
 from __future__ import annotations
 
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.cold import recover_chunk
+from mcp_server.actions.cold import expire, recover_chunk
+from mcp_server.actions.drops import cold_records, drops
 from mcp_server.actions.live_set import live_set
+from mcp_server.actions.recover import recover
+from mcp_server.actions.recoverable import recoverable
 from mcp_server.actions.sessions import session_turns
 from mcp_server.app import open_memory
 from mcp_server.memory import Memory
-from tests.pressing import hold, limited, say, talk
+from tests.pressing import ASKS, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +27,8 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import anyio
+from mcp_server.actions.cold import recover_chunk
+from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
 from mcp_server.store.cold_storage import ColdStorage
 from mcp_server.store.live_sets import LiveSets
@@ -42,24 +48,33 @@ class Live(LiveSets):
             die()
 
 class Cold(ColdStorage):
-    def put_all(self, records):
+    def put_all(self, records, *, copies=False):
         records = list(records)
-        if sys.argv[2] == "half":
+        if sys.argv[2] == "half" or (sys.argv[2] == "end" and copies):
             super().put_all(records[:1])
             die()
-        super().put_all(records)
+        super().put_all(records, copies=copies)
+
+    def remove_all(self, records):
+        if records and sys.argv[2] == "back":
+            die()
+        super().remove_all(records)
 
 async def main():
     async with open_memory(Path(sys.argv[1]), limited(1500)) as memory:
         dying = replace(memory, live=Live(memory.state), cold=Cold(memory.files))
         await hold(dying, talk(40))
+        await recover_chunk(dying, dying.cold.of("s")[0].chunk_id, dry_run=False)
+        await end_session(dying, "s")
 
 anyio.run(main)
 """
 
 
 def killed(workspace: Path, moment: str) -> None:
-    """Runs a conversation in a process of its own until it dies at its first drop."""
+    """Runs a conversation in a process of its own until it dies: halfway through the records of its first drop, before
+    the live set knows of it, right after; before the record of the first chunk that came back goes; halfway through the
+    copies at its end."""
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(workspace), moment],
@@ -73,24 +88,24 @@ def killed(workspace: Path, moment: str) -> None:
 
 
 async def everything_is_somewhere_once(memory: Memory) -> None:
-    """Each turn is live or cold, in the index of chunks once, and what is cold comes back byte for byte."""
+    """Each turn is live or cold, in the index of chunks once, and what is cold comes back byte for byte. Cold storage
+    lists what is not whole in the live context, and nothing else."""
     turns = {turn.number: turn for turn in await session_turns(memory, "s")}
     assert list(turns) == list(range(1, len(turns) + 1))
     assert len({turn.turn_id for turn in turns.values()}) == len(turns)
     chunks = await live_set(memory, "s")
     assert sorted(chunk.turn for chunk in chunks) == sorted(turns)
-    for chunk in chunks:
-        if chunk.form == "cold":
-            assert memory.cold.get("s", chunk.id).content == turns[chunk.turn].content
-    records = [record.chunk_id for record in memory.cold.of("s")]
-    assert len(records) == len(set(records))
-    context = [chunk.turn for chunk in chunks if chunk.form != "cold"]
-    assert len(context) == len(set(context))
+    away = {chunk.id: turns[chunk.turn].content for chunk in chunks if chunk.form != "whole"}
+    for name, content in away.items():
+        assert (await recover(memory, name, ASKS)).content == content
+    assert {record.chunk_id for record in await cold_records(memory, "s") if record.form != "whole"} == set(away)
+    assert {one.id for one in await recoverable(memory, limit=1000) if one.kind == "cold"} == set(away)
+    assert {one.chunk_id for one in await drops(memory, "s") if one.recoverable} <= set(away)
 
 
-@pytest.mark.parametrize("moment", ["half", "before", "after"])
+@pytest.mark.parametrize("moment", ["half", "before", "after", "back", "end"])
 @pytest.mark.parametrize("state", ["kept", "lost"])
-async def test_a_kill_around_a_drop_loses_nothing_and_doubles_nothing(workspace: Path, moment: str, state: str) -> None:
+async def test_a_kill_loses_nothing_and_doubles_nothing(workspace: Path, moment: str, state: str) -> None:
     killed(workspace, moment)
     if state == "lost":
         for name in ("state.db", "state.db-wal", "state.db-shm"):
@@ -98,6 +113,11 @@ async def test_a_kill_around_a_drop_loses_nothing_and_doubles_nothing(workspace:
     async with open_memory(workspace, limited(1500)) as memory:
         recorded = len(await session_turns(memory, "s"))
         await everything_is_somewhere_once(memory)
+        await expire(memory)  # once a day, the server that maintains does it
+        await everything_is_somewhere_once(memory)
+        live = {chunk.id for chunk in await memory.live.of("s") if chunk.form == "whole"}
+        assert not live & {record.chunk_id for record in memory.cold.of("s")}
+        assert moment != "end" or await memory.live.of("s") == []
         heard = await hold(memory, talk(40))  # the client says everything again: it did not hear all answers
         assert [one.turn for one in heard if not one.recorded] == list(range(1, recorded + 1))
         await everything_is_somewhere_once(memory)

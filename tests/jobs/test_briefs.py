@@ -34,7 +34,7 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
 def test_only_what_a_brief_is_made_of_concerns_it() -> None:
     assert job.concerns(Change("file", "knowledge/identity/USER.md"))
     assert job.concerns(Change("session", None, "s"))
-    assert job.concerns(Change("turn", "raw/x.md", "s"))
     assert job.concerns(Change("file"))
     assert not job.concerns(Change("file", "raw/conversations/x.md"))
+    assert not job.concerns(Change("turn", "raw/x.md", "s"))
     assert not job.concerns(Change("index"))

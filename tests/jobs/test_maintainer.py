@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.actions.search import SearchRequest, search
 from mcp_server.app import open_memory
+from mcp_server.core.model import Caller
 from mcp_server.core.text.query import plain_query
 from mcp_server.jobs import maintainer
 from mcp_server.memory import Memory
@@ -18,6 +23,7 @@ from mcp_server.store.changes import Change
 
 pytestmark = pytest.mark.anyio
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
+CALLER = Caller(source="test")
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +74,32 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
             )
 
         await until(moved)
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_what_was_just_written_down_is_in_the_next_search_and_the_next_context(
+    memory: Memory, workspace: Path, clock: Any, new_id: Callable[[], str], by_another: bool
+) -> None:
+    """Whoever maintains: the process that writes, or another one."""
+    environ = KEYWORDS_ONLY
+    write(memory, "knowledge/reference/a.md", "walrus")
+    async with (
+        open_memory(workspace, environ, clock=clock, new_id=new_id) as other,
+        maintaining(other if by_another else memory),
+    ):
+        await until(lambda: finds(memory, "walrus"))
+        async with maintaining(memory) if by_another else nullcontext():
+            for number, animal in enumerate(["otter", "badger", "heron", "stoat", "marten"]):
+                said = f"The {animal} has burrow {number}."
+                await remember(memory, NewFact(said, "procedure", path="knowledge/procedures/zoo.md"), CALLER)
+                found = await search(memory, SearchRequest(f"where is the burrow of the {animal}?", limit=1))
+                assert said in found.hits[0].passage.text
+                await observe(memory, NewTurn("user", f"the {animal}, please", session="chat"), CALLER)
+                asking = CompileRequest(message=f"which burrow has the {animal}?")
+                at_once = await compile_context(memory, asking, CALLER)
+                assert said in at_once.text
+                later = await compile_context(other, asking, CALLER)
+                assert later.text == at_once.text
 
 
 async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: Memory) -> None:

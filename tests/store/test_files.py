@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
 from mcp_server.store.files import WorkspaceFiles
 
 
@@ -64,3 +64,17 @@ def test_leftovers_are_removed_where_local_lies_elsewhere_too(tmp_path: Path) ->
         folder.mkdir()
         (folder / f".cm-{'0' * 16}.tmp").touch()
     assert files.remove_leftovers(2**62) == 2
+
+
+def test_the_contents_of_a_folder_are_what_its_files_hold_one_by_one(tmp_path: Path) -> None:
+    files = WorkspaceFiles(tmp_path / "workspace", tmp_path / "local")
+    for path in ("x/b.jsonl", "x/a/deep.jsonl", "x/.cm-hidden.tmp", "y/c.jsonl"):
+        files.write_atomic(f".local/{path}", f"in {path}")
+    (tmp_path / "secret").write_text("outside")
+    (tmp_path / "local" / "x" / "link.jsonl").symlink_to(tmp_path / "secret")
+
+    found = dict(files.contents(".local/x"))
+    assert found == {path: files.read_bytes(path) for path in (".local/x/a/deep.jsonl", ".local/x/b.jsonl")}
+    assert dict(files.contents(".local/nothing/")) == {}
+    with pytest.raises(Refused):
+        dict(files.contents("../secret"))

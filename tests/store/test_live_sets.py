@@ -70,3 +70,14 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
     assert (await live.count("s", cold=True), await live.count("s", cold=False), await live.shortened("s")) == (1, 2, 2)
     assert await live.cold_turns([("s", 1), ("s", 2), ("other", 1)]) == {("s", 1): "c1.0"}
     assert await live.cold_turns([]) == {}
+
+
+async def test_it_is_known_which_sessions_have_a_set_and_what_of_them_stands_whole(memory: Memory) -> None:
+    live = LiveSets(memory.state)
+    assert (await live.sessions(), await live.whole(), await live.any_of("s")) == ([], frozenset(), False)
+    await live.put("s", [chunk(1), replace(chunk(2), form="cold"), replace(chunk(3), form="summary", shown="short")])
+    await live.put("other", [chunk(4)])
+    assert await live.sessions() == ["other", "s"]
+    assert (await live.any_of("s"), await live.any_of("none")) == (True, False)
+    assert await live.whole() == {"c1.0", "c4.0"}
+    assert await live.whole("s") == {"c1.0"}

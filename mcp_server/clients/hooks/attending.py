@@ -13,7 +13,7 @@ import time
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import command, listener, queue
+from mcp_server.clients.hooks import alone, command, listener, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -46,7 +46,7 @@ async def begun(memory: Memory) -> None:
 def _wait_for_the_door(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
     with contextlib.suppress(TimeoutError):  # somebody is there, and busy
-        while command.starting(local) and command.ask(local, "Nothing", {}, end) is None and time.monotonic() < end:
+        while alone.starting(local) and command.ask(local, "Nothing", {}, end) is None and time.monotonic() < end:
             time.sleep(0.02)
 
 

@@ -10,9 +10,9 @@ that). It never fails and never keeps the user waiting: whatever goes wrong, it 
 
 from __future__ import annotations
 
+import _socket  # what `socket` adds to it takes 3 ms to import: a tenth of what a prompt waits for this command
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Mapping
@@ -29,8 +29,6 @@ START_BUDGET = 5.0
 """For a prompt while a server is starting, which happens once a session at most."""
 
 LONGEST_INPUT = 64_000_000
-LONGEST_BRIEF = 9_500
-"""Characters; Claude Code makes a file of anything over 10,000."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,16 +61,16 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     fields = _fields(given, environ)
     if not os.path.isdir(root):  # nothing is remembered yet; a server may be making the workspace at this moment
         if event in wire.LATER and fields.get("transcript_path"):
-            enqueue(local, event, fields)
+            _later(local, event, fields)
         return ""
     paused = _on(environ.get(wire.PAUSE_VARIABLE))
-    queued = enqueue(local, event, fields) if event == "SessionEnd" else ""
+    queued = _later(local, event, fields) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
     stalls = False
     try:
         answer = ask(local, event, fields, began + budget)
-        if answer is None and event == "UserPromptSubmit" and starting(local):
+        if answer is None and event == "UserPromptSubmit":
             answer = _when_started(local, event, fields, began + max(budget, START_BUDGET))
     except TimeoutError:
         answer, stalls = None, True
@@ -82,10 +80,12 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
             os.unlink(queued)
         return "" if answer == {} or (paused and event in wire.INJECTING) else json.dumps(answer)
     if event in wire.LATER and not queued:
-        enqueue(local, event, fields)
+        _later(local, event, fields)
     resumed = fields.get("source") == "resume"  # its window holds a brief already
     if event == "SessionStart" and not (paused or stalls or resumed):
-        return _brief(local, event, fields)
+        from mcp_server.clients.hooks.alone import brief
+
+        return brief(local, event, fields)
     return ""
 
 
@@ -111,7 +111,8 @@ def ask(local: str, event: str, fields: dict[str, object], patience: float) -> d
         with open(os.path.join(local, wire.ADDRESS), encoding="utf-8") as file:
             address = json.load(file)
         request = json.dumps({"token": address["token"], "event": event, "given": fields})
-        with _connected(address, patience) as connection:
+        connection = _connected(address, patience)
+        try:
             connection.sendall(request.encode("ascii") + b"\n")
             received = b""
             while not received.endswith(b"\n"):
@@ -120,6 +121,8 @@ def ask(local: str, event: str, fields: dict[str, object], patience: float) -> d
                 if not part:
                     return None
                 received += part
+        finally:
+            connection.close()
         answer = json.loads(received)
     except TimeoutError:
         raise
@@ -128,39 +131,23 @@ def ask(local: str, event: str, fields: dict[str, object], patience: float) -> d
     return answer if isinstance(answer, dict) else None
 
 
-def starting(local: str) -> bool:
-    """True while a server is about to listen."""
-    run = os.path.join(local, "run")
-    try:
-        names = [name for name in os.listdir(run) if name.startswith(wire.STARTING)]
-        return any(_lives(name[len(wire.STARTING) :], os.path.join(run, name)) for name in names)
-    except OSError:
-        return False
+def _when_started(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
+    """The answer of a server that is only just starting, if one is: its first prompt may be the only one."""
+    from mcp_server.clients.hooks.alone import starting
+
+    while time.monotonic() < patience:
+        is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
+        answer = ask(local, event, fields, patience)
+        if answer is not None or not is_starting:
+            return answer
+        time.sleep(0.02)
+    return None
 
 
-def enqueue(local: str, event: str, fields: dict[str, object]) -> str:
-    """Keeps an event for the next server, durably; returns the entry's path.
+def _later(local: str, event: str, fields: dict[str, object]) -> str:
+    from mcp_server.clients.hooks.alone import enqueue
 
-    A session's later event of the same name takes the place of an earlier one: its work takes in what came before.
-    """
-    kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
-    folder = os.path.join(local, wire.QUEUE)
-    _make_private(folder)
-    path = os.path.join(folder, f"{_name(str(fields.get('session_id')))}-{_name(event)}.json")
-    written = f"{path}.{os.getpid()}.tmp"
-    entry = json.dumps({"event": event, "at": time.time(), "given": kept})
-    handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, entry.encode("ascii"))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.replace(written, path)
-    if os.name == "posix":  # a new name is only on disk once its folder is
-        handle = os.open(folder, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)
-    return path
+    return enqueue(local, event, fields)
 
 
 def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
@@ -202,13 +189,13 @@ def _fields(given: dict[str, object], environ: Mapping[str, str]) -> dict[str, o
     return fields
 
 
-def _connected(address: dict[str, object], patience: float) -> socket.socket:
+def _connected(address: dict[str, object], patience: float) -> _socket.socket:
     if "path" in address:
         place: str | tuple[str, int] = str(address["path"])
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     else:
         place = ("127.0.0.1", int(str(address["port"])))
-        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:
         connection.settimeout(_left(patience))
         connection.connect(place)
@@ -225,75 +212,11 @@ def _left(patience: float) -> float:
     return left
 
 
-def _when_started(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
-    """The answer of a server that is only just starting: its first prompt may be the only one."""
-    while time.monotonic() < patience:
-        is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
-        answer = ask(local, event, fields, patience)
-        if answer is not None or not is_starting:
-            return answer
-        time.sleep(0.02)
-    return None
-
-
-def _lives(pid: str, marker: str) -> bool:
-    if time.time() - os.stat(marker).st_mtime > wire.STARTING_SECONDS:
-        return False
-    if os.name != "posix":  # elsewhere signal 0 is no question
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _brief(local: str, event: str, fields: dict[str, object]) -> str:
-    """The hook's output with the brief of the folder's project; an entry in the queue says that it was given."""
-    folder = os.path.join(local, wire.BRIEFS)
-    try:
-        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
-            known = json.load(file)
-        place = os.path.realpath(str(fields.get("project_dir") or fields.get("cwd") or os.getcwd()))
-        while place not in known and os.path.dirname(place) != place:
-            place = os.path.dirname(place)
-        name = os.path.basename(str(known.get(place, "global.md")))
-        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
-            text = file.read(LONGEST_BRIEF + 1)
-    except (OSError, ValueError, AttributeError):
-        return ""
-    if not text.strip() or len(text) > LONGEST_BRIEF:
-        return ""
-    enqueue(local, event, {**fields, "printed": text})
-    line = f"memory: brief, about {len(text) // 4:,} tokens"  # to count them would take longer than all the rest
-    return json.dumps(
-        {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
-    )
-
-
-def _make_private(folder: str) -> None:
-    """The folder and those above it that are missing, for this user alone."""
-    if not os.path.isdir(folder):
-        _make_private(os.path.dirname(folder))
-        try:
-            os.mkdir(folder, mode=0o700)
-        except FileExistsError:  # another command was quicker
-            return
-
-
 def _budget(environ: Mapping[str, str]) -> float:
     try:
         return float(environ["CONTEXT_MANAGER_HOOK_SECONDS"])
     except (KeyError, ValueError):
         return BUDGET
-
-
-def _name(text: str) -> str:
-    """`text` as part of a file's name: ids of clients are fit for that as they are."""
-    plain = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
-    return text if plain and len(text) <= 80 else text.encode("utf-8", "replace")[:60].hex()
 
 
 def _on(value: str | None) -> bool:

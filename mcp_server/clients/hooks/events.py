@@ -177,7 +177,7 @@ async def _after_compaction(memory: Memory, given: Given) -> None:
 
 
 async def _session_end(memory: Memory, given: Given) -> None:
-    """Records what is left, closes the session, and puts it into the brief that the next one begins with."""
+    """Records what is left, closes the session, and brings the brief up to date: this server may end with it."""
     if given.agent:
         return
     await _captured(memory, given, final=True)
@@ -241,8 +241,7 @@ async def _note_prompt(memory: Memory, given: Given) -> None:
     """Keeps a prompt until `Stop`, should the client write no transcript: mostly it has only not begun one yet."""
     if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
         return
-    noted = await _noted_prompts(memory, given.session)
-    await memory.state.put(PROMPTS, given.session, [*noted, given.prompt][-MOST_PROMPTS:])
+    await memory.state.add(PROMPTS, given.session, given.prompt, MOST_PROMPTS)
 
 
 async def _noted_prompts(memory: Memory, session: str) -> list[str]:

@@ -15,7 +15,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server import __version__
 from mcp_server.actions.doctor import Check
-from mcp_server.clients.hooks import command, queue, wire
+from mcp_server.clients.hooks import alone, command, queue, wire
 from mcp_server.clients.installers import claude_code_hooks
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
@@ -141,7 +141,7 @@ def _hook_door(memory: Memory) -> Check:
     local = memory.files.local
     if command.ask(str(local), "", {}, time.monotonic() + ANSWER_PATIENCE) is not None:
         return Check("hook door", True, "the running server answers hooks")
-    if command.starting(str(local)) or not _lives(local / wire.ADDRESS):
+    if alone.starting(str(local)) or not _lives(local / wire.ADDRESS):
         return Check(
             "hook door", True, "a command is working on the memory; what hooks bring is queued until it is done"
         )

@@ -1,7 +1,7 @@
 """What the last conversation of the project was about: its title, its date and its last exchanges, in short.
 
-It stands in the brief that a new session begins with, so that "where were we" has an answer. Newest turns come in
-first, each cut to its beginning and end: what it is about, and what was done.
+It is what "where were we?" gets at the beginning of another one. Newest turns come in first, each cut to its beginning
+and end: what it is about, and what was done.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from mcp_server.core.compiler.render import SEPARATOR, label, one_line, said, sp
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.model import Turn
 
-SHARE = 0.35
-FLOOR = 0.2
 LONGEST_TURN = 70
 """Tokens that are shown of one turn."""
 
@@ -67,8 +65,4 @@ def _account(last: LastSession, turn: Turn | None, reason: str, tokens: int) -> 
     )
 
 
-def _floor(filling: Filling) -> int:
-    return filling.share(FLOOR) if filling.inputs.last_session is not None else 0
-
-
-LAST_SESSION = Slot("last session", "last session", fill, cap=lambda filling: filling.share(SHARE), floor=_floor)
+LAST_SESSION = Slot("last session", "last session", fill)

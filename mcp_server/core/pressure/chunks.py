@@ -122,7 +122,7 @@ def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator
             kind="tool",
             turn=turn.number,
             part=part,
-            tokens=count(tool_line(call)),
+            tokens=estimated(tool_line(call), count),
             added=turn.at,
             one_line=count(tool_line(replace(call, result=""))),
             name=call.name,

@@ -22,7 +22,8 @@ DropReason = Literal["low_relevance", "compaction", "summarised", "one_line", "e
 class ColdRecord:
     """One chunk in cold storage. `content` is its original text, byte for byte; empty for what a client only named.
 
-    `form` says what was left in the live context in its place (`cold`: nothing), `shown` with which words.
+    `form` says what was left in the live context in its place (`cold`: nothing), `shown` with which words. `immune` is
+    for what stands whole in a session that is over (`LiveChunk`).
     """
 
     chunk_id: str
@@ -40,6 +41,7 @@ class ColdRecord:
     name: str = ""
     form: Form = "cold"
     shown: str | None = None
+    immune: int = 0
 
     def as_line(self) -> str:
         """The record as it stands in its file: one line of JSON, with a newline."""
@@ -63,6 +65,7 @@ class ColdRecord:
             "name": self.name,
             "form": self.form,
             "shown": self.shown,
+            "immune": self.immune,
         }
 
 
@@ -88,6 +91,7 @@ def read_record(line: str) -> ColdRecord:
             name=str(stored.get("name", "")),
             form=_one_of(stored.get("form"), get_args(Form), "cold"),
             shown=stored.get("shown"),
+            immune=int(stored.get("immune", 0)),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a cold record: {error}") from error

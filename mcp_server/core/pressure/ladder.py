@@ -10,8 +10,8 @@ Compaction, from 50% on, step by step until the gauge is under that again:
     3. the lowest scores go to cold storage first
     4. what is protected becomes head and tail
 
-After a message that says nothing ("ok, thanks"), or while the gate is closed to it, step 3 takes only what is at or
-below the cutoff by an open gate: the rest waits for a message to be judged by, until the gauge is over 85%.
+After a message that says nothing ("ok, thanks"), or while the gate is closed to it, every step takes only what is at
+or below the cutoff by an open gate: the rest waits for a message to be judged by, until the gauge is over 85%.
 
 The limit, 85%: should the gauge stand over it after all that, every text is cut to an equal part, also system ones.
 
@@ -106,8 +106,8 @@ def compact(
     gate_open: bool = True,
 ) -> list[Decision]:
     """A decision for every chunk, in the order given: the fewest steps of the ladder that bring the sum of their tokens
-    to `target` or under it, as far as that is possible. `spare`: what cannot be judged, or is over the cutoff, is not
-    dropped."""
+    to `target` or under it, as far as that is possible. `spare`: what cannot be judged, or is over the cutoff, stays as
+    it is."""
     decided = {
         chunk.id: Decision(chunk, "keep", score.total, protected.why(chunk), chunk.tokens) for chunk, score in scored
     }
@@ -126,7 +126,11 @@ def compact(
     def last_to_go(pair: Scored) -> tuple[bool, float]:
         return pair[0].id in protected.unknown, pair[1].total
 
-    free = sorted((pair for pair in scored if not protected.why(pair[0])), key=last_to_go)  # of equals the older first
+    def may_go(chunk: LiveChunk, score: ChunkScore) -> bool:
+        judged = gate_open and chunk.id not in protected.unknown and score.total <= rules.cutoff
+        return not protected.why(chunk) and (judged or not spare)
+
+    free = sorted((pair for pair in scored if may_go(*pair)), key=last_to_go)  # of equals the older first
     tools = [pair for pair in free if pair[0].one_line is not None and pair[0].form == "whole"]
     climb(tools, "one line", lambda chunk: chunk.one_line or 0, "a tool's result")
     if rules.summarise:
@@ -137,12 +141,7 @@ def compact(
         ]
         between = f"score between {rules.cutoff:g} and {rules.keep:g}"
         climb(middling, "summarise", lambda chunk: min(chunk.tokens, rules.summary_tokens), between)
-    judged = [
-        (chunk, score)
-        for chunk, score in free
-        if not spare or (gate_open and score.total <= rules.cutoff and chunk.id not in protected.unknown)
-    ]
-    climb(judged, "drop", lambda chunk: 0, "the lowest score goes first")
+    climb(free, "drop", lambda chunk: 0, "the lowest score goes first")
     if left > 0 and not spare:
         guarded = [pair for pair in scored if pair[0].has_text and not pair[0].system and protected.why(pair[0])]
         parts = _equal_parts([decided[chunk.id].tokens for chunk, _ in guarded], left, EXCERPT_TOKENS)

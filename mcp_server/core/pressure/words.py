@@ -13,6 +13,10 @@ TOLD_FROM = 0.10
 """Share of the limit from which the gauge is told unasked."""
 
 IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
+OF_MIRRORS = (
+    "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
+    "makes room in it, with /compact there, a new chat, or by clearing a file."
+)
 IN_REPLACE = "`recover` brings them back"
 
 

@@ -83,7 +83,7 @@ def parse_query(text: str, now: datetime) -> Query:
         return " "
 
     asks = text.rstrip().endswith("?")
-    left = _OPERATOR.sub(take, _bounded(text)).strip()
+    left = _OPERATOR.sub(take, bounded(text)).strip()
     return Query(
         text=left,
         phrases=tuple(dict.fromkeys(phrases)),
@@ -94,7 +94,7 @@ def parse_query(text: str, now: datetime) -> Query:
 
 def plain_query(message: str) -> Query:
     """A message as a query: nothing in it is an operator."""
-    return Query(text=_bounded(message))
+    return Query(text=bounded(message))
 
 
 def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
@@ -125,5 +125,6 @@ def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
         return None
 
 
-def _bounded(text: str) -> str:
+def bounded(text: str) -> str:
+    """At most `LONGEST` characters (and a blank) of a message: where it is longer, its beginning and its end."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} {text[-LONGEST // 2 :]}"

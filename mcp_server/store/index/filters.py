@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+
+from mcp_server.core.text.query import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +28,17 @@ class Filters:
     speaker: str | None = None
     phrases: tuple[tuple[str, ...], ...] = ()
     excluded: tuple[tuple[str, ...], ...] = ()
+
+
+def with_operators(filters: Filters, query: Query) -> Filters:
+    """Filters of the caller together with those that stand in the query; the narrower time wins."""
+    since = max((moment for moment in (filters.since, query.since) if moment), default=None)
+    until = min((moment for moment in (filters.until, query.until) if moment), default=None)
+    return replace(
+        filters,
+        category=filters.category or query.category,
+        since=since,
+        until=until,
+        phrases=query.phrases or filters.phrases,
+        excluded=query.excluded or filters.excluded,
+    )

@@ -10,11 +10,13 @@ for the maintainer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.core.model import Passage
 from mcp_server.core.text.query import Query
@@ -23,13 +25,15 @@ from mcp_server.store.database import driver
 from mcp_server.store.index import inside, schema
 from mcp_server.store.index.answers import Candidates, IndexStatus, Mode
 from mcp_server.store.index.filling import Progress
-from mcp_server.store.index.filters import Filters
+from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
-from mcp_server.store.index.opening import Health, Lock, Reading, inode_of, open_reading
+from mcp_server.store.index.looking import is_indexed
+from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
 from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
+from mcp_server.store.index.together import both
 from mcp_server.store.index.vectors import nearest
 
 if TYPE_CHECKING:
@@ -43,7 +47,9 @@ if TYPE_CHECKING:
     from mcp_server.store.locks import Locks
 
 T = TypeVar("T")
-U = TypeVar("U")
+
+SETTLE_SECONDS = 1.0
+"""How long `settle` waits: what one process writes is indexed in some hundredths of a second, by another in 0.2 s."""
 
 RENEW_SECONDS = 15.0
 """How long `renew` waits for other processes to let go of the old index: a server looks twice a second."""
@@ -61,6 +67,7 @@ class Index:
         name: str | None = None,
         dimensions: int = 0,
     ) -> None:
+        self._files = files
         self._embedder = embedder
         self._name = name or (embedder.name if embedder else "none")
         self._generations = Generations(folder, locks, self._name)
@@ -74,7 +81,7 @@ class Index:
 
     async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
-        wanted = _with_operators(filters or Filters(), query)
+        wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
                 if opened is not None:
@@ -84,10 +91,17 @@ class Index:
         return await self._scanned(query.text, wanted)
 
     async def _search(self, opened: Reading, text: str, filters: Filters, mode: Mode) -> Candidates:
-        def words(connection: sqlite3.Connection) -> tuple[Asking, list[int]]:
+        from anyio import to_thread
+
+        if not numpy_is_there.is_set():
+            await to_thread.run_sync(import_numpy)
+
+        def words(connection: sqlite3.Connection) -> tuple[Asking, dict[int, tuple[Any, ...]]]:
             scope = scope_of(connection, filters)
             asking = ask(connection, opened.words.stems, text, scope)
-            return asking, by_words(connection, asking.fetch, scope) if mode != "vector" else []
+            ids = by_words(connection, asking, scope) if mode != "vector" else []
+            # Read at once, while the other thread still looks for the nearest.
+            return asking, {row[0]: row for row in fetch_rows(connection, ids, opened.names)}
 
         def meaning(connection: sqlite3.Connection) -> tuple[NDArray[np.float32] | None, list[int]]:
             vector = self._vector(text)  # on this thread: it is not the event loop's, and the other one is busy
@@ -101,21 +115,23 @@ class Index:
 
         nothing: tuple[NDArray[np.float32] | None, list[int]] = (None, [])
         if mode == "keyword" or self._embedder is None:
-            asking, by_keyword = await opened.words.database.read(words)
+            asking, known = await opened.words.database.read(words)
             vector, by_meaning = nothing
         else:
-            (asking, by_keyword), (vector, by_meaning) = await both(
+            (asking, known), (vector, by_meaning) = await both(
                 opened.words.database.read(words), opened.near.database.read(meaning)
             )
 
         def values(connection: sqlite3.Connection) -> list[Found]:
-            def scored(ids: Sequence[int]) -> list[Found]:
-                return score(asking, fetch_rows(connection, ids, opened.names), opened.names, vector)
+            def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+                return score(asking, rows, opened.names, vector)
 
-            found = scored([*by_keyword, *by_meaning])
+            more = fetch_rows(connection, [number for number in by_meaning if number not in known], opened.names)
+            found = scored(sorted((*known.values(), *more), key=itemgetter(0)))
             if mode != "hybrid":
                 return found
-            return found + scored(around(connection, asking, found, scope_of(connection, filters)))
+            beside = around(connection, asking, found, scope_of(connection, filters))
+            return found + scored(fetch_rows(connection, beside, opened.names))
 
         found = await opened.words.database.read(values)
         if mode == "vector" and vector is not None:
@@ -161,6 +177,30 @@ class Index:
             self._health.embedding = str(error)
             return None
         return vector if vector.any() else None
+
+    async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
+        """Returns once searches see these files as they now are on disk, and after `patience` seconds at the latest.
+
+        Where the index is broken, missing or being built, searches read the files themselves: nothing is waited for.
+        """
+        from anyio import move_on_after, sleep, to_thread
+
+        left = [path for path in paths if is_indexed(path)]
+        with move_on_after(patience):
+            while left and self._health.broken is None and self._health.building is None:
+                there = await to_thread.run_sync(self._as_they_are, left)
+                known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
+                left = [path for path in left if known.get(path) != there.get(path)]
+                if left:
+                    await sleep(0.01)
+
+    def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+        found = {}
+        for path in paths:
+            with contextlib.suppress(ContextManagerError, OSError):
+                about = self._files.stat(path)
+                found[path] = (about.size, about.mtime_ns)
+        return found
 
     async def last_turn(self, session: str) -> int | None:
         """The number of the newest turn of a session that searches can see; None if they read the files themselves."""
@@ -355,41 +395,3 @@ class Index:
         """Closes everything; the index can be used again afterwards."""
         await self._keeper.close()
         await self._retire()
-
-
-async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Waits for two things at once. An error of either comes out as it is."""
-    from anyio import create_task_group
-
-    results: list[U] = []
-    errors: list[Exception] = []
-
-    async def run_second() -> None:
-        try:
-            results.append(await second)
-        except Exception as error:  # carried out of the task group as it is
-            errors.append(error)
-
-    async with create_task_group() as tasks:
-        tasks.start_soon(run_second)
-        try:
-            result = await first
-        except Exception as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return result, results[0]
-
-
-def _with_operators(filters: Filters, query: Query) -> Filters:
-    """Filters of the caller together with those that stand in the query; the narrower time wins."""
-    since = max((moment for moment in (filters.since, query.since) if moment), default=None)
-    until = min((moment for moment in (filters.until, query.until) if moment), default=None)
-    return replace(
-        filters,
-        category=filters.category or query.category,
-        since=since,
-        until=until,
-        phrases=query.phrases or filters.phrases,
-        excluded=query.excluded or filters.excluded,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]])
     names: dict[int, str] = {}
     learn(connection, rows, names)
     return tuple(passage_of(row, names) for row in rows)
+
+
+def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Those of these files that are indexed: the size in bytes and the mtime, in ns, that they had then."""
+    rows = connection.execute(
+        "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
+    )
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> int:

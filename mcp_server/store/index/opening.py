@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import anyio
 
 _importing = threading.Lock()
+numpy_is_there = threading.Event()
 
 BUSY_SECONDS = 5.0
 """Nobody holds an index for long: a file that stays locked is one that something else has damaged."""
@@ -69,21 +70,23 @@ class Reading:
 async def open_reading(generation: Generation) -> Reading:
     """Opens a generation for searching. Raises DatabaseBroken for garbage, and for one that was never completed."""
     inode = inode_of(generation.path)
-    words = await connect(generation.path)
+    words = await connect(generation.path, numpy=False)
     try:
-        near = await connect(generation.path)
+        near = await connect(generation.path, numpy=False)
     except BaseException:
         await words.database.close()
         raise
     return Reading(generation, inode, words, near)
 
 
-async def connect(path: Path, *, new: bool = False) -> Connected:
-    """A connection to an index file; `new` ones are empty and may be."""
+async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:
+    """A connection to an index file; `new` ones are empty and may be. A server that only looks whether the index has
+    changed does without NumPy, which takes 12 MB: whoever searches imports it."""
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
-        import_numpy()
+        if numpy:
+            import_numpy()
         connection.execute("PRAGMA cache_size = -16000")
         made[:] = [(Stems(connection), schema.load_vectors(connection))]
 
@@ -104,6 +107,7 @@ def import_numpy() -> None:
     """Imports NumPy while other threads wait: two that do so at the same moment for the first time break it."""
     with _importing:
         importlib.import_module("numpy")
+        numpy_is_there.set()
 
 
 def _size(path: Path) -> int:

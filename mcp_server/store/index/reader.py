@@ -38,6 +38,10 @@ COUNTED = 5_000
 FIRST_FETCH = 1_000
 """Passages fetched before the scope is looked at; if too few lie in it, it is joined to the search."""
 
+SLACK = 1.5
+"""How many more than its share of all says are fetched first for a scope: the turns that it leaves out may be those of
+a talk about just this."""
+
 FILLED = 50
 """So many of the best units bring their neighbours in as candidates."""
 
@@ -66,7 +70,7 @@ class Asking:
     fetch: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen for the same reason as a Candidate
 class Found:
     """A candidate, with its passage to show."""
 
@@ -146,23 +150,29 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
     return [row[0] for row in rows]
 
 
-def by_words(connection: sqlite3.Connection, fetch: str, scope: Scope) -> list[int]:
-    """The passages of the scope that match the fetching words best, at most LEXICAL."""
-    if not fetch:
+def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
+    """The passages of the scope that match the fetching words best, at most LEXICAL.
+
+    `bm25()` is `rank` by its other name: with `rank` SQLite sorts all that match, with this it keeps the best alone.
+    """
+    if not asking.fetch:
         return []
-    most = LEXICAL if scope.everything else FIRST_FETCH
-    rows = connection.execute(
-        "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY rank LIMIT ?", (fetch, most)
-    )
-    found = [row[0] for row in rows]
-    kept = inside(connection, found, scope)
-    if len(found) < most or len(kept) >= LEXICAL:
-        return kept[:LEXICAL]
+    share = asking.passages / asking.all_passages if asking.all_passages else 1.0
+    likely = LEXICAL if scope.everything else int(SLACK * LEXICAL / max(share, 0.01))
+    for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
+        rows = connection.execute(
+            "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY bm25(knowledge_fts) LIMIT ?",
+            (asking.fetch, most),
+        )
+        found = [row[0] for row in rows]
+        kept = inside(connection, found, scope)
+        if len(found) < most or len(kept) >= LEXICAL:
+            return kept[:LEXICAL]
     # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
     rows = connection.execute(
         "SELECT m.id FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
         f"WHERE knowledge_fts MATCH ? AND {scope.condition} ORDER BY knowledge_fts.rank LIMIT ?",
-        (fetch, *scope.values, LEXICAL),
+        (asking.fetch, *scope.values, LEXICAL),
     )
     return [row[0] for row in rows]
 
@@ -281,24 +291,26 @@ def score(
     for row, keywords_value, cosine, words_in, beside_each_other in zip(
         rows, bm25.tolist(), cosines, matched, pairs.tolist(), strict=True
     ):
-        transcript = row[12] is not None
-        candidate = Candidate(
-            path=row[1],
-            line=row[5],
-            unit=f"{row[1]}#{row[2]}",
-            group=f"session {names[row[11]]}" if transcript else row[1],
-            ordinal=row[12] if transcript else row[4],
-            bm25=keywords_value,
-            cosine=cosine,
-            matched=words_in,
-            pairs=beside_each_other,
-            role=row[14],
-            speaker=names[row[15]],
-            length=row[17],
-            tells_time=bool(row[18]),
-            first_person=row[19],
-            ends_with_question=bool(row[20]),
-            part=row[3],
+        path, mark, part, ordinal, line = row[1:6]
+        session, turn = row[11:13]
+        length, tells_time, first_person, asks = row[17:21]
+        candidate = Candidate(  # by position: there are hundreds a search, and keywords double what they take
+            path,
+            line,
+            f"{path}#{mark}",
+            path if turn is None else f"session {names[session]}",
+            ordinal if turn is None else turn,
+            keywords_value,
+            cosine,
+            words_in,
+            beside_each_other,
+            row[14],
+            names[row[15]],
+            length,
+            bool(tells_time),
+            first_person,
+            bool(asks),
+            part,
         )
         found.append(Found(candidate, row, names))
     return found

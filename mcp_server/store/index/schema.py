@@ -7,6 +7,8 @@ and old and new versions of the program live side by side.
 from __future__ import annotations
 
 import sqlite3
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 SCHEMA = 2
@@ -118,14 +120,19 @@ CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
 
 
 def load_vectors(connection: sqlite3.Connection) -> bool:
-    """Loads sqlite-vec into a connection; False where the driver or the machine cannot."""
-    try:
-        import sqlite_vec
+    """Loads sqlite-vec into a connection; False where the driver or the machine cannot.
 
+    Done as `sqlite_vec.load` does it: importing that module imports NumPy, which a server that only waits has no use
+    for (12 MB).
+    """
+    try:
+        package = find_spec("sqlite_vec")
+        assert package is not None
+        assert package.origin is not None
         loader: Any = connection
         loader.enable_load_extension(True)
         try:
-            sqlite_vec.load(loader)
+            loader.load_extension(str(Path(package.origin).with_name("vec0")))
         finally:
             loader.enable_load_extension(False)
     except Exception:  # no package, no wheel for this machine, a driver without extensions: all mean the same here

@@ -47,8 +47,13 @@ class Stems:
             return [self._known[word] for word in words]
 
     def terms(self, words: Sequence[str]) -> list[str]:
-        """The stems themselves, as the keyword index's vocabulary writes them; for the few words of a query."""
+        """The stems themselves, as the keyword index's vocabulary writes them; for the few words of a query, whose
+        numbers are then known as well."""
         self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(words))
         found = dict(self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0").fetchall())
         self._connection.execute("DELETE FROM temp.words_in")
+        if len(self._known) > MOST:
+            self._known.clear()
+        for row, stem in found.items():
+            self._known.setdefault(words[row], zlib.crc32(stem.encode()))
         return [found.get(row, word) for row, word in enumerate(words)]

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import attending, command, listener, marker, wire
+from mcp_server.clients.hooks import alone, attending, listener, marker, wire
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -37,7 +37,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
             "transcript_path": str(earlier.transcript),
             "cwd": str(earlier.folder),
         }
-        command.enqueue(str(memory.files.local), "SessionEnd", ended)
+        alone.enqueue(str(memory.files.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(attending.attend, memory)
             await eventually((anyio.Path(memory.files.local) / wire.ADDRESS).exists)

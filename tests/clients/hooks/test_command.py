@@ -13,7 +13,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import command, listener, marker, queue, wire
+from mcp_server.clients.hooks import alone, command, listener, marker, queue, wire
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.serving import PLAIN
@@ -22,28 +22,31 @@ pytestmark = pytest.mark.anyio
 
 
 def test_it_imports_nothing_heavy(workspace: Path) -> None:
-    ask = (
-        "import sys; from mcp_server.cli.start import main; main(); "
-        "sys.stderr.write(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
-    )
+    start = f"import sys; sys.path[:0] = {sys.path!r}; sys.argv = ['', 'hook', 'Stop']; "
     workspace.mkdir()
     done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-c",
-            f"import sys; sys.path[:0] = {sys.path!r}; sys.argv = ['', 'hook', 'Stop']; {ask}",
-        ],
+        [sys.executable, "-IXimporttime", "-c", f"{start}from mcp_server.cli.start import main; main()"],
         input=said(),
         capture_output=True,
         env={**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)},
         check=True,
     )
-    loaded = set(done.stderr.decode().split())
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.decode().splitlines()[1:]}
     of_coverage = any("coverage" in name for name in loaded)  # it imports the half of the library by itself
     ours = {"mcp_server", "__main__", "_distutils_hack", "sitecustomize"}
     assert of_coverage or not loaded - set(sys.stdlib_module_names) - ours
-    slow = {"asyncio", "ssl", "typing", "pathlib", "dataclasses", "inspect", "logging", "subprocess", "tempfile"}
+    slow = {
+        "asyncio",
+        "socket",
+        "ssl",
+        "typing",
+        "pathlib",
+        "dataclasses",
+        "inspect",
+        "logging",
+        "subprocess",
+        "tempfile",
+    }
     assert of_coverage or not loaded & slow
     assert queued(workspace / ".local") == [f"{SESSION}-Stop.json"]
 
@@ -182,11 +185,11 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
     died = subprocess.Popen([sys.executable, "-c", ""])
     died.wait()
     (local / "run" / f"starting-{died.pid}").touch()
-    assert not command.starting(str(local))
+    assert not alone.starting(str(local))
     (local / "run" / f"starting-{os.getpid()}").touch()
-    assert command.starting(str(local))
+    assert alone.starting(str(local))
     os.utime(local / "run" / f"starting-{os.getpid()}", (1, 1))
-    assert not command.starting(str(local))
+    assert not alone.starting(str(local))
 
 
 async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(workspace: Path, tmp_path: Path) -> None:

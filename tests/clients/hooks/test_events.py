@@ -22,6 +22,7 @@ pytestmark = pytest.mark.anyio
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 ASKED = "where is the spare boathouse key?"
+LASTS = "The boats are painted in June."
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ async def told(memory: Memory, folder: Path) -> Memory:
     ):
         await observe(memory, NewTurn(role, text, "earlier", turn_id=str(number)), caller)
     await sessions.end_session(memory, "earlier")
+    memory.files.write_atomic("knowledge/projects/boats/context.md", f"{LASTS}\n")
     await memory.index.refresh()
     return memory
 
@@ -86,14 +88,20 @@ async def test_a_fact_of_an_earlier_session_comes_with_the_prompt_that_it_bears_
     assert log(told)[0]["considered"][0]["reason"] == "relevant"
 
 
-async def test_a_fact_told_by_the_way_is_only_there_where_a_prompt_bears_on_it(memory: Memory, window: Open) -> None:
+@pytest.mark.parametrize("beside", [0, 5])
+async def test_a_fact_is_only_there_where_a_prompt_bears_on_it_however_much_was_said_beside_it(
+    memory: Memory, window: Open, beside: int
+) -> None:
     told = window("told")
     await told.start()
+    for number in range(beside):
+        await told.prompt(f"Rope number {number} is frayed.", "I see.")
     await told.prompt(FACT)
     await told.hook("SessionEnd", reason="other")
     await memory.index.refresh()
+    assert "boathouse" not in memory.files.read_text(".local/brief/boats.md")
     other = window("other")
-    assert FACT not in await other.start() + await other.prompt("write a haiku about autumn leaves")
+    assert "boathouse" not in await other.start() + await other.prompt("write a haiku about autumn leaves")
     assert FACT in await other.prompt(ASKED)
 
 
@@ -115,10 +123,10 @@ async def test_nothing_is_pushed_twice_into_one_window_and_again_into_another(to
 
 async def test_after_a_compaction_it_may_be_pushed_again_and_the_brief_is(told: Memory, window: Open) -> None:
     now = window()
-    assert "hull in June" in await now.start()
+    assert LASTS in await now.start()
     assert FACT in await now.prompt(ASKED)
     brief = await now.compact()
-    assert "hull in June" in brief
+    assert LASTS in brief
     assert await now.start("compact") == "", "one brief a window"
     assert FACT in await now.prompt(ASKED)
     turns = await sessions.session_turns(told, "now")
@@ -171,7 +179,10 @@ async def test_clear_ends_the_session_and_the_next_begins_clean(told: Memory, wi
     await now.hook("SessionEnd", reason="clear")
     assert (await sessions.require(told, "before")).status == "closed"
     after = window("after")
-    assert "Above the boat." in await after.start("clear"), "the last conversation is the one that was cleared"
+    assert "Above the boat." not in await after.start("clear")
+    assert "Above the boat." in await after.prompt("where were we?"), (
+        "the last conversation is the one that was cleared"
+    )
     assert FACT in await after.prompt(ASKED)
 
 
@@ -251,7 +262,7 @@ async def test_a_worktree_of_a_project_is_the_project(told: Memory, window: Open
     worktree.mkdir()
     (worktree / ".context-manager").write_text("boats\n", "utf-8")
     now = window("feature", worktree)
-    assert "hull in June" in await now.start()
+    assert LASTS in await now.start()
     assert FACT in await now.prompt(ASKED)
 
 
@@ -349,15 +360,28 @@ async def test_ending_what_was_never_begun_is_nothing(memory: Memory) -> None:
         await sessions.require(memory, "ghost")
 
 
-async def test_the_end_of_a_session_is_in_the_next_brief(told: Memory, window: Open) -> None:
+async def test_a_first_prompt_that_only_asks_to_go_on_gets_the_end_of_the_conversation_before(
+    told: Memory, window: Open
+) -> None:
     first = window("first")
-    await first.start()
-    await first.prompt("Which paint for the hull?", "Red or green.")
-    await first.prompt("How much of each?", "Two tins.")
+    assert "flat tyre" in await first.prompt("ok, where were we?", "At the trailer.")
+    assert await first.prompt("continue") == "", "that is its own conversation"
     await first.prompt("We chose the green paint.", "Green it is.")
     await first.hook("SessionEnd", reason="prompt_input_exit")
-    assert "Green it is." in told.files.read_text(".local/brief/boats.md")
-    assert "Green it is." in await window("second").start()
+    second = window("second")
+    output = await second.hook("UserPromptSubmit", prompt="continue")
+    assert "Green it is." in pushed(output)
+    tokens = told.tokens.count(pushed(output))
+    assert tokens <= 400
+    assert output["systemMessage"] == f"memory: where you left off, {tokens} tokens"
+    assert log(told)[0]["text"] == pushed(output)
+    assert await second.hook("UserPromptSubmit", prompt="continue") == {}, "it was told"
+    assert "told where you left off" in log(told)[0]["why"]
+
+
+async def test_with_nothing_before_there_is_nothing_to_go_on_with(memory: Memory, window: Open) -> None:
+    assert await window("first").prompt("continue") == ""
+    assert log(memory)[0]["decision"] == "nothing"
 
 
 async def test_windows_are_forgotten_after_two_months(told: Memory, window: Open, clock: Clock) -> None:

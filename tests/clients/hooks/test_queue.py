@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from mcp_server.app import catch_up
-from mcp_server.clients.hooks import command, queue, wire
+from mcp_server.clients.hooks import alone, queue, wire
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, queued, responded
@@ -27,7 +27,7 @@ async def nothing(event: str) -> dict[str, object]:
 
 
 def put(memory: Memory, event: str, session: str = SESSION, **fields: object) -> str:
-    return command.enqueue(str(memory.files.local), event, {"session_id": session, **fields})
+    return alone.enqueue(str(memory.files.local), event, {"session_id": session, **fields})
 
 
 async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Memory) -> None:
@@ -171,10 +171,8 @@ async def test_a_command_works_it_off_where_no_server_runs(memory: Memory) -> No
 
 def test_many_commands_at_once_lose_nothing(workspace: Path) -> None:
     local = workspace / ".local"
-    program = "import sys; from mcp_server.clients.hooks import command; "
-    program += (
-        f"[command.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
-    )
+    program = "import sys; from mcp_server.clients.hooks import alone; "
+    program += f"[alone.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
     writers = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
     names = os.listdir(local / wire.QUEUE)  # noqa: PTH208

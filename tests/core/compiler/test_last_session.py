@@ -1,4 +1,4 @@
-"""The last conversation in a brief: title, date, and its last exchanges in short."""
+"""The conversation before, for who asks to go on: title, date, and its last exchanges in short."""
 
 from __future__ import annotations
 

@@ -1,0 +1,49 @@
+"""Which messages only ask to go on with what was done before."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcp_server.core.going_on import asks_to_go_on
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "continue",
+        "Continue, please!",
+        "ok, let's continue where we left off",
+        "Where were we?",
+        "What did we do last time?",
+        "what was I working on yesterday?",
+        "pick up where we left off",
+        "resume the work on this project",
+        "Gde smo stali?",
+        "nastavi",
+        "Wo waren wir?",
+    ],
+)
+def test_it_does(message: str) -> None:
+    assert asks_to_go_on(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "ok, thanks",
+        "yes",
+        "👍",
+        "/resume",
+        "!continue",
+        "# continue",
+        "<command-name>continue</command-name>",
+        "continue with the invoices",
+        "what did we decide last time about the mooring?",
+        "Which port does the staging database listen on?",
+        "does the for loop need a continue statement?",
+        "write a haiku about autumn leaves",
+    ],
+)
+def test_it_does_not(message: str) -> None:
+    assert not asks_to_go_on(message)

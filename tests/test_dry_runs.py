@@ -1,0 +1,133 @@
+"""Whatever only shows what it would do leaves every byte of the workspace as it was: each command and each tool."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcp_server.cli.main import main
+from mcp_server.store.database import driver
+from tests.serving import ERAS, PLAIN, Mode, call, connected
+
+pytestmark = pytest.mark.anyio
+
+STRATEGIES = ("auto", "clarity", "advisor", "compact", "memory", "files")
+PROPOSED = "Ana keeps bees."
+SUBJECTS = ("the paint-shed and its ladder", "tulips in bed four of the garden", "the harbour and its winter berth")
+SMALL = {"CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": "1000", "CONTEXT_MANAGER_CONTEXT__AUTO_RECOVER": "0"}
+
+COMMANDS = (
+    *(f"prune --strategy {name} --dry-run --session s1" for name in STRATEGIES),
+    "prune --dry-run",
+    "compact --now --dry-run --session s1",
+    "compact --dry-run --target 5",
+    "clarity prune --dry-run",
+    "recover",
+    "recover --query tulips",
+    "recover CHUNK",
+    "recover --chunk-id CHUNK --dry-run",
+    "recover knowledge/memory/MEMORY.md@HEAD",
+    "forget ladder",
+    "forget --turn s1#2",
+    "forget --session s2",
+    "reset",
+    "approve",
+    "approve PROPOSAL",
+    "drops --session s1",
+    "cold-storage list",
+    "health",
+    "logs stats",
+)
+"""Those that have a dry run, those whose other form does something, and those that only look."""
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
+    for name, value in (PLAIN | SMALL | {"COLUMNS": "200"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
+
+    def run(*arguments: str) -> str:
+        capsysbinary.readouterr()
+        assert main(["--workspace", str(workspace), *arguments]) == 0, (arguments, capsysbinary.readouterr().err)
+        return capsysbinary.readouterr().out.decode()
+
+    return run
+
+
+def said(number: int) -> str:
+    about = SUBJECTS[number % 3]
+    return f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
+
+
+def bytes_of(root: Path) -> dict[str, str]:
+    """A hash of every file, and every row of the state. Left out is what holds nothing: the index, which notes when it
+    looked at a file, and of an open database an empty log and a memory that changes with every reader."""
+    files = {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.stat().st_size and not path.name.endswith("-shm") and path.parent.name != "index"
+    }
+    connection = driver().module.connect(root / ".local" / "state.db")  # two libraries in one process break its locks
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    rows = {table: repr(connection.execute(f"SELECT * FROM {table}").fetchall()) for (table,) in tables}
+    connection.close()
+    return files | rows
+
+
+def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path) -> None:
+    for number in range(10):
+        run("observe", said(number), "--session", "s1", "--delivery", "replace")
+    run("observe", "We talk of other things.", "--session", "s2")
+    run("remember", "The ladder stands in the paint-shed.")
+    run("remember", "The ladder has nine rungs.")
+    memory = workspace / "knowledge" / "memory" / "MEMORY.md"
+    memory.write_text(memory.read_text() + "".join(f"- 2026-01-01: Old fact {n}.\n" for n in range(190)))
+    run("remember", PROPOSED, "--kind", "identity")
+    (proposal,) = json.loads(run("approve", "--json"))["proposals"]
+    chunk = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
+    run("search", "ladder")  # the index knows what was written by hand
+    values = {"CHUNK": chunk, "PROPOSAL": proposal["id"]}
+    changed: dict[str, list[str]] = {}
+    for command in COMMANDS:
+        for more in ((), ("--json",)):
+            before = bytes_of(workspace)
+            assert run(*(values.get(word, word) for word in command.split()), *more), command
+            after = bytes_of(workspace)
+            if after != before:
+                changed[" ".join((command, *more))] = [
+                    name for name in sorted({*before, *after}) if before.get(name) != after.get(name)
+                ]
+    assert changed == {}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_no_tool_that_only_shows_changes_a_byte(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SMALL.items():
+        monkeypatch.setitem(PLAIN, name, value)
+    async with connected(tmp_path, mode=mode) as client:
+        for number in range(10):
+            await call(client, "observe", role="user", content=said(number), session="s1", delivery="replace")
+        await call(client, "remember", content="The ladder has nine rungs.", session="s1")
+        listed = await call(client, "recover")
+        chunk = re.findall(r"^- (c[0-9a-f]{11})", listed, re.MULTILINE)[0]
+        looks: list[tuple[str, dict[str, str]]] = [
+            *(("prune", {"strategy": strategy, "session": "s1"}) for strategy in STRATEGIES),
+            ("recover", {}),
+            ("recover", {"id": chunk}),
+            ("recover", {"query": "tulips"}),
+            ("recover", {"id": "knowledge/memory/MEMORY.md@HEAD"}),
+        ]
+        for tool, arguments in looks:
+            before = bytes_of(tmp_path)
+            assert await call(client, tool, **arguments)
+            assert bytes_of(tmp_path) == before, (tool, arguments)
