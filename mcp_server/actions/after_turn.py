@@ -1,6 +1,7 @@
 """After a turn: what follows when a message is on disk, step by step, under the transcript's lock (SPEC §2, §5).
 
-    Clarity hears it → it becomes live → curation, compaction → what it is about comes back from cold storage → notes
+    Clarity hears it → what it settles is noted → it becomes live → curation, compaction → what it is about comes back
+    from cold storage → notes
 
 The turn is safe by now. A step that fails is told in a note and logged; it never takes the turn back.
 """
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from mcp_server.actions import advisor, clarity, cold, live_set, pressure
+from mcp_server.actions import advisor, clarity, cold, live_set, noted, pressure, session_state
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
@@ -39,7 +40,9 @@ async def after_turns(
             return otherwise
 
     session = row.session
+    await step("going on from where it was wound back to", session_state.go_on(memory, session, turns), None)
     await step("Clarity", clarity.heard(memory, session, turns), None)
+    await step("noting what it settles", noted.heard(memory, session, turns), None)
     entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
     if entered is None:
         return tuple(notes)

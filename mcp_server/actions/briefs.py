@@ -23,7 +23,7 @@ from mcp_server.actions import pauses
 from mcp_server.actions.compile import compiler_settings, source_files
 from mcp_server.actions.projects import project_of
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, LastSession
+from mcp_server.core.compiler.inputs import CompileInputs, LastSession, LeftOff
 from mcp_server.core.injection import LONGEST
 from mcp_server.core.model import GLOBAL, Caller, Turn
 from mcp_server.core.projects import Project
@@ -73,9 +73,15 @@ def file_of(project: Project) -> str:
     return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
 
 
-async def make(memory: Memory, project: Project, without: str | None = None) -> Brief:
-    """The brief of a project as things stand; `without` is the session that it is for: its own turns are no news."""
+async def make(
+    memory: Memory, project: Project, without: str | None = None, stood: LeftOff | None = None, *, whole: bool = True
+) -> Brief:
+    """The brief of a project as things stand; `without` is the session that it is for: its own turns are no news.
+    `stood` is where that session was when its window was emptied; not `whole`: nothing but that."""
     inputs = await _inputs(memory, project, await memory.state.sessions(), without)
+    inputs = replace(inputs, checkpoint=stood)
+    if not whole:
+        inputs = replace(inputs, files=(), last_session=None)
     return await _compiled(memory, project, inputs, _digest(inputs))
 
 
@@ -152,7 +158,8 @@ async def _inputs(memory: Memory, project: Project, rows: Sequence[SessionRow], 
 
 
 def _says_something(inputs: CompileInputs) -> bool:
-    return inputs.last_session is not None or any(
+    told = (inputs.last_session, inputs.checkpoint)
+    return any(one is not None for one in told) or any(
         not source.untouched and source.text.strip() for source in inputs.files
     )
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import clarity, sessions
+from mcp_server.actions import checkpoints, clarity, noted, sessions
 from mcp_server.actions.forget_target import ForgetTarget, meant
 from mcp_server.core.forgetting import MARK, NAME, Forgotten
 from mcp_server.errors import Conflict, ContextManagerError, Refused
@@ -267,6 +267,8 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
                 continue
             await memory.state.forget_keys(session)
             await clarity.forget(memory, session)
+            await checkpoints.forget(memory, session)
+            await noted.forget(memory, session)
             row = await memory.state.session(session)
             if row is not None:
                 await memory.state.save_session(replace(row, path=names.get(row.path, row.path), title=MARK))

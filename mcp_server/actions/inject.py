@@ -17,13 +17,14 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, pauses, sessions
+from mcp_server.actions import briefs, checkpoints, pauses, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
+from mcp_server.actions.left_off import of_checkpoint
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
 from mcp_server.core import injection
-from mcp_server.core.compiler.inputs import Candidate, CompileInputs
+from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.injection import Judged
 from mcp_server.core.model import Caller, GateSignal, Hit
 from mcp_server.core.projects import Project
@@ -46,7 +47,8 @@ PROMPT_SHOWN = 300
 class Window:
     """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
     says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
-    compaction turn that it began with; `unmarked` that this turn is not recorded yet."""
+    compaction turn that it began with; `unmarked` that this turn is not recorded yet. `checkpoint` is the id of the one
+    that was sent."""
 
     lines: frozenset[str] = frozenset()
     brief: bool = False
@@ -54,6 +56,7 @@ class Window:
     start: int | None = None
     unmarked: bool = False
     at: str = ""
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,9 @@ class Injection:
 async def for_start(
     memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False, printed: str | None = None
 ) -> Injection:
-    """The brief for a window that begins. `source`: startup, resume, clear, compact. A window that is resumed still
-    holds what it was sent. `printed` is a brief that the hook has given already, where no server was."""
+    """The brief for a window that begins. `source`: startup, resume, clear, compact. After a compaction it says where
+    the session stood; a window that is resumed still holds what it was sent, and is told that if something has left it.
+    `printed` is a brief that the hook has given already, where no server was."""
     project = await _project(memory, session, caller)
     event = "SessionStart"
     if caller.folder and project.slug:
@@ -84,19 +88,21 @@ async def for_start(
     if source == "compact":
         window = await _emptied(memory, session, window)
     silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
+    stood = await _left_off(memory, session, source, window)
     if printed is not None:
         said = Injection(event, printed, f"brief, {source or 'start'}", await run_sync(memory.tokens.count, printed))
     elif silent:
         said = Injection(event, "", silent)
-    elif window.brief:
+    elif window.brief and stood is None:
         said = Injection(event, "", "this window holds a brief already")
     else:
-        made = await briefs.make(memory, project, without=session)
+        made = await briefs.make(memory, project, session, stood, whole=not window.brief)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=briefs.shown(made))
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
         said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
+        window = replace(window, checkpoint=stood.id if stood and printed is None else window.checkpoint)
     await _sent(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
@@ -106,6 +112,8 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
     """What the memory pushes with a prompt: usually nothing."""
     project = await _project(memory, session, caller)
     said = await _for_prompt(memory, session, prompt, project, paused)
+    if not injection.is_the_clients(prompt) and not paused:
+        said = await _with_checkpoint(memory, session, project, said)
     await _log(memory, session, project, said, prompt)
     return said
 
@@ -120,9 +128,7 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
     if silent:
         return Injection(event, "", silent)
     start = await _window_start(memory, session)
-    window = await window_of(memory, session)
-    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
-        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+    window = await _window_from(memory, session, start)
     if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
         printed = await briefs.on_disk(memory, project)
         window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
@@ -164,6 +170,51 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
     )
 
 
+async def _window_from(memory: Memory, session: str, start: int | None) -> Window:
+    """What the window holds of ours that begins with turn number `start`."""
+    window = await window_of(memory, session)
+    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
+        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+    return window
+
+
+async def _with_checkpoint(memory: Memory, session: str, project: Project, said: Injection) -> Injection:
+    """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
+    window = await _window_from(memory, session, await _window_start(memory, session))
+    stood = None if window.checkpoint else await _left_off(memory, session, "resume", window)
+    if stood is None or await pauses.why_silent(memory, project):
+        return said
+    made = await briefs.make(memory, project, session, stood, whole=False)
+    if not made.text:
+        return said
+    new = frozenset(injection.fingerprints(made.text))
+    await _sent(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    text = "\n\n".join(filter(None, (made.text, said.text)))
+    tokens = made.tokens + said.tokens
+    return replace(
+        said,
+        text=text,
+        tokens=tokens,
+        why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
+        considered=(*briefs.shown(made), *said.considered),
+        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were"),
+    )
+
+
+async def _left_off(memory: Memory, session: str, source: str, window: Window) -> LeftOff | None:
+    """Where the session stood, for a window that has lost something and was not told."""
+    row = await sessions.current_row(memory, session)
+    if row is None or source not in ("compact", "resume"):
+        return None
+    emptied = await sessions.window_start(memory, row)
+    if emptied is None and source == "resume":
+        return None
+    kept = await checkpoints.latest(memory, session)
+    if kept is None or kept.id == window.checkpoint:
+        return None
+    return of_checkpoint(kept)
+
+
 async def window_of(memory: Memory, session: str) -> Window:
     """What the session's window holds of ours; an empty one if nothing is known of it."""
     stored = await memory.state.get(SENT, session)
@@ -177,6 +228,7 @@ async def window_of(memory: Memory, session: str) -> Window:
         start=start if isinstance(start, int) else None,
         unmarked=stored.get("unmarked") is True,
         at=str(stored.get("at", "")),
+        checkpoint=str(stored.get("checkpoint", "")),
     )
 
 
@@ -277,6 +329,7 @@ async def _sent(memory: Memory, session: str, window: Window) -> None:
         "compacting": window.compacting,
         "start": window.start,
         "unmarked": window.unmarked,
+        "checkpoint": window.checkpoint,
         "at": memory.clock().isoformat(),
     }
     await memory.state.put(SENT, session, stored)

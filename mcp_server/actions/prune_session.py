@@ -6,7 +6,7 @@ its own window: what goes here goes from our mirror alone, and every answer says
 
 from __future__ import annotations
 
-from mcp_server.actions import advisor, clarity, pressure, sessions
+from mcp_server.actions import advisor, checkpoint, clarity, pressure, sessions
 from mcp_server.actions.anchor import anchored_ids
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.pressure import Plan
@@ -52,6 +52,8 @@ async def prune_ladder(
         return await _ladder_told(memory, row, strategy, decided, dry_run=True, after=decided.tokens_after)
     async with memory.locks.transcript(row.session):
         decided = await _planned(memory, row.session, strategy, target)
+        if decided.changes and decided.event != "curation":
+            await checkpoint.before(memory, row.session, "compaction")
         relief = await pressure.carry_out(memory, decided)
     return await _ladder_told(memory, row, strategy, decided, dry_run=False, after=relief.tokens_after)
 
