@@ -1,7 +1,7 @@
 """After a turn: what follows when a message is on disk, step by step, under the transcript's lock (SPEC §2, §5).
 
-    Clarity hears it → what it settles is noted → it becomes live → curation, compaction → what it is about comes back
-    from cold storage → notes
+    Clarity hears it → what it settles is noted → it becomes live → curation, compaction → a checkpoint if the
+    client's window is full → what it is about comes back from cold storage → notes
 
 The turn is safe by now. A step that fails is told in a note and logged; it never takes the turn back.
 """
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from mcp_server.actions import advisor, clarity, cold, live_set, noted, pressure, session_state
+from mcp_server.actions import advisor, clarity, cold, full_window, live_set, noted, pressure, session_state
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
@@ -49,6 +49,7 @@ async def after_turns(
     reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
+    await step("making a checkpoint", full_window.checkpoint_if_full(memory, session, turns), None)
     shortened = None if reliefs else entered.shortened
     back = await step("recovering", cold.come_back(memory, session, turns, shortened=shortened), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)

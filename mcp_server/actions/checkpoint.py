@@ -177,11 +177,11 @@ async def _kept(
             state=state if recovery is None else {**state, "recovery": dict(recovery)},
         )
         path = await run_sync(CheckpointFiles(memory.files).write, checkpoint)
-    memory.changes.publish(Change("file", path))
     if reason != "recovery":
         await _thinned(memory, session)
         if memory.llm is not None:
             await memory.state.put(ENRICHING, number, {"session": session})
+    memory.changes.publish(Change("file", path))
     return checkpoint
 
 

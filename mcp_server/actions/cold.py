@@ -200,8 +200,8 @@ async def _fitting(
 
 
 async def expire(memory: Memory) -> int:
-    """Deletes the records whose time is over and that no kept checkpoint names; returns how many. All are looked at once
-    a day: calling it again that day does nothing."""
+    """Deletes the records whose time is over and that no kept checkpoint names; returns how many. All are looked at
+    once a day: calling it again that day does nothing."""
     today = memory.clock().date().isoformat()
     if await memory.state.get(EXPIRED, "day") == today:
         return 0

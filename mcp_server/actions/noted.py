@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from anyio.to_thread import run_sync
 
@@ -78,6 +79,20 @@ async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> No
 async def forget(memory: Memory, session: str) -> None:
     """Drops the notes of a session whose transcript was written anew: they are made from there again."""
     await memory.state.remove(NAMESPACE, session)
+
+
+async def forget_old(memory: Memory) -> int:
+    """Drops the notes of sessions that ended as long ago as cold records are kept; returns how many. They can be made
+    again from the transcripts."""
+    kept = await memory.state.keys_of(NAMESPACE)
+    if not kept:
+        return 0
+    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
+    rows = {row.session: row for row in await memory.state.sessions()}
+    old = [name for name in kept if (row := rows.get(name)) and row.status == "closed" and row.last_arrival < oldest]
+    if old:
+        await memory.state.remove(NAMESPACE, *old)
+    return len(old)
 
 
 async def _after(before: Noted, turns: Sequence[Turn]) -> Noted:

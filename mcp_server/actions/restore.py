@@ -40,6 +40,8 @@ from mcp_server.store.state import SessionRow
 
 TAG = "memory/before/"
 
+NO_UNDO = "its undo could not bring it back"
+
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +83,8 @@ async def restore(
         text = await _told(memory, then, knowledge, stays)
         about = {"of": then.id, "knowledge": knowledge}
         own = await checkpoint.made(memory, row, "recovery", f"before going back to {then.id}", about)
-        stays = {**dict(own.left_out), **stays} if knowledge else {}
+        if knowledge:
+            stays = {**{path: f"{NO_UNDO}, it {why}" for path, why in own.left_out}, **stays}
         intent = RecoveryIntent(then.id, own.id, then.session, row.turns, knowledge, tuple(sorted(stays)))
         await run_sync(RecoveryIntents(memory.files).write, intent)
         paths, notes = await _carried_out(memory, intent, then, own)
@@ -365,12 +368,13 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
 
 
 def _stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
-    """Files that stay as they are, each with the reason: the checkpoint does not hold them, or only the user's own hand
-    may change them."""
-    stays = {path: f"the checkpoint does not hold it: it {why}" for path, why in then.left_out}
+    """Files that stay as they are, each with the reason: the checkpoint does not hold them, its undo could not, or only
+    the user's own hand may change them."""
+    trees = CheckpointTrees(memory.files)
+    stays = {path: f"{NO_UNDO}, it {why}" for path, why in trees.refused().items()}
+    stays |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
     if caller.source == "cli" or not memory.settings.knowledge.approve:
         return stays
-    trees = CheckpointTrees(memory.files)
     there, here = _texts(memory, trees, then), _texts_now(trees)
     by_hand = f"it is for the user's own hand: `context-manager recover --checkpoint {then.id} --knowledge`"
     for path in sorted(there.keys() | here.keys()):

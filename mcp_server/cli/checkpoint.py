@@ -85,7 +85,8 @@ def show(checkpoint: str, as_json: bool) -> None:
 @command.command("diff")
 @click.argument("checkpoint")
 @click.argument("other", required=False)
-def diff(checkpoint: str, other: str | None) -> None:
+@json_option
+def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
     from mcp_server.actions.restore import diff as action
     from mcp_server.memory import Memory
@@ -93,4 +94,8 @@ def diff(checkpoint: str, other: str | None) -> None:
     async def ask(memory: Memory) -> str:
         return await action(memory, checkpoint, other)
 
-    print_text(with_memory(ask))
+    found = with_memory(ask)
+    if as_json:
+        print_json({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()})
+    else:
+        print_text(found)

@@ -7,7 +7,7 @@ reason, is what may not be copied or is too large.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,7 @@ class Trees(Protocol):
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]: ...
     def put(self, number: str, contents: Mapping[str, bytes]) -> str: ...
+    def tree_of(self, number: str) -> str | None: ...
     def names(self, tree: str) -> dict[str, str]: ...
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]: ...
     def remove(self, number: str) -> None: ...
@@ -61,16 +62,39 @@ class CheckpointTrees:
         contents, left_out = self._contents(more)
         for trees in self._places():
             try:
-                fresh = contents.keys() - trees.known(contents)  # what is kept already tells nothing new
-                kinds = {path: _secrets(contents[path]) for path in sorted(fresh)}
-                secret = [(path, f"holds a secret ({kind})") for path, kind in kinds.items() if kind]
-                wanted = {path: data for path, data in contents.items() if not kinds.get(path)}
-                return Taken(trees.put(number, wanted), tuple(sorted(left_out + secret)))
+                secret = _with_secrets(trees, contents)
+                wanted = {path: data for path, data in contents.items() if path not in secret}
+                return Taken(trees.put(number, wanted), tuple(sorted({**left_out, **secret}.items())))
             except Unavailable as error:
                 if trees is self._copies:
                     raise
                 log.warning("the checkpoint's knowledge is kept as copies: %s", error)
         raise AssertionError  # the copies are always asked
+
+    def refused(self) -> dict[str, str]:
+        """The files that `take` would leave out now, each with the reason."""
+        contents, left_out = self._contents(())
+        for trees in self._places():
+            try:
+                return {**left_out, **_with_secrets(trees, contents)}
+            except Unavailable:  # then `take` makes copies
+                continue
+        return left_out
+
+    def clean(self, number: str, clean: Callable[[str, bytes], bytes | None]) -> bool:
+        """Keeps under a checkpoint's number what `clean` (path, bytes) makes of its files, None for none, in the place
+        of what is there; False if that is the same."""
+        changed = False
+        for trees in self._places():
+            tree = trees.tree_of(number)
+            if tree is None:
+                continue
+            before = trees.read(tree, trees.names(tree))
+            after = {path: data for path, raw in before.items() if (data := clean(path, raw)) is not None}
+            if after != before:
+                trees.put(number, after)
+                changed = True
+        return changed
 
     def names(self, tree: str) -> dict[str, str]:
         """The files of a tree: path → name of the bytes, comparable within one tree's kind. Raises Unavailable."""
@@ -81,17 +105,23 @@ class CheckpointTrees:
         return self._of(tree).read(tree, self.names(tree) if paths is None else paths)
 
     def remove(self, number: str) -> None:
-        """Lets go of a checkpoint's tree; nothing happens where there is none."""
+        """Lets go of a checkpoint's tree; nothing happens where there is none. What git keeps, `sweep` finds later."""
         for trees in self._places():
-            trees.remove(number)
+            try:
+                trees.remove(number)
+            except Unavailable as error:
+                log.warning("the tree of %s was not cleared away: %s", number, error)
 
     def sweep(self, kept: frozenset[str]) -> int:
         """Lets go of every tree but those of these checkpoints; returns how many. For one who is alone with them."""
         stale = 0
         for trees in self._places():
-            for number in trees.numbers() - kept:
-                trees.remove(number)
-                stale += 1
+            try:
+                for number in trees.numbers() - kept:
+                    trees.remove(number)
+                    stale += 1
+            except Unavailable as error:  # a broken repository: the copies are cleared away all the same
+                log.warning("trees without a checkpoint were not cleared away: %s", error)
         self._copies.sweep()
         return stale
 
@@ -104,17 +134,17 @@ class CheckpointTrees:
         listed = [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
         return listed + ([ANCHORS] if self._files.exists(ANCHORS) else [])
 
-    def _contents(self, more: Iterable[str]) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    def _contents(self, more: Iterable[str]) -> tuple[dict[str, bytes], dict[str, str]]:
         contents: dict[str, bytes] = {}
-        left_out: list[tuple[str, str]] = []
+        left_out: dict[str, str] = {}
         for path in dict.fromkeys((*self.paths(), *more)):
             data = self._bytes(path)
             if data is None:
                 continue
             if "\n" in path or "\t" in path:
-                left_out.append((path, "its name holds a line break or a tab"))
+                left_out[path] = "has a name with a line break or a tab"
             elif len(data) > LARGEST:
-                left_out.append((path, f"has {len(data):,} bytes, over {LARGEST:,}"))
+                left_out[path] = f"has {len(data):,} bytes, over {LARGEST:,}"
             else:
                 contents[path] = data
         return contents, left_out
@@ -138,6 +168,10 @@ class CheckpointTrees:
             return None
 
 
-def _secrets(data: bytes) -> str:
-    """The kinds of secrets in a file, empty without any."""
-    return ", ".join(sorted({found.kind for found in secrets(data.decode("utf-8", "replace"))}))
+def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]:
+    """The files that hold a secret, and which kind. What is kept already tells nothing new."""
+    kinds = {
+        path: sorted({found.kind for found in secrets(contents[path].decode("utf-8", "replace"))})
+        for path in sorted(contents.keys() - trees.known(contents))
+    }
+    return {path: f"holds a secret ({', '.join(some)})" for path, some in kinds.items() if some}

@@ -40,6 +40,10 @@ class CopiedTrees:
         self._files.write_atomic(_list(number), json.dumps(names, ensure_ascii=True, indent=1, sort_keys=True))
         return PREFIX + number
 
+    def tree_of(self, number: str) -> str | None:
+        """The name of what is kept under a number; None for nothing."""
+        return PREFIX + number if self._files.exists(_list(number)) else None
+
     def names(self, tree: str) -> dict[str, str]:
         """The files of a whole: path → SHA-256. Raises Unavailable if it is not here."""
         number = tree.removeprefix(PREFIX)

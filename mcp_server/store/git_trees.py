@@ -27,12 +27,15 @@ class GitTrees:
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
         """The paths whose bytes git holds already, under whatever name."""
-        names = self._names(contents)
-        held = self._held(names.values())
+        try:
+            names = self._names(contents)
+            held = self._held(names.values())
+        except Failed as error:
+            raise Unavailable(f"git could not look for the knowledge as it is: {error}") from error
         return frozenset(path for path, name in names.items() if name in held)
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
-        """Keeps these files under a number; returns the tree's name."""
+        """Keeps these files under a number, in the place of what was kept so; returns the name of the whole."""
         try:
             names = self._names(contents)
             held = self._held(names.values())
@@ -42,16 +45,21 @@ class GitTrees:
             self._repository.run(*_ON_DISK, "update-ref", REFS + number, tree)
         except Failed as error:
             raise Unavailable(f"git could not keep the knowledge as it is: {error}") from error
-        return PREFIX + tree
+        return f"{PREFIX}{number}"
+
+    def tree_of(self, number: str) -> str | None:
+        """The name of what is kept under a number; None for nothing."""
+        return f"{PREFIX}{number}" if number in self.numbers() else None
 
     def names(self, tree: str) -> dict[str, str]:
         """The files of a tree: path → git's name for the bytes. Raises Unavailable if it is not here."""
+        number = tree.removeprefix(PREFIX)
         try:
-            entries = self._repository.entries_of(tree.removeprefix(PREFIX), [])
+            entries = self._repository.entries_of(REFS + number, [])
         except Failed as error:
             raise Unavailable(
-                f"the knowledge of this checkpoint (git tree {tree.removeprefix(PREFIX)[:10]}) is not in this "
-                f"repository; it was made on another machine, or was deleted ({error})"
+                f"the knowledge of checkpoint {number} is not in this repository; it was made on another machine, or "
+                f"was deleted ({error})"
             ) from error
         return {path: entry.split(" ")[1] for path, entry in entries.items()}
 

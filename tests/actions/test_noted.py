@@ -9,8 +9,9 @@ import pytest
 from mcp_server.actions.forget import forget
 from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
-from mcp_server.actions.noted import NAMESPACE, noted
+from mcp_server.actions.noted import NAMESPACE, forget_old, noted
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
 from mcp_server.core.checkpoints.noted import Noted
 from mcp_server.core.model import Caller, ToolCall
@@ -95,6 +96,17 @@ async def test_what_is_forgotten_is_not_noted_any_more(memory: Memory) -> None:
     await talk(memory)
     await forget(memory, ForgetTarget(text="call Ana about the winter berth"))
     assert not any("berth" in item for item in (await noted(memory, "s1")).open_items)
+
+
+async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_back(memory: Memory, clock: Clock) -> None:
+    await talk(memory)
+    before = await noted(memory, "s1")
+    await end_session(memory, "s1")
+    assert await forget_old(memory) == 0
+    clock.forward(days=31)
+    assert await forget_old(memory) == 1
+    assert await memory.state.get(NAMESPACE, "s1") is None
+    assert await noted(memory, "s1") == before
 
 
 async def test_a_session_that_never_was_has_no_notes(memory: Memory) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_SITE = '''
+_SITE = """
 import os, signal, sys
 
 _at, _armed = int(os.environ["CM_KILL_AT"]), os.environ["CM_KILL_ARMED"]
@@ -29,7 +29,7 @@ def _count(event, args):
 
 
 sys.addaudithook(_count)
-'''
+"""
 
 
 class Killed:
