@@ -34,4 +34,4 @@ def tool(connection: Connection) -> Tool:
         connection.saw(made.session)
         return made_text(made)
 
-    return strict_tool(checkpoint, hints(reads=False))
+    return strict_tool(checkpoint, hints(reads=False, repeats=False))

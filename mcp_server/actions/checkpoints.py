@@ -7,7 +7,10 @@ from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions import sessions
+from mcp_server.core.checkpoints import noted as notes
 from mcp_server.core.checkpoints.document import Checkpoint
+from mcp_server.core.checkpoints.threads import key_exchanges, summary
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -46,16 +49,31 @@ async def rewrite(memory: Memory, before: Checkpoint, after: Checkpoint) -> None
 
 
 async def forget(memory: Memory, session: str) -> None:
-    """Takes out of a session's checkpoints what was counted of its words, after something of it was deleted: a recovery
-    counts it again from the transcript. Their compile inputs go with it. Call it under the transcript's lock."""
+    """Makes what a session's checkpoints say of its words anew from the transcript, after something of it was deleted
+    there. What was counted, and the compile inputs, go: a recovery counts again. Call it under the transcript's lock,
+    when the state knows the transcript as it is now."""
     files = CheckpointFiles(memory.files)
+    turns = await sessions.session_turns(memory, session)
 
     def clean() -> None:
         for head in files.heads(session):
-            with suppress(Invalid):  # what cannot be read holds no counts that anybody could put back
+            with suppress(Invalid):  # one that cannot be read is cleaned as a file among files
                 before = files.read(head.path)
-                state = {**(before.state or {}), "entries": {}}
-                files.write(replace(before, compile_inputs=None, compiled_sha256=None, state=state), before)
+                seen = [turn for turn in turns if turn.number <= before.turn]
+                said = notes.noted(seen)
+                after = replace(
+                    before,
+                    thread=summary(seen),
+                    exchanges=key_exchanges(seen),
+                    decisions=said.decisions,
+                    open_items=said.open_items,
+                    last_tool_call=said.last_tool_call,
+                    files=said.files,
+                    compile_inputs=None,
+                    compiled_sha256=None,
+                    state={**(before.state or {}), "entries": {}},
+                )
+                files.replace(head.path, after)
 
     async with memory.locks.files():
         await run_sync(clean)

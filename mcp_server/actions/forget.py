@@ -271,13 +271,13 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
                 continue
             await memory.state.forget_keys(session)
             await clarity.forget(memory, session)
-            await checkpoints.forget(memory, session)
             await noted.forget(memory, session)
             row = await memory.state.session(session)
             if row is not None:
                 await memory.state.save_session(replace(row, path=names.get(row.path, row.path), title=MARK))
             for path in paths[-1:]:
                 await sessions.restore(memory, names[path])
+            await checkpoints.forget(memory, session)
             waiting = await memory.state.entries(sessions.PENDING_COMMITS)
             for old, new in moved.items():
                 if old in waiting:

@@ -57,9 +57,8 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
     elif not found:
         click.echo("No checkpoints yet. Make one: context-manager checkpoint create")
     else:
-        print_table(
-            ("id", "made (UTC)", "session", "what"), [(one.id, when(one), one.session, told(one)) for one in found]
-        )
+        rows = [(one.id, when(one), f"{told(one)} · session {one.session}") for one in found]
+        print_table(("id", "made (UTC)", "what"), rows)
 
 
 @command.command("show")

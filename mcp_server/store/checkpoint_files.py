@@ -52,6 +52,10 @@ class CheckpointFiles:
         self._files.write_atomic(path, render(checkpoint), expected, new=before is None)
         return path
 
+    def replace(self, path: str, checkpoint: Checkpoint) -> None:
+        """Puts a checkpoint in the place of what a file holds, whatever that is. Call it under `locks.files()`."""
+        self._files.write_atomic(path, render(checkpoint))
+
     def read(self, path: str) -> Checkpoint:
         """The checkpoint of a file. Raises NotFound, or Invalid naming file and field."""
         return parse(self._files.read_text(path), path)

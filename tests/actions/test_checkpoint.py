@@ -93,6 +93,20 @@ async def test_what_is_forgotten_elsewhere_is_named_as_the_input_that_differs(me
     assert checked.sentence == "compiling its inputs gives another context than then; what differs: hits"
 
 
+async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory: Memory, workspace: Path) -> None:
+    await spoken(memory)
+    await observe(memory, NewTurn("user", "Decision: Lend the dinghy to Zoran for the whole summer.", "s"), USER)
+    await observe(memory, NewTurn("user", "TODO: ask Zoran about the dinghy and its oars", "s"), USER)
+    made = await make(memory, "s", "asked")
+    assert "Zoran" in " ".join((*made.decisions, *made.open_items))
+    for turn in (5, 6):
+        await forget(memory, ForgetTarget(turn=f"s#{turn}"))
+    left = await checkpoints.read(memory, made.id)
+    assert "Zoran" not in (workspace / f"checkpoints/s/{made.id}.md").read_text()
+    assert left.decisions == ("Let's use the berth in Kotor.",)
+    assert (left.live, left.turn) == (made.live, made.turn)
+
+
 async def test_a_checkpoint_without_a_session_names_the_nearest(memory: Memory) -> None:
     await observe(memory, NewTurn("user", "Hello boat", "harbour"), USER)
     with pytest.raises(NotFound, match="did you mean 'harbour'"):

@@ -65,7 +65,7 @@ async def test_a_fresh_client_goes_on_where_a_killed_one_stopped(tmp_path: Path,
         assert "turn 6" in await new.call(
             "observe", role="user", content="So how large may the ledger get?", session=session
         )
-    assert listed in await done(root, "checkpoint", "list")
+    assert listed in await done(root, "checkpoint", "list", "--json")
 
 
 async def test_without_a_handle_the_conversation_last_heard_of_goes_on(tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ async def test_a_checkpoint_on_demand_can_be_resumed_by_its_id(tmp_path: Path) -
         assert_tells_where_it_stood(text)
         assert "fence green" not in text
         assert f'recover(id="{number}")' in text
-        assert "before the oven" in await done(root, "checkpoint", "list", "--session", session)
+        assert "before the oven" in await done(root, "checkpoint", "list", "--session", session, "--json")
         assert "winter berth" in await done(root, "checkpoint", "show", number)
     assert await done(root, "checkpoint", "diff", number) == "no longer live: 1 chunk\n"
