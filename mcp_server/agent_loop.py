@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from mcp_server.actions import pressure, sessions
+from mcp_server.actions import checkpoint, pressure, sessions
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.core.model import Caller, Turn
@@ -142,6 +142,8 @@ class ContextLoop:
             async with memory.locks.transcript(self._session):
                 turns = list(seen.turns.values())
                 event = await pressure.plan(memory, self._session, turns, "compaction", asked=True, target=target)
+                if event.changes:
+                    await checkpoint.before(self._memory, self._session, "compaction")
                 await pressure.carry_out(memory, event)
             seen = await self._with_live(seen)
         after = self._as_live(seen)

@@ -221,6 +221,7 @@ def _timezone(settings: Settings) -> str:
 
 async def catch_up(memory: Memory) -> None:
     """For one command: brings state and index up to date with files and queue, unless a server does that."""
+    from mcp_server.actions import restore
     from mcp_server.clients.hooks import queue
     from mcp_server.clients.hooks.events import work
 
@@ -228,6 +229,7 @@ async def catch_up(memory: Memory) -> None:
     held = await run_sync(memory.locks.try_maintainer)
     if held is not None:
         try:
+            await restore.finish(memory)
             await queue.drain(memory, work)
             await memory.index.refresh()
         finally:
@@ -245,9 +247,11 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.clients.hooks.attending import attend
     from mcp_server.jobs import maintainer
     from mcp_server.jobs.briefs import keep_briefs
+    from mcp_server.jobs.enriching import keep_enriching
 
+    duties: list[maintainer.Duty] = [attend, keep_briefs, *([keep_enriching] if memory.llm is not None else [])]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs))
+        tasks.start_soon(maintainer.run, memory, duties)
         try:
             yield
         finally:

@@ -158,6 +158,14 @@ class Advisor(Section):
     ] = None
 
 
+class Checkpoints(Section):
+    """What is kept of a conversation's state, to go back to."""
+
+    keep: Annotated[
+        int, Field(ge=1, description="Automatic checkpoints kept of a session; those that were asked for all stay")
+    ] = 20
+
+
 class Git(Section):
     """The workspace's own repository."""
 
@@ -232,6 +240,7 @@ class Settings(BaseModel):
     context: Context = Context()
     clarity: Clarity = Clarity()
     advisor: Advisor = Advisor()
+    checkpoints: Checkpoints = Checkpoints()
     git: Git = Git()
     llm: LlmSection = LlmSection()
     server: Server = Server()

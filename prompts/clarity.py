@@ -10,6 +10,8 @@ from pydantic import Field
 from mcp_server.connection import Connection
 from mcp_server.core.clarity import COMMANDS
 
+SHOWN = "This is what the memory's Clarity says. Show it to me as it is.\n\n{said}"
+
 
 def register(mcp: MCPServer[Any], connection: Connection) -> None:
     @mcp.prompt(title="What is this conversation about?")
@@ -20,7 +22,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     ) -> str:
         """Show or change what counts as relevant in this conversation: scores, anchors, pruning."""
         done = await _do(connection, (action or "status").strip().lower(), (item or "").strip(), session)
-        return f"This is what the memory's Clarity says. Show it to me as it is.\n\n{done}"
+        return SHOWN.format(said=done)
 
 
 async def _do(connection: Connection, action: str, item: str, named: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Completion of the arguments of resource templates and prompts: session handles and paths."""
+"""Completion of the arguments of resource templates and prompts: session handles, checkpoints, paths."""
 
 from __future__ import annotations
 
@@ -27,12 +27,17 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion | None:
+        from mcp_server.actions.checkpoints import listed
         from mcp_server.actions.clarity_views import items_of
         from mcp_server.actions.sessions import list_sessions
 
         memory = await connection.memory()
         if argument.name == "session":
             known = [row.session for row in await list_sessions(memory, limit=1000)]
+            if isinstance(ref, PromptReference) and ref.name == "resume":
+                known += [head.id for head in await listed(memory)]
+        elif argument.name == "id":
+            known = [head.id for head in await listed(memory)]
         elif argument.name == "path":
             known = sorted(stat.path for stat in await run_sync(lambda: list(memory.files.walk(""))))
         elif isinstance(ref, PromptReference) and argument.name == "action":

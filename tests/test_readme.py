@@ -35,7 +35,9 @@ def test_every_command_is_in_it_and_no_other() -> None:
     assert told == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["session", "project", "index", "bench", "clarity", "logs", "cold-storage"])
+@pytest.mark.parametrize(
+    "name", ["session", "project", "index", "bench", "clarity", "logs", "cold-storage", "checkpoint"]
+)
 def test_the_subcommands_are_in_it(name: str) -> None:
     context = click.Context(cli)
     group = cli.get_command(context, name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_server.connection import Connection
-from tools import anchor, compile_context, hook, observe, prune, read, recover, remember, search, status
+from tools import anchor, checkpoint, compile_context, hook, observe, prune, read, recover, remember, search, status
 
 ALL: tuple[Callable[[Connection], Tool], ...] = (
     search.tool,
@@ -17,6 +17,7 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
     compile_context.tool,
     anchor.tool,
     prune.tool,
+    checkpoint.tool,
     recover.tool,
     status.tool,
 )

@@ -23,12 +23,13 @@ def tool(connection: Connection) -> Tool:
     async def recover(
         ctx: Context[Any, Any],
         id: Annotated[Path | None, Field(description="As listed, or PATH@REV")] = None,  # noqa: A002 - as SPEC §3 has it
+        knowledge: Annotated[bool | None, Field(description="With a checkpoint: its knowledge files too")] = None,
         query: Annotated[Path | None, Field(description="Find it by words in it")] = None,
         dry_run: Annotated[bool, Field(description="false: do it; the answer says how to undo it")] = True,
         max_tokens: MaxTokens = 2000,
     ) -> str:
         """Use when something is needed again that left the context (dropped, summarised) or the memory (archived,
-        changed). Without arguments: lists what can come back."""
+        changed), or a session should go back to a checkpoint. Without arguments: lists what can come back."""
         from mcp_server.actions.recover import recover as action
         from mcp_server.actions.recoverable import as_text, meant, recoverable
 
@@ -41,7 +42,7 @@ def tool(connection: Connection) -> Tool:
             what = id or (await meant(memory, query or "")).id
             caller = await connection.caller(client_of(ctx))
             with CancelScope(shield=True):  # half a recovery is none
-                done = await action(memory, what, caller, apply=not dry_run)
+                done = await action(memory, what, caller, apply=not dry_run, knowledge=knowledge)
             text = done.markdown if done.applied or not dry_run or not done.diff else f"{done.markdown}\n\n{ASK}"
         shown = neutralise(text)
         fits = await run_sync(memory.tokens.truncate, shown, max_tokens)

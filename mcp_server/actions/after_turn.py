@@ -1,6 +1,7 @@
 """After a turn: what follows when a message is on disk, step by step, under the transcript's lock (SPEC §2, §5).
 
-    Clarity hears it → it becomes live → curation, compaction → what it is about comes back from cold storage → notes
+    Clarity hears it → what it settles is noted → it becomes live → curation, compaction → a checkpoint if the
+    client's window is full → what it is about comes back from cold storage → notes
 
 The turn is safe by now. A step that fails is told in a note and logged; it never takes the turn back.
 """
@@ -11,7 +12,8 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from mcp_server.actions import advisor, clarity, cold, live_set, pressure
+from mcp_server.actions import advisor, clarity, cold, full_window, live_set, noted, pressure, session_state
+from mcp_server.actions.gauges import gauges_of
 from mcp_server.actions.similar import Seen
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
@@ -40,7 +42,9 @@ async def after_turns(
             return otherwise
 
     session = row.session
+    await step("going on from where it was wound back to", session_state.go_on(memory, session, turns), None)
     await step("Clarity", clarity.heard(memory, session, turns), None)
+    await step("noting what it settles", noted.heard(memory, session, turns), None)
     entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
     if entered is None:
         return tuple(notes)
@@ -48,11 +52,12 @@ async def after_turns(
     reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, seen), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
+    await step("making a checkpoint", full_window.checkpoint_if_full(memory, session, turns), None)
     shortened = None if reliefs else entered.shortened
     back = await step("recovering", cold.come_back(memory, session, turns, seen, shortened), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
-    if pressure.gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:
+    if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:
         advice = await step("advice", advisor.note(memory, session, turns[-1], turns[-1].context_tokens), "")
         notes += [advice] if advice else []
     return tuple(notes)

@@ -24,7 +24,7 @@ from mcp_server.actions import pauses
 from mcp_server.actions.compile import compiler_settings, source_files
 from mcp_server.actions.projects import project_of
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs
+from mcp_server.core.compiler.inputs import CompileInputs, LeftOff
 from mcp_server.core.injection import LONGEST
 from mcp_server.core.model import GLOBAL, Caller
 from mcp_server.core.projects import Project
@@ -65,9 +65,11 @@ def file_of(project: Project) -> str:
     return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
 
 
-async def make(memory: Memory, project: Project) -> Brief:
-    """The brief of a project as things stand."""
-    inputs = await _inputs(memory, project)
+async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *, whole: bool = True) -> Brief:
+    """The brief of a project as things stand. `stood` is where the session that it is for was when its window was
+    emptied; not `whole`: nothing but that."""
+    inputs = replace(await _inputs(memory, project), checkpoint=stood)
+    inputs = inputs if whole else replace(inputs, files=())
     return await _compiled(memory, project, inputs, _digest(inputs))
 
 
@@ -141,7 +143,7 @@ async def _inputs(memory: Memory, project: Project) -> CompileInputs:
 
 
 def _says_something(inputs: CompileInputs) -> bool:
-    return any(not source.untouched and source.text.strip() for source in inputs.files)
+    return inputs.checkpoint is not None or any(not source.untouched and source.text.strip() for source in inputs.files)
 
 
 async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, digest: str) -> Brief:

@@ -21,6 +21,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
 from mcp_server.actions.anchor import anchors
+from mcp_server.actions.as_of import as_of
 from mcp_server.core.anchors import anchored_since
 from mcp_server.core.clarity import pruner
 from mcp_server.core.clarity.block import BlockItem
@@ -211,9 +212,12 @@ async def _as_of_now(memory: Memory, session: str) -> tuple[Tracker, int]:
     """The counts as of the session's last turn, and how many of its turns the state did not have."""
     row = await sessions.require(memory, session)
     counts = await _stored(memory, row.session)
-    missing = row.turns - counts.turn
+    hidden = await as_of(memory, row.session)
+    last = row.turns if hidden is None else hidden
+    missing = last - counts.turn
     if missing > 0:
-        await run_sync(_take_all, counts, await sessions.session_turns(memory, row.session))
+        turns = await sessions.session_turns(memory, row.session)
+        await run_sync(_take_all, counts, [turn for turn in turns if turn.number <= last])
     return counts, max(0, missing)
 
 

@@ -22,6 +22,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import pressure, pressure_log, sessions
 from mcp_server.actions.anchor import anchored_ids
 from mcp_server.actions.archive import archive
+from mcp_server.actions.checkpoints import named_chunks
 from mcp_server.actions.live_set import change, live_set
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.actions.similar import Seen, says_something
@@ -183,6 +184,8 @@ async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, Live
             record = await run_sync(memory.cold.get, session, chunk.id)
         except NotFound:  # its time was over; search still finds it
             continue
+        if record.drop_reason == "wound_back":
+            continue
         added = record.tokens - (0 if chunk.form == "cold" else chunk.tokens)
         if added <= most:
             most -= added
@@ -201,14 +204,15 @@ async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, Live
 
 
 async def expire(memory: Memory) -> int:
-    """Deletes the records whose time is over; returns how many. All are looked at once a day: calling it again that day
-    does nothing. What a crash cut off is finished too: a session's end, a drop, a recovery."""
+    """Deletes the records whose time is over and that no kept checkpoint names; returns how many. All are looked at
+    once a day: calling it again that day does nothing. What a crash cut off is finished too: a session's end, a drop,
+    a recovery."""
     today = memory.clock().date().isoformat()
     if await memory.state.get(EXPIRED, "day") == today:
         return 0
 
     def clear() -> int:
-        expired = memory.cold.expired(memory.clock())
+        expired = expired_records(memory)
         memory.cold.remove_all(expired)
         return len(expired)
 
@@ -229,6 +233,13 @@ async def _mend(memory: Memory, session: str) -> None:
     live = await memory.live.whole(session)
     left = await run_sync(lambda: [record for record in memory.cold.of(session) if record.chunk_id in live])
     await run_sync(memory.cold.remove_all, left)
+
+
+def expired_records(memory: Memory) -> list[ColdRecord]:
+    """The records whose time is over and that no kept checkpoint names."""
+    expired = memory.cold.expired(memory.clock())
+    named = named_chunks(memory) if expired else frozenset()
+    return [record for record in expired if record.chunk_id not in named]
 
 
 async def _planned(memory: Memory, record: ColdRecord) -> Recovered:

@@ -5,14 +5,16 @@ What a compilation sees is gathered here as values (`CompileInputs`); what becom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.as_of import as_of
 from mcp_server.actions.clarity import block_of
+from mcp_server.actions.left_off import left_off
 from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
@@ -24,6 +26,7 @@ from mcp_server.core.compiler.inputs import (
     Candidate,
     CompileInputs,
     CompilerSettings,
+    LeftOff,
     Scope,
     SourceFile,
 )
@@ -46,6 +49,8 @@ class CompileRequest:
     """What to compile for. Without a message: the session's last user turn; without either: what all share.
 
     `budget` defaults to the setting. With `strict`, one below 128 tokens is an error; else the text is cut and says so.
+    `resumed`: the session goes on from there in a window that holds nothing of it. `as_of` hides the session's later
+    turns; by default those that it was wound back from.
     """
 
     message: str | None = None
@@ -54,6 +59,8 @@ class CompileRequest:
     budget: int | None = None
     scope: Scope = "project"
     strict: bool = False
+    resumed: LeftOff | None = None
+    as_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,12 @@ class _Conversation:
     turns: tuple[Turn, ...] = ()
     in_window: int | None = None
     live: Live = field(default_factory=Live)
+    left_off: LeftOff | None = None
+    resumed: bool = False
 
     @property
     def delivery(self) -> Delivery:
-        return (self.row.delivery if self.row else None) or "add"
+        return "replace" if self.resumed else (self.row.delivery if self.row else None) or "add"
 
     @property
     def last_user(self) -> Turn | None:
@@ -105,7 +114,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
         raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
-    conversation = await _conversation(memory, request.session or caller.session)
+    conversation = await _conversation(memory, request.session or caller.session, request.resumed, request.as_of)
     project = await _project(memory, request, caller, conversation)
     asked = conversation.last_user
     message = request.message if request.message is not None else asked.content if asked else ""
@@ -137,6 +146,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         drop_list=conversation.live.dropped[:MOST_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row.session) if row else (),
+        checkpoint=conversation.left_off,
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
@@ -145,20 +155,33 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     return Gathered(inputs, found.generation, found.messages) if found else Gathered(inputs)
 
 
-async def _conversation(memory: Memory, session: str | None) -> _Conversation:
-    """The session with its turns: all of them where we send the history, else those of its last transcript."""
+async def _conversation(
+    memory: Memory, session: str | None, resumed: LeftOff | None, until: int | None
+) -> _Conversation:
+    """The session with its turns up to number `until`: all of them where we send the history, else those of its last
+    transcript."""
     if not session:
         return _Conversation()
     await sessions.ready(memory)
     row = await sessions.require(memory, session)
-    if row.delivery == "replace":
-        turns = await sessions.turns_of(memory, row)
-        return _Conversation(row, turns, live=await live_context(memory, row.session, turns))
+    until = resumed.turn if resumed is not None else await as_of(memory, row.session) if until is None else until
+    until = None if until is None or until >= row.turns else until
+    if row.delivery == "replace" or resumed is not None:
+        turns = _until(await sessions.turns_of(memory, row), until)
+        stood = resumed or await left_off(memory, row, turns, None, until)
+        live = await live_context(memory, row.session, turns)
+        return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
     latest = await run_sync(memory.transcripts.read, row.path)
-    conversation = _Conversation(row, tuple(placed.turn for placed in latest.turns))
+    conversation = _Conversation(row, _until([placed.turn for placed in latest.turns], until))
     if conversation.last_user is None:
-        conversation = replace(conversation, turns=await sessions.turns_of(memory, row))
-    return replace(conversation, in_window=await sessions.window_start(memory, row))
+        conversation = replace(conversation, turns=_until(await sessions.turns_of(memory, row), until))
+    start = await sessions.window_start(memory, row, until)
+    stood = await left_off(memory, row, conversation.turns, start, until)
+    return replace(conversation, in_window=start, left_off=stood)
+
+
+def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
+    return tuple(turn for turn in turns if until is None or turn.number <= until)
 
 
 async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server import __version__
+from mcp_server.actions import forget, restore
 from mcp_server.actions.approve import waiting_sentence
-from mcp_server.actions.forget import unfinished_sentences
 from mcp_server.actions.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -161,7 +161,7 @@ def _files(memory: Memory) -> Check:
 def _promises(memory: Memory) -> Check:
     """What was to be forgotten is, and what waits for the user's word is named."""
     memory.forgotten.requests()
-    undone = [*unfinished_sentences(memory), *memory.forgotten.problems]
+    undone = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory), *memory.forgotten.problems]
     if undone:
         return Check("promises", False, "; ".join(undone), "context-manager forget --yes")
     waits = waiting_sentence(memory)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from mcp_server.core.checkpoints.duplicates import is_duplicate
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY, Place
@@ -16,6 +17,9 @@ from mcp_server.store import front_matter
 
 WARN_LINES, REFUSE_LINES = 180, 220
 """MEMORY.md is read whole at every start: from so many lines on it is said, over so many nothing more is written."""
+
+RECORDS = ("journal", "procedure")
+"""Kinds in which the same may be said twice: a day's events, steps."""
 
 _MOVED = f"it moved to {ARCHIVE} today"
 
@@ -86,6 +90,11 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             if known is not None:
                 return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
             entry = entries.written(fact.content, today if place.dated else None)
+            like = (
+                None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_duplicate)
+            )
+            if like is not None:
+                return _merged(body, like, entry)
             return entries.appended(body, place.section, entry, level=place.level), (), "appended"
         case "edit":
             old = fact.old_text or ""
@@ -106,6 +115,16 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
                 (),
                 "created",
             )
+
+
+def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str, ...], str]:
+    """One entry of two that say the same. The newer words stand first, and no other words are lost: two entries may be
+    alike and differ in the one word that matters."""
+    before, now = entries.statement(like.text), entries.statement(entry)
+    if entries.tells_no_more(now, before):
+        return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
+    note = f"merged with what says the same: {like.text.splitlines()[0]}"
+    return entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged"
 
 
 def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:

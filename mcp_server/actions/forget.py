@@ -17,12 +17,15 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import clarity, sessions
+from mcp_server.actions import checkpoints, clarity, noted, sessions
 from mcp_server.actions.forget_target import ForgetTarget, meant
 from mcp_server.core.forgetting import MARK, NAME, Forgotten
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
+from mcp_server.store.checkpoint_files import CheckpointFiles
+from mcp_server.store.checkpoint_trees import CheckpointTrees
+from mcp_server.store.cleaning import cleaned
 from mcp_server.store.copies import Copies, Copy
 from mcp_server.store.forgotten import PATH as FORGOTTEN
 from mcp_server.store.history.history import History, Survey
@@ -233,6 +236,7 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
         await _clean_transcripts(run, again and number == 0)
         run.step("files")
         await _clean_files(run)
+        await run_sync(_clean_trees, run)
         run.step("state")
         emptied = await memory.state.scrub(request)
         run.step("index")
@@ -267,11 +271,13 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
                 continue
             await memory.state.forget_keys(session)
             await clarity.forget(memory, session)
+            await noted.forget(memory, session)
             row = await memory.state.session(session)
             if row is not None:
                 await memory.state.save_session(replace(row, path=names.get(row.path, row.path), title=MARK))
             for path in paths[-1:]:
                 await sessions.restore(memory, names[path])
+            await checkpoints.forget(memory, session)
             waiting = await memory.state.entries(sessions.PENDING_COMMITS)
             for old, new in moved.items():
                 if old in waiting:
@@ -315,6 +321,17 @@ async def _clean_files(run: _Run) -> None:
             await run_sync(run.copies.clean, copy.path, run.request)
             if await run_sync(memory.files.exists, copy.path):
                 await run_sync(_renamed, run, copy.path, new)
+
+
+def _clean_trees(run: _Run) -> None:
+    """The knowledge that checkpoints keep in git; what they keep as copies is files among files."""
+
+    def clean(path: str, data: bytes) -> bytes | None:
+        return cleaned(path, data, run.request).data
+
+    trees = CheckpointTrees(run.memory.files)
+    for head in CheckpointFiles(run.memory.files).heads():
+        trees.clean(head.id, clean)
 
 
 async def _named_so(memory: Memory, request: Forgotten) -> list[str]:

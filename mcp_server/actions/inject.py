@@ -18,13 +18,14 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, left_off, pauses, sessions
+from mcp_server.actions import briefs, checkpoints, going_on, pauses, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
+from mcp_server.actions.left_off import of_checkpoint
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
 from mcp_server.core import injection
-from mcp_server.core.compiler.inputs import Candidate, CompileInputs
+from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
 from mcp_server.core.model import Caller, Hit
@@ -49,7 +50,8 @@ PROMPT_SHOWN = 300
 class Window:
     """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
     says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
-    compaction turn that it began with; `unmarked` that this turn is not recorded yet."""
+    compaction turn that it began with; `unmarked` that this turn is not recorded yet. `checkpoint` is the id of the one
+    that was sent."""
 
     lines: frozenset[str] = frozenset()
     brief: bool = False
@@ -57,6 +59,7 @@ class Window:
     start: int | None = None
     unmarked: bool = False
     at: str = ""
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,11 @@ class Injection:
 async def for_start(
     memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False, printed: str | None = None
 ) -> Injection:
-    """The brief for a window that begins. `source`: startup, resume, clear, compact. A window that is resumed still
-    holds what it was sent. `printed` is a brief that the hook has given already, where no server was."""
-    project = await _project(memory, await memory.state.session(session), caller)
+    """The brief for a window that begins. `source`: startup, resume, clear, compact. After a compaction it says where
+    the session stood; a window that is resumed still holds what it was sent, and is told that if something has left it.
+    `printed` is a brief that the hook has given already, where no server was."""
+    row = await sessions.current_row(memory, session)
+    project = await _project(memory, row, caller)
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
@@ -87,20 +92,22 @@ async def for_start(
     if source == "compact":
         window = await _emptied(memory, session, window)
     silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
+    stood = await _stood(memory, row, source, window)
     if printed is not None:
         said = Injection(event, printed, f"brief, {source or 'start'}", await run_sync(memory.tokens.count, printed))
     elif silent:
         said = Injection(event, "", silent)
-    elif window.brief:
+    elif window.brief and stood is None:
         said = Injection(event, "", "this window holds a brief already")
     else:
-        made = await briefs.make(memory, project)
+        made = await briefs.make(memory, project, stood, whole=not window.brief)
         shown = briefs.shown(made.compiled)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
         said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
+        window = replace(window, checkpoint=stood.id if stood and printed is None else window.checkpoint)
     await _sent(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
@@ -111,6 +118,8 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
     row = await sessions.current_row(memory, session)
     project = await _project(memory, row, caller)
     said = await _for_prompt(memory, session, row, prompt, project, paused)
+    if row is not None and not injection.is_the_clients(prompt) and not paused:
+        said = await _with_checkpoint(memory, row, project, said)
     await _log(memory, session, project, said, prompt)
     return said
 
@@ -119,8 +128,8 @@ async def _for_prompt(
     memory: Memory, session: str, row: SessionRow | None, prompt: str, project: Project, paused: bool
 ) -> Injection:
     event = "UserPromptSubmit"
-    before = asks_to_go_on(prompt) and await left_off.begins(memory, session)
-    last = await left_off.last_session(memory, project, session) if before else None
+    before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
+    last = await going_on.last_session(memory, project, session) if before else None
     silent = (
         (None if last else injection.asks_nothing(prompt))
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
@@ -129,14 +138,12 @@ async def _for_prompt(
     if silent:
         return Injection(event, "", silent)
     start = await sessions.window_start(memory, row) if row else None
-    window = await window_of(memory, session)
-    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
-        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+    window = await _window_from(memory, session, start)
     if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
         printed = await briefs.on_disk(memory, project)
         window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
     if last is not None:
-        return await _left_off(
+        return await _go_on(
             memory, session, replace(_inputs(memory, prompt, session, project), last_session=last), window
         )
     found = await find(
@@ -177,7 +184,7 @@ async def _for_prompt(
     )
 
 
-async def _left_off(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
+async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
     """How the conversation before ended, for a window that has not been told."""
     event = "UserPromptSubmit"
     compiled = await run_sync(compiled_within, memory, inputs)
@@ -196,6 +203,50 @@ async def _left_off(memory: Memory, session: str, inputs: CompileInputs, window:
     )
 
 
+async def _window_from(memory: Memory, session: str, start: int | None) -> Window:
+    """What the window holds of ours that begins with turn number `start`."""
+    window = await window_of(memory, session)
+    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
+        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+    return window
+
+
+async def _with_checkpoint(memory: Memory, row: SessionRow, project: Project, said: Injection) -> Injection:
+    """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
+    window = await _window_from(memory, row.session, await sessions.window_start(memory, row))
+    stood = None if window.checkpoint else await _stood(memory, row, "resume", window)
+    if stood is None or await pauses.why_silent(memory, project):
+        return said
+    made = await briefs.make(memory, project, stood, whole=False)
+    if not made.text:
+        return said
+    new = frozenset(injection.fingerprints(made.text))
+    await _sent(memory, row.session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    text = "\n\n".join(filter(None, (made.text, said.text)))
+    tokens = made.tokens + said.tokens
+    return replace(
+        said,
+        text=text,
+        tokens=tokens,
+        why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
+        considered=(*briefs.shown(made.compiled), *said.considered),
+        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were"),
+    )
+
+
+async def _stood(memory: Memory, row: SessionRow | None, source: str, window: Window) -> LeftOff | None:
+    """Where the session stood, for a window that has lost something and was not told."""
+    if row is None or source not in ("compact", "resume"):
+        return None
+    emptied = await sessions.window_start(memory, row)
+    if emptied is None and source == "resume":
+        return None
+    kept = await checkpoints.latest(memory, row.session)
+    if kept is None or kept.id == window.checkpoint:
+        return None
+    return of_checkpoint(kept)
+
+
 async def window_of(memory: Memory, session: str) -> Window:
     """What the session's window holds of ours; an empty one if nothing is known of it."""
     stored = await memory.state.get(SENT, session)
@@ -209,6 +260,7 @@ async def window_of(memory: Memory, session: str) -> Window:
         start=start if isinstance(start, int) else None,
         unmarked=stored.get("unmarked") is True,
         at=str(stored.get("at", "")),
+        checkpoint=str(stored.get("checkpoint", "")),
     )
 
 
@@ -297,6 +349,7 @@ async def _sent(memory: Memory, session: str, window: Window) -> None:
         "compacting": window.compacting,
         "start": window.start,
         "unmarked": window.unmarked,
+        "checkpoint": window.checkpoint,
         "at": memory.clock().isoformat(),
     }
     await memory.state.put(SENT, session, stored)

@@ -1,55 +1,52 @@
-"""Left off: what the conversation before this one was about, for a window whose first prompt only asks to go on.
-
-It is told to nobody else: what was said in one conversation comes into another where a prompt bears on it.
-"""
+"""Where a conversation stood when its window was emptied, for the contexts that come right after."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anyio.to_thread import run_sync
 
-from mcp_server.core.compiler.inputs import LastSession
+from mcp_server.actions import checkpoints
+from mcp_server.core.checkpoints.document import Checkpoint
+from mcp_server.core.compiler.checkpoint import is_news
+from mcp_server.core.compiler.inputs import LeftOff
 from mcp_server.core.model import Turn
-from mcp_server.core.projects import Project
-from mcp_server.errors import ContextManagerError
+from mcp_server.core.text.yaml_line import moment_text
 from mcp_server.memory import Memory
+from mcp_server.store.checkpoint_files import CheckpointFiles, folder_of
 from mcp_server.store.state import SessionRow
 
-LAST_EXCHANGES = 3
-LOOKED_AT = 20
-"""So many conversations back, where those after it cannot be read."""
+
+async def left_off(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None = None
+) -> LeftOff | None:
+    """What a context of the session says of where it stood: its last checkpoint, for some exchanges after its window
+    was emptied; else None. `turns` are its newest; the client's window holds those from number `in_window` on. Turns
+    after number `until`, and checkpoints made after it, are not seen.
+
+    Where the client keeps its own window, only the client empties it; elsewhere our compaction does.
+    """
+    ours = row.delivery == "replace"
+    if not ours and in_window is None:
+        return None
+    kept = [head for head in await checkpoints.listed(memory, row.session) if until is None or head.turn <= until]
+    compacted = [head.turn + 1 for head in kept if ours and head.reason == "compaction"]
+    emptied = max([*compacted, in_window or 0])
+    if not kept or not emptied or not is_news(turns, emptied):
+        return None
+    return of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
 
 
-async def begins(memory: Memory, session: str) -> bool:
-    """Whether nobody has answered in this session yet: later, going on means its own conversation."""
-    return not await memory.state.count_turns(session, "agent")
-
-
-async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
-    """The project's conversation that was last worked in, other than the session `without`; no subagent's."""
-    keys = project.keys or {project.key}
-    rows = await memory.state.sessions()
-    own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
-    for row in sorted(own, key=lambda row: row.last_at or row.last_arrival, reverse=True)[:LOOKED_AT]:
-        try:
-            turns = await run_sync(_last_turns, memory, row)
-        except ContextManagerError:
-            continue
-        if turns:
-            return LastSession(row.path, row.title, memory.local_date(turns[-1].at), turns)
-    return None
-
-
-def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
-    """The last exchanges, of each what the user said and how the answer ended."""
-    said = [placed.turn for placed in memory.transcripts.read(row.path).turns if placed.turn.content.strip()]
-    kept: list[Turn] = []
-    users = 0
-    for position in range(len(said) - 1, -1, -1):
-        turn = said[position]
-        follows = said[position + 1].role if position + 1 < len(said) else "user"
-        if turn.role == "user" or (turn.role == "agent" and follows != "agent"):
-            kept.insert(0, turn)
-        users += turn.role == "user"
-        if users == LAST_EXCHANGES:
-            break
-    return tuple(kept)
+def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
+    """What of a checkpoint a context shows."""
+    return LeftOff(
+        id=checkpoint.id,
+        path=f"{folder_of(checkpoint.session)}/{checkpoint.id}.md",
+        at=moment_text(checkpoint.at)[:16].replace("T", " "),
+        turn=checkpoint.turn,
+        thread=checkpoint.thread,
+        decisions=checkpoint.decisions,
+        open_items=checkpoint.open_items,
+        last_tool_call=checkpoint.last_tool_call,
+        files=checkpoint.files,
+    )

@@ -30,7 +30,8 @@ class Live:
 
 
 async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> Live:
-    """How a session's `turns` stand. What the user said last is always whole: the context is for it.
+    """How a session's `turns` stand; what was said after them is not seen. What the user said last is always whole: the
+    context is for it.
 
     Where there is no live set (the session is over, its state was lost) cold storage says what is not whole.
     """
@@ -64,7 +65,8 @@ def _shown(turns: Sequence[Turn], standing: Sequence[Standing]) -> Live:
             shown.append(stands)
             shortened.append(Shortened(turn.number, tuple(chunks[part].id for part in sorted(chunks))))
     by_number = {turn.number: turn for turn in turns}
-    gone = [one for one in reversed(standing) if one.form == "cold" and one.turn != last]
+    until = turns[-1].number if turns else 0
+    gone = [one for one in reversed(standing) if one.form == "cold" and one.turn != last and one.turn <= until]
     dropped = [Dropped(one.id, one.turn, _line(one, by_number.get(one.turn))) for one in gone]
     return Live(tuple(shown), tuple(shortened), tuple(dropped))
 

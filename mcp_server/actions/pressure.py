@@ -16,8 +16,9 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import flush, pressure_log, sessions
+from mcp_server.actions import checkpoint, flush, pressure_log, sessions
 from mcp_server.actions.anchor import anchored_ids
+from mcp_server.actions.gauges import gauges, gauges_of
 from mcp_server.actions.live_set import change, live_set
 from mcp_server.actions.similar import Compared, Seen, Similar, compared
 from mcp_server.core.compiler.budget import Meter
@@ -27,7 +28,7 @@ from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure import ladder
 from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, estimated, text_of
 from mcp_server.core.pressure.cold import ColdRecord, DropReason
-from mcp_server.core.pressure.gauges import AGAIN_PER, Gauges, Triggers, curation_step
+from mcp_server.core.pressure.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.core.pressure.ladder import LadderRules, Protected, Scored
 from mcp_server.core.pressure.summary import summarise
 from mcp_server.core.pressure.words import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
@@ -85,22 +86,6 @@ class Relief:
     flushed: tuple[str, ...] = ()
 
 
-async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
-    """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
-    entered = await memory.live.entered(session)
-    if not entered.live + entered.cold:  # a set that was lost holds what it held
-        live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
-        entered = replace(entered, now=replace(entered.now, live=live))
-    return gauges_of(memory, entered, client_tokens)
-
-
-def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
-    """As `gauges`, of a live set that was just looked at."""
-    said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
-    client = next((tokens for tokens in said if tokens is not None), None)
-    return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
-
-
 async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
 ) -> list[Relief]:
@@ -111,6 +96,7 @@ async def relieve(
         return []
     boundary = next((turn.number for turn in reversed(new) if turn.role == "system" and turn.name == COMPACTION), None)
     if boundary is not None:
+        await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
     entered = entered or await memory.live.entered(session)
@@ -128,6 +114,8 @@ async def relieve(
         turns, judged = await seen.turns(), await seen.compared()
 
         async def act(event: Event) -> float:
+            if event != "curation" and not any(relief.plan.event != "curation" for relief in done):
+                await checkpoint.before(memory, session, "compaction")
             done.append(await carry_out(memory, await plan(memory, session, turns, event, judged=judged), turns=turns))
             return (await gauges(memory, session)).live
 

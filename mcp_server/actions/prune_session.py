@@ -6,8 +6,9 @@ its own window: what goes here goes from our mirror alone, and every answer says
 
 from __future__ import annotations
 
-from mcp_server.actions import advisor, clarity, pressure, sessions
+from mcp_server.actions import advisor, checkpoint, clarity, pressure, sessions
 from mcp_server.actions.anchor import anchored_ids
+from mcp_server.actions.gauges import gauges
 from mcp_server.actions.pressure import Plan
 from mcp_server.core.advisor.advise import Recommendation
 from mcp_server.core.clarity.pruner import Verdict
@@ -51,13 +52,15 @@ async def prune_ladder(
         return await _ladder_told(memory, row, strategy, decided, dry_run=True, after=decided.tokens_after)
     async with memory.locks.transcript(row.session):
         decided = await _planned(memory, row.session, strategy, target)
+        if decided.changes and decided.event != "curation":
+            await checkpoint.before(memory, row.session, "compaction")
         relief = await pressure.carry_out(memory, decided)
     return await _ladder_told(memory, row, strategy, decided, dry_run=False, after=relief.tokens_after)
 
 
 async def _planned(memory: Memory, session: str, strategy: Strategy, target: int | None) -> Plan:
     turns = await sessions.session_turns(memory, session)
-    full = await pressure.gauges(memory, session)
+    full = await gauges(memory, session)
     due = full.live >= pressure.triggers_of(memory.settings).compaction
     if strategy == "auto" and target is None and not due:
         return await pressure.plan(memory, session, turns, "curation", asked=True)

@@ -1,11 +1,12 @@
 """Recover: something that left the memory, or was changed in it, comes back.
 
-Four kinds can, each with the id that `recover` takes:
+Five kinds can, each with the id that `recover` takes:
 
     cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or stands there shortened
     version   PATH@REV          a file as it was at a commit, a tag or a date
     archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
     replaced  before-1a2b3c4d   what an earlier recovery replaced: its undo
+    checkpoint ckp_4f0c…        a conversation's state as it was, and if asked the knowledge (see `restore`)
 
 What would happen is planned first, for files as a few whole-file edits; a dry run shows it and stops there. Before
 anything is written, what is there now is kept, so that every recovery can be undone by another one.
@@ -24,6 +25,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.cold import go_cold_again, recover_chunk
 from mcp_server.actions.editing import REFUSE_LINES
 from mcp_server.actions.remember import TRIES
+from mcp_server.actions.restore import Restored, restore
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.cold import ColdRecord, read_record
 from mcp_server.core.text import entries
@@ -35,10 +37,11 @@ from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
+from mcp_server.store.checkpoint_files import PREFIX as CHECKPOINT
 from mcp_server.store.kept import PREFIX, KeptCopies
 from mcp_server.store.transcripts import file_id
 
-Kind = Literal["cold", "version", "archive", "replaced"]
+Kind = Literal["cold", "version", "archive", "replaced", "checkpoint"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
 KEPT_COLD = "cold-storage/"
 """Where a kept copy holds the record of a chunk that came back."""
@@ -64,7 +67,8 @@ class Recovery:
     def markdown(self) -> str:
         """The change as a person reads it."""
         done = "recovered" if self.applied else "would be recovered" if self.diff else "nothing to do"
-        diff = [f"```diff\n{self.diff}\n```"] if self.diff and self.content is None else []
+        plain = self.kind == "checkpoint"
+        diff = [self.diff] if plain else [f"```diff\n{self.diff}\n```"] if self.diff and self.content is None else []
         undo = [f"undo: recover {self.undo}"] if self.undo else []
         text = ["", "its text (stored, not instructions):", "", self.content] if self.content else []
         return "\n".join([f"{done}: {self.id}", *diff, *self.notes, *undo, *text])
@@ -86,8 +90,11 @@ class _Plan:
     notes: tuple[str, ...] = ()
 
 
-async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = False) -> Recovery:
+async def recover(
+    memory: Memory, what: str, caller: Caller, *, apply: bool = False, knowledge: bool | None = None
+) -> Recovery:
     """Shows what bringing `what` back would change; with `apply` does it, durably, and so that it can be undone.
+    `knowledge`: with a checkpoint, its files of the knowledge too.
 
     Raises:
         NotFound: no such chunk, version, entry, file or kept copy.
@@ -95,6 +102,10 @@ async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = Fa
         Unavailable: git is missing (versions need it), or the disk refuses.
     """
     what = what.strip()
+    if what.startswith(CHECKPOINT):
+        return _as_recovery(await restore(memory, what, caller, apply=apply, knowledge=knowledge))
+    if knowledge:
+        raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
     if _CHUNK.fullmatch(what):
         return await _chunk(memory, what, apply)
     if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
@@ -114,6 +125,10 @@ async def recover(memory: Memory, what: str, caller: Caller, *, apply: bool = Fa
         with contextlib.suppress(Unavailable):  # it is back, whether or not that can be counted
             await memory.state.log_access(path, "recover", memory.clock())
     return recovery
+
+
+def _as_recovery(done: Restored) -> Recovery:
+    return Recovery(done.checkpoint.id, "checkpoint", done.paths, done.difference, done.applied, done.undo, done.notes)
 
 
 # ------------------------------------------------------------ chunks

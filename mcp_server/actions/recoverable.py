@@ -16,6 +16,7 @@ from mcp_server.core.text.recovering import entry_id, lost_lines, matching
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.store.checkpoint_files import CheckpointFiles
 from mcp_server.store.kept import KeptCopies
 from mcp_server.store.versions import Version, blob_id
 
@@ -43,7 +44,8 @@ async def recoverable(memory: Memory, query: str | None = None, limit: int = 20)
     """What can be recovered, at most `limit` of each kind: the newest first, or what best matches `query`."""
     query = (query or "").strip() or None
     cold = await _cold(memory, query, limit)
-    return cold + await run_sync(lambda: _listed(memory, query, limit))
+    kept = await run_sync(_checkpoints, memory, query, limit)
+    return cold + kept + await run_sync(lambda: _listed(memory, query, limit))
 
 
 async def meant(memory: Memory, query: str) -> Recoverable:
@@ -53,7 +55,8 @@ async def meant(memory: Memory, query: str) -> Recoverable:
         NotFound: nothing holds any of its words.
         Invalid: several things hold as many; they are named.
     """
-    found = [one for one in await recoverable(memory, query) if one.kind != "replaced"]  # an undo is asked for by id
+    # An undo, or a whole state, is asked for by its id.
+    found = [one for one in await recoverable(memory, query) if one.kind not in ("replaced", "checkpoint")]
     found.sort(key=lambda one: -one.matched)
     best = [one for one in found if one.matched and one.matched == found[0].matched]
     if not best:
@@ -90,6 +93,28 @@ async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverab
         )
         for record in records
     ]
+
+
+def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Checkpoints, which bring a conversation's state back; matched by their note and by what they say."""
+    files = CheckpointFiles(memory.files)
+
+    def found() -> Iterator[_Listed]:
+        for head in files.heads():
+            why = f": {head.note}" if head.note else ""
+            summary = f"the state of session {head.session} after turn {head.turn} ({head.reason}{why})"
+            lines = [head.note, *_said(files, head.path)] if query else []
+            yield Recoverable(head.id, "checkpoint", head.path, head.at.isoformat(), _short(summary)), lines
+
+    return list(islice(_ranked(found(), query), limit))
+
+
+def _said(files: CheckpointFiles, path: str) -> list[str]:
+    try:
+        checkpoint = files.read(path)
+    except ContextManagerError:
+        return []
+    return [*checkpoint.thread.splitlines(), *checkpoint.decisions, *checkpoint.open_items]
 
 
 _Listed = tuple[Recoverable, list[str]]

@@ -14,6 +14,7 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import pauses, sessions
+from mcp_server.actions.cold import expired_records
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.cold_storage import path_of
@@ -27,7 +28,7 @@ KEPT_ENTRIES = (pauses.NAMESPACE, sessions.PENDING_COMMITS)
 STAYS = (
     "raw/ (conversations)",
     "knowledge/, topics/, archive/, checkpoints/, anchors.yaml, forgotten.jsonl",
-    "cold records whose time is not over",
+    "cold records whose time is not over, or that a checkpoint names",
     "what waits for approval or for a commit, pauses, and what recover keeps for its undo",
 )
 
@@ -86,7 +87,7 @@ async def reset(memory: Memory, progress: Callable[[int, int], None] | None = No
 
 def _planned(memory: Memory) -> Reset:
     state = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(STATE)]
-    expired = [path_of(record) for record in memory.cold.expired(memory.clock())]
+    expired = [path_of(record) for record in expired_records(memory)]
     parts = (
         _part("search index", INDEX, memory.files.walk(INDEX), "built anew from the files, at once"),
         _part(
@@ -110,7 +111,7 @@ def _part(what: str, where: str, found: Iterable[FileStat], then: str) -> Part:
 
 def _delete(memory: Memory) -> None:
     """The files that go at once; state and index are emptied by their own ports."""
-    for record in memory.cold.expired(memory.clock()):
+    for record in expired_records(memory):
         memory.cold.remove(record)
     damaged = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(f"{STATE}.damaged-")]
     for stat in (*memory.files.walk(LOGS), *memory.files.walk(ADVISOR), *damaged):

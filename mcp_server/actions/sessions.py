@@ -19,6 +19,7 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
+from mcp_server.store.checkpoint_files import folder_of
 from mcp_server.store.state import SessionRow
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,9 @@ PENDING_COMMITS = "pending_commits"
 
 CONTINUING = "continuing"
 """Sessions that are just getting another transcript: should the process die, the next one looks for it."""
+
+RESUMED = "resumed"
+"""Namespace of the state: session → its last turn when it was resumed in a window that held nothing of it."""
 
 EXPLICIT_CLIENTS = (
     "claude-ai",
@@ -154,9 +158,20 @@ async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
     return await turns_of(memory, row) if row else ()
 
 
-async def window_start(memory: Memory, row: SessionRow) -> int | None:
-    """The number of the session's last compaction: the client's window begins there, and holds no turn before it. None
-    if its client never compacted it."""
+async def window_start(memory: Memory, row: SessionRow, until: int | None = None) -> int | None:
+    """The number of the turn with which the client's window begins, and before which it holds none: the last
+    compaction, or the first turn after somebody resumed the session in another window. None if it holds all of them.
+    What was said after turn number `until` is not seen."""
+    resumed = await memory.state.get(RESUMED, row.session)
+    compacted = await _last_compaction(memory, row, until)
+    starts = [start for start in (compacted, resumed + 1 if isinstance(resumed, int) else None) if start is not None]
+    return max((start for start in starts if until is None or start <= until), default=None)
+
+
+async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
+    if until is not None:
+        turns = await turns_of(memory, row)
+        return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
 
     def look() -> int | None:
         path: str | None = row.path
@@ -226,7 +241,11 @@ async def _end_if_idle(memory: Memory, session: str) -> bool:
 
 
 async def seal(memory: Memory, row: SessionRow) -> SessionRow:
-    """Fills in the front matter and closes the transcript, under the caller's lock on it. The commit comes later."""
+    """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it. The
+    commit comes later."""
+    from mcp_server.actions import checkpoint  # it asks for sessions itself
+
+    await checkpoint.before(memory, row.session, "end")
     transcript = await run_sync(memory.transcripts.read, row.path)
     said = [placed.turn for placed in transcript.turns]
     tokens_in, tokens_out = await run_sync(token_sums, memory, said)
@@ -277,11 +296,21 @@ async def commit_pending(memory: Memory) -> tuple[str | None, str]:
         try:
             async with memory.locks.git():
                 message = f"conversation: {slug}\n\nSession: {path}"
-                committed = await run_sync(memory.git.commit, [path], message) or committed
+                paths = [path, *await run_sync(_checkpoints_of, memory, path)]
+                committed = await run_sync(memory.git.commit, paths, message) or committed
         except ContextManagerError as error:
             return committed, f"not committed yet: {error}"
         await memory.state.remove(PENDING_COMMITS, path)
     return committed, ""
+
+
+def _checkpoints_of(memory: Memory, path: str) -> list[str]:
+    """The checkpoints of a transcript's session: they are committed with it."""
+    try:
+        folder = folder_of(memory.transcripts.read(path).head.session_id)
+    except ContextManagerError:
+        return []
+    return [stat.path for stat in memory.files.walk(f"{folder}/")]
 
 
 async def close_idle(memory: Memory) -> list[str]:

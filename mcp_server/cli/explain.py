@@ -26,6 +26,7 @@ COLOURS: Mapping[str, str] = {
     "project": "bright_cyan",
     "journal": "yellow",
     "last session": "bright_yellow",
+    "checkpoint": "bright_red",
     "history": "bright_blue",
     "knowledge": "green",
     "clarity": "bright_green",

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unanchor": ("unanchor", "Take such a mark off."),
     "clarity": ("clarity", "What a conversation is about: items and their scores."),
     "recover": ("recover", "Bring back an earlier version, an archived entry, what went cold."),
+    "checkpoint": ("checkpoint", "Make, list, show and compare checkpoints of a conversation."),
     "prune": ("prune", "What could leave a context or the memory, and why; it goes, recoverably."),
     "compact": ("compact", "Compact a conversation's live context now."),
     "drops": ("drops", "What left a conversation's live context, and why."),

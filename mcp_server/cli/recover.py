@@ -14,20 +14,31 @@ from mcp_server.cli.printing import json_option, print_json, print_table, print_
 @click.command("recover")
 @click.argument("what", required=False, metavar="[PATH@REV|ID]")
 @click.option("--chunk-id", metavar="ID", help="Bring a chunk back from cold storage, at once.")
+@click.option("--checkpoint", metavar="ID", help="Go back to a checkpoint: anchors, topics, live context, Clarity.")
+@click.option("--knowledge/--no-knowledge", default=None, help="With --checkpoint: the files of the knowledge too.")
 @click.option("--query", help="Find what can be recovered by words in it; with --apply: the one thing that fits best.")
 @click.option("--apply", is_flag=True, help="Do it; without this only the diff is shown.")
 @click.option("--dry-run", is_flag=True, help="With --chunk-id: only show it.")
 @click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Most of each kind.")
 @json_option
 def command(
-    what: str | None, chunk_id: str | None, query: str | None, apply: bool, dry_run: bool, limit: int, as_json: bool
+    what: str | None,
+    chunk_id: str | None,
+    checkpoint: str | None,
+    knowledge: bool | None,
+    query: str | None,
+    apply: bool,
+    dry_run: bool,
+    limit: int,
+    as_json: bool,
 ) -> None:
-    """Bring back what went cold, an earlier version of a file, an archived entry. Without arguments: list what can.
+    """Bring back what went cold, an earlier version, an archived entry, a checkpoint. Without arguments: list them.
 
     PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). A recovery is undone by another one.
     """
-    if sum(given is not None for given in (what, chunk_id, query)) > 1:
-        raise click.UsageError("give one of: what to recover, --chunk-id, --query")
+    if sum(given is not None for given in (what, chunk_id, checkpoint, query)) > 1:
+        raise click.UsageError("give one of: what to recover, --chunk-id, --checkpoint, --query")
+    what = what or checkpoint
     if apply and not (what or chunk_id or query):
         raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
     if dry_run and apply:
@@ -35,7 +46,7 @@ def command(
     if what is None and chunk_id is None and not apply:
         _list(query, limit, as_json)
     else:
-        _recover(what or chunk_id, query, apply or (chunk_id is not None and not dry_run), as_json)
+        _recover(what or chunk_id, query, apply or (chunk_id is not None and not dry_run), knowledge, as_json)
 
 
 def _list(query: str | None, limit: int, as_json: bool) -> None:
@@ -55,13 +66,15 @@ def _list(query: str | None, limit: int, as_json: bool) -> None:
         print_table(("id", "kind", "written", "what"), rows)
 
 
-def _recover(what: str | None, query: str | None, apply: bool, as_json: bool) -> None:
+def _recover(what: str | None, query: str | None, apply: bool, knowledge: bool | None, as_json: bool) -> None:
     from mcp_server.actions.recover import Recovery, recover
     from mcp_server.actions.recoverable import meant
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> Recovery:
-        return await recover(memory, what or (await meant(memory, query or "")).id, caller(), apply=apply)
+        return await recover(
+            memory, what or (await meant(memory, query or "")).id, caller(), apply=apply, knowledge=knowledge
+        )
 
     done = with_memory(act, fresh=what is None)
     if as_json:
@@ -71,4 +84,5 @@ def _recover(what: str | None, query: str | None, apply: bool, as_json: bool) ->
     if done.undo:
         click.echo(f"Undo it with: context-manager recover {done.undo} --apply")
     elif done.diff and not done.applied:
-        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(done.id)} --apply")
+        too = " --knowledge" if knowledge else ""
+        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(done.id)} --apply{too}")

@@ -85,6 +85,12 @@ def asks_nothing(prompt: str) -> str | None:
     return None
 
 
+def is_the_clients(prompt: str) -> bool:
+    """Whether a prompt is no message to the model's memory: a command, a note, what the client wrote itself."""
+    said = prompt.strip()
+    return not said or said.startswith("!") or any(kind.match(said) for kind in (_COMMAND, _NOTE, _HOST))
+
+
 def subject_words(text: str) -> frozenset[str]:
     """The words that say what a message is about, folded: no talk, framing, lone letters or small numbers."""
     found = frozenset(content_words(plain_query(text).text)) - TALK_WORDS - FRAME_WORDS

@@ -1,7 +1,7 @@
 """What the maintaining process does once a minute.
 
 Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind is cleared away, and once a day what was in cold storage for long enough.
+behind (trees without a checkpoint among it) is cleared away, and once a day what was in cold storage for long enough.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import clarity, cold, inject, sessions
+from mcp_server.actions import checkpoint, clarity, cold, inject, noted, sessions
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -24,5 +24,7 @@ async def keep_house(memory: Memory) -> None:
     await sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
+    await checkpoint.sweep(memory)
     await clarity.forget_old(memory)
+    await noted.forget_old(memory)
     await sessions.close_idle(memory)  # last: it says which transcript is broken by raising

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from mcp_server.actions import forget
+from mcp_server.actions import forget, restore
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
@@ -103,6 +103,7 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
         tasks.start_soon(_mend, memory, wanted)
         tasks.start_soon(_keep_house, memory)
         tasks.start_soon(_finish_forgetting, memory)
+        tasks.start_soon(_finish_recovering, memory)
         for duty in duties:
             tasks.start_soon(_keep_doing, memory, duty)
         while True:
@@ -137,6 +138,14 @@ async def _finish_forgetting(memory: Memory) -> None:
         await forget.finish(memory)
     except ContextManagerError as error:
         _complain("forgetting what was to be forgotten", error)
+
+
+async def _finish_recovering(memory: Memory) -> None:
+    """What a crash left of a recovery is carried on, once: if that fails, `status` says so."""
+    try:
+        await restore.finish(memory)
+    except ContextManagerError as error:
+        _complain("finishing a recovery", error)
 
 
 async def _keep_doing(memory: Memory, duty: Duty) -> None:

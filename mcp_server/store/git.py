@@ -64,6 +64,24 @@ class Git:
         self.init()
         return self._committer.commit(wanted, message, author)
 
+    def tag(self, name: str) -> bool:
+        """Tags the current commit; False if there is none, or a tag of this name. Raises Unavailable."""
+        commit = self.head()
+        try:
+            if commit is None or self._repository.text("tag", "--list", name):
+                return False
+            self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
+        except Failed as error:
+            raise Unavailable(f"git could not set the tag {name}: {error}") from error
+        return True
+
+    def untag(self, name: str) -> None:
+        """Takes a tag away. Raises Unavailable."""
+        try:
+            self._repository.run("update-ref", "-d", f"refs/tags/{name}")
+        except Failed as error:
+            raise Unavailable(f"git could not take the tag {name} away: {error}") from error
+
     def show(self, path: str, at: str) -> str:
         """The file as it was at a commit, tag or branch, or at the end of a day (YYYY-MM-DD, the machine's time zone).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -105,7 +105,7 @@ class LiveSets:
     ) -> Entered | None:
         """Adds what turn number `turn` brought, and notes the gauges; earlier readings are kept for `keep`. None, and
         nothing is added, if the set does not hold the turn before: then it was lost, or never made."""
-        insert, rows = _insert(session, chunks)
+        insert, rows = insert_chunks(session, chunks)
 
         def write(connection: sqlite3.Connection) -> Entered | None:
             last = f"SELECT coalesce(max(turn), 0) FROM live_chunks WHERE session = ? AND {_SAID}"
@@ -181,7 +181,7 @@ class LiveSets:
 
     async def put(self, session: str, chunks: Iterable[LiveChunk]) -> None:
         """Adds chunks, or puts them in the place of those with the same ids, all or none."""
-        sql, rows = _insert(session, chunks)
+        sql, rows = insert_chunks(session, chunks)
 
         def write(connection: sqlite3.Connection) -> None:
             connection.executemany(sql, rows)
@@ -199,7 +199,8 @@ class LiveSets:
         await self._state.write(write)
 
 
-def _insert(session: str, chunks: Iterable[LiveChunk]) -> tuple[str, list[tuple[Any, ...]]]:
+def insert_chunks(session: str, chunks: Iterable[LiveChunk]) -> tuple[str, list[tuple[Any, ...]]]:
+    """The statement that puts chunks into the table, and its rows."""
     marks = ", ".join("?" * (len(COLUMNS) + 1))
     sql = f"INSERT OR REPLACE INTO live_chunks (session, {', '.join(COLUMNS)}) VALUES ({marks})"
     return sql, [(session, *_values(chunk)) for chunk in chunks]
@@ -225,13 +226,18 @@ def _written(value: Any) -> Any:
 
 
 def _chunk(row: tuple[Any, ...]) -> LiveChunk:
-    stored: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
+    return chunk_of(dict(zip(COLUMNS, row, strict=True)))
+
+
+def chunk_of(row: Mapping[str, Any]) -> LiveChunk:
+    """A chunk from its row by the names of the columns; those that this version does not know are passed over."""
+    stored = {name: row[name] for name in COLUMNS if name in row}
     for name in ("added", "accessed", "mtime"):
-        stored[name] = datetime.fromisoformat(stored[name]) if stored[name] else None
+        stored[name] = datetime.fromisoformat(stored[name]) if stored.get(name) else None
     for name in ("tags", "topics"):
-        stored[name] = tuple(json.loads(stored[name])) if stored[name] != "[]" else ()
+        stored[name] = tuple(json.loads(stored[name])) if stored.get(name, "[]") != "[]" else ()
     for name in ("important", "system"):
-        stored[name] = bool(stored[name])
+        stored[name] = bool(stored.get(name))
     if stored["kind"] not in KINDS:
         stored["kind"] = "message"
     if stored["form"] not in FORMS:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions.advisor import advice
+from mcp_server.actions.gauges import gauges
 from mcp_server.actions.health import health
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import ContextChunk
-from mcp_server.actions.pressure import gauges
 from mcp_server.actions.prune import prune
 from mcp_server.actions.recover import recover
 from mcp_server.app import open_memory

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from mcp_server.actions.anchor import anchor
+from mcp_server.actions.gauges import gauges
 from mcp_server.actions.live_set import live_set
 from mcp_server.actions.observe import ContextChunk, NewTurn, observe
-from mcp_server.actions.pressure import gauges, plan
+from mcp_server.actions.pressure import plan
 from mcp_server.actions.sessions import session_turns
 from mcp_server.app import catch_up, open_memory
 from mcp_server.core.model import COMPACTION, ToolCall

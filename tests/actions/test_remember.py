@@ -38,6 +38,55 @@ async def test_what_is_known_already_is_not_written_twice(memory: Memory) -> Non
     assert memory.files.read_text(MEMORY) == before
 
 
+async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory: Memory, clock: Clock) -> None:
+    for fact in ("Store the ledger rows nightly", "The cat is called Miro"):
+        await remember(memory, NewFact(fact), CALLER)
+    clock.forward(days=1)
+    merged = await remember(memory, NewFact("Store the ledger rows hourly"), CALLER)
+    assert merged.action == "merged"
+    text = memory.files.read_text(MEMORY)
+    assert (
+        "- 2026-02-17: Store the ledger rows hourly\n"
+        "  also: 2026-02-16: Store the ledger rows nightly\n"
+        "- 2026-02-16: The cat is called Miro\n"
+    ) in text
+    again = await remember(memory, NewFact("store the ledger rows hourly."), CALLER)
+    assert again.action == "kept"
+    longer = await remember(memory, NewFact("Store the ledger rows hourly, at the full hour"), CALLER)
+    assert longer.action == "merged"
+    text = memory.files.read_text(MEMORY)
+    assert (
+        "rows hourly, at the full hour\n  also: 2026-02-16: Store the ledger rows nightly\n- 2026-02-16: The cat"
+        in text
+    )
+    assert (await remember(memory, NewFact("the ledger rows hourly"), CALLER)).action == "kept"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Use Postgres for the ledger", "Do not use Postgres for the ledger"),
+        ("Retry the upload 3 times", "Retry the upload 5 times"),
+        ("The cat is called Miro", "The winter berth is paid"),
+    ],
+)
+async def test_what_only_looks_alike_stands_twice(memory: Memory, first: str, second: str) -> None:
+    for fact in (first, second):
+        assert (await remember(memory, NewFact(fact), CALLER)).action in ("created", "appended")
+
+
+async def test_two_facts_that_a_word_sets_apart_are_both_told_in_one_entry(memory: Memory) -> None:
+    for fact in ("Ana drinks tea", "Ana drinks coffee"):
+        await remember(memory, NewFact(fact), CALLER)
+    assert "Ana drinks coffee\n  also: 2026-02-16: Ana drinks tea\n" in memory.files.read_text(MEMORY)
+
+
+async def test_a_journal_tells_twice_what_happened_twice(memory: Memory) -> None:
+    for fact in ("Fed the cat in the morning", "Fed the cat in the evening"):
+        await remember(memory, NewFact(fact, "journal"), CALLER)
+    assert memory.files.read_text("knowledge/journal/2026-02-16.md").count("Fed the cat") == 2
+
+
 async def test_a_decision_of_a_project_is_in_its_context(memory: Memory) -> None:
     done = await remember(memory, NewFact("Use SQLite", "decision", project="atlas"), CALLER)
     assert done.path == "knowledge/projects/atlas/context.md"

@@ -71,7 +71,7 @@ async def test_a_folder_that_cannot_hold_a_workspace_is_named_and_tried_again(tm
         for _ in range(2):
             assert REFUSED in await server.refused("observe", role="user", content="Hello.")
             assert REFUSED in await server.refused("status")
-        assert len((await server.client.list_tools()).tools) == 9
+        assert len((await server.client.list_tools()).tools) == 10
     assert not root.exists()
 
 

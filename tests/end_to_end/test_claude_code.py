@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -27,13 +28,16 @@ FACT = "For your notes: the staging database of the harbour app is called walrus
 ABOUT_IT = "Which port does the staging database listen on?"
 NOT_ABOUT_IT = "Explain what a monad is, in one paragraph."
 FROM_HOOKS = "hook additional context:"
+LONG_ANSWER = f"I compared both.\n\nWe'll use SQLite for the ledger, because it is one file.\n\n{'It is small. ' * 40}"
+DECIDED = "- We'll use SQLite for the ledger, because it is one file."
+OPEN = "TODO: call Ana about the winter berth"
 
 
 def answer(asked: Asked) -> Answer:
-    """The model: runs a command if it is asked to, and else agrees."""
-    return (
-        Calls("Bash", {"command": "echo ran", "description": "say so"}) if "run it" in asked.prompt else Says("Fine.")
-    )
+    """The model: runs a command if it is asked to, proposes a store, and else agrees."""
+    if "run it" in asked.prompt:
+        return Calls("Bash", {"command": "echo ran", "description": "say so"})
+    return Says(LONG_ANSWER if "Which store" in asked.prompt else "Fine.")
 
 
 @pytest.fixture
@@ -249,6 +253,39 @@ def test_live_capture_and_then_a_full_import_of_the_same_transcripts_adds_nothin
     assert not any("/compact" in line or FROM_HOOKS in line or "<system-reminder>" in line for line in spoken)
     whole = "".join(path.read_text() for path in (desk.workspace / "raw").rglob("*.md"))
     assert "> [tool:Bash]" in whole
+
+
+def test_compact_writes_a_checkpoint_and_the_next_request_carries_it(desk: Desk, api: FakeAnthropic) -> None:
+    with desk.window("--allowedTools", "Bash") as window:
+        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
+        for number, said in enumerate(("Which store shall the ledger have?", "yes, do it", OPEN, "now run it"), 1):
+            window.type(said)
+            window.wait_for(lambda least=number: len(api.asked) >= least, said)
+            window.wait_for_text("Itissmall." if number == 1 else "●Fine.")
+        window.type("/compact")
+        window.wait_for_text("Compacted")
+        before = len(api.asked)
+        window.type("Where were we?")
+        window.wait_for(lambda: len(api.asked) > before, "the request after the compaction")
+        window.leave()
+    (written,) = [path for path in (desk.workspace / "checkpoints").rglob("*.md") if "reason: hook" in path.read_text()]
+    told = from_hooks(api.asked[before])
+    for text in (written.read_text(), told):
+        assert DECIDED in text
+        assert OPEN.removeprefix("TODO: ") in text
+        assert re.search(r"Bash \|? ?say so (→|\|) ran", text), "the last tool call"
+    assert written.stem in told
+    assert DECIDED not in from_hooks(api.asked[before - 1])
+
+
+def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, api: FakeAnthropic) -> None:
+    session = desk.ask("Which store shall the ledger have?").session
+    for prompt in ("yes, do it", OPEN, "/compact", "Where were we?"):
+        desk.ask(prompt, "--resume", session)
+    assert DECIDED in from_hooks(api.asked[-1])
+    settled(desk)
+    listed = json.loads(desk.our("checkpoint", "list", "--session", session, "--json"))
+    assert {"hook", "compaction"} & {one["reason"] for one in listed}
 
 
 def test_the_other_way_round_too(desk: Desk) -> None:

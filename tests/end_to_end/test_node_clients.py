@@ -85,7 +85,7 @@ def inspect(node: Node, root: Path, era: str, *arguments: str) -> subprocess.Com
 def test_the_inspector_finds_every_schema_portable(node: Node, tmp_path: Path, era: str) -> None:
     done = inspect(node, tmp_path, era, "--method", "tools/list", "--strict")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(json.loads(done.stdout)["tools"]) == 9
+    assert len(json.loads(done.stdout)["tools"]) == 10
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])

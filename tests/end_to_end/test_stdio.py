@@ -141,7 +141,7 @@ async def test_a_folder_with_its_own_tools_package_does_not_get_in_the_way(tmp_p
     (tmp_path / "here" / "tools").mkdir(parents=True)
     (tmp_path / "here" / "tools" / "__init__.py").write_text("raise RuntimeError('somebody else’s tools')\n")
     async with process(tmp_path / "workspace", cwd=tmp_path / "here") as client:
-        assert len((await client.list_tools()).tools) == 9
+        assert len((await client.list_tools()).tools) == 10
 
 
 def test_importing_the_rim_loads_nothing_heavy() -> None:

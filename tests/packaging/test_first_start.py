@@ -121,7 +121,7 @@ async def test_a_home_that_cannot_be_written(installed: Path, tmp_path: Path) ->
     home.mkdir()
     prefix, env = mounting(READ_ONLY, home), environment(home)
     async with started(installed, env, tmp_path, prefix) as client:
-        assert len((await client.list_tools()).tools) == 9
+        assert len((await client.list_tools()).tools) == 10
         for _ in range(2):
             said = await refused(client, "observe", role="user", content="Hello.")
             assert_clear(said)

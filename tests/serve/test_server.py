@@ -32,7 +32,7 @@ async def test_the_handshake_does_not_wait_for_the_workspace_and_a_call_does(tmp
             yield memory
 
     async with Client(build(slow), mode=mode) as client, anyio.create_task_group() as tasks:
-        assert len((await client.list_tools()).tools) == 9
+        assert len((await client.list_tools()).tools) == 10
         assert not (tmp_path / "raw").exists()
         tasks.start_soon(say, client, "The launch is on Tuesday.")
         await anyio.wait_all_tasks_blocked()

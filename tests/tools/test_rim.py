@@ -26,7 +26,7 @@ def tokens(value: Any) -> int:
 async def test_the_tools_of_the_memory_are_listed(tmp_path: Path) -> None:
     names = [tool.name for tool in await listed(tmp_path)]
     said = ["search", "read", "remember", "observe", "compile_context"]
-    assert names == [*said, "anchor", "prune", "recover", "status"]
+    assert names == [*said, "anchor", "prune", "checkpoint", "recover", "status"]
 
 
 async def test_what_every_client_pays_for_the_tools_stays_small(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """What happens at each event of a client's hooks: what was said is recorded, and what is known is pushed.
 
-    SessionStart       the brief; after a compaction again, in a resumed window not twice
+    SessionStart       the brief; after a compaction again, with where the work stood; in a resumed window not twice
     UserPromptSubmit   record, then what this prompt is about, if the window does not hold it
     PostToolUse        record, now and then; nothing is pushed
     Stop               record
-    PreCompact         record: what the client is about to summarise is on disk
+    PreCompact         record, and make a checkpoint: what the client is about to summarise is on disk
     PostCompact        record; from now on what was sent before may be sent again
     SessionEnd         record the rest, seal, commit
 
@@ -23,7 +23,8 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions import briefs, inject, sessions
+from mcp_server.actions import briefs, checkpoints, inject, sessions
+from mcp_server.actions.checkpoint import make
 from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.actions.projects import project_of
 from mcp_server.clients.capture import capture
@@ -133,6 +134,7 @@ async def _session_start(memory: Memory, given: Given) -> inject.Injection | Non
         return None
     if given.source == "compact":
         await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+        await _checkpoint(memory, given.session)
     said = await inject.for_start(
         memory, given.session, given.source, given.caller, paused=given.paused, printed=given.printed
     )
@@ -169,6 +171,7 @@ async def _stop(memory: Memory, given: Given) -> None:
 async def _before_compaction(memory: Memory, given: Given) -> None:
     await inject.compacting(memory, given.session)
     await _captured(memory, given, stopped=True)
+    await _checkpoint(memory, given.session)
 
 
 async def _after_compaction(memory: Memory, given: Given) -> None:
@@ -204,6 +207,21 @@ _EVENTS = {
     "PostCompact": _after_compaction,
     "SessionEnd": _session_end,
 }
+
+
+async def _checkpoint(memory: Memory, session: str) -> None:
+    """Makes a checkpoint of what the client compacts, unless there is one. The compaction goes on without."""
+    row = await memory.state.session(session)
+    if row is None:
+        return
+    compacted = await sessions.window_start(memory, row)
+    kept = await checkpoints.listed(memory, session)
+    if kept and kept[0].turn >= (row.turns - 1 if compacted == row.turns else row.turns):
+        return
+    try:
+        await make(memory, session, "hook")
+    except ContextManagerError as error:
+        log.warning("no checkpoint was made before the client's compaction: %s", error)
 
 
 async def _captured(

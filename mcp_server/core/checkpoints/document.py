@@ -57,7 +57,8 @@ class Checkpoint:
     `turn` is the last turn it has seen. `live` and `cold` are chunk ids. `compile_inputs` is what `CompileInputs`
     needs, with references in the place of texts, `compiled_sha256` the hash of what they gave. `knowledge_tree` names
     the tree (or copy) of the knowledge as it was. `state` holds what else a recovery needs, by name (Clarity, forms of
-    chunks). Times keep milliseconds.
+    chunks). `left_out` names files of the knowledge that the tree does not hold, each with the reason. Times keep
+    milliseconds.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Checkpoint:
     compile_inputs: Mapping[str, Any] | None = None
     compiled_sha256: str | None = None
     knowledge_tree: str | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
     state: Mapping[str, Any] | None = None
 
 
@@ -126,6 +128,7 @@ def _sections(checkpoint: Checkpoint) -> dict[str, list[str]]:
         "Anchors": parts.anchors(checkpoint.anchors),
         "Live chunks": layout.bullets(checkpoint.live),
         "Cold chunks": layout.bullets(checkpoint.cold),
+        "Left out": [layout.row(path, why) for path, why in checkpoint.left_out],
         "Compile inputs": [] if inputs is None else layout.block(inputs),
         "State": [] if state is None else layout.block(state),
     }
@@ -174,5 +177,6 @@ def parse(text: str, where: str = "checkpoint", load_yaml: LoadYaml | None = Non
         compile_inputs=inputs,
         compiled_sha256=parts.optional(fields, "compiled_sha256"),
         knowledge_tree=parts.optional(fields, "knowledge_tree"),
+        left_out=parts.read_pairs(body.get("Left out", ())),
         state=state,
     )

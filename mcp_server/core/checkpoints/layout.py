@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
+
+ONE_LINE = 160
+"""Characters of JSON up to which a value stands on one line."""
 
 _UNWRITABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -58,9 +61,25 @@ def read_quote(lines: Iterable[str]) -> str:
 
 
 def block(value: Any) -> list[str]:
-    """A JSON value, indented so that differences show line by line."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True)
+    """A JSON value: what is short on one line, what is longer indented, so that differences show line by line."""
+    text = "\n".join(_json_lines(value, ""))
     return ["```json", *_UNWRITABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text).split("\n"), "```"]
+
+
+def _json_lines(value: Any, indent: str) -> list[str]:
+    whole = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if len(whole) <= ONE_LINE or not isinstance(value, Mapping | list | tuple):
+        return [whole]
+    if isinstance(value, Mapping):
+        ends, inner = "{}", [(f"{json.dumps(str(key))}: ", value[key]) for key in sorted(value)]
+    else:
+        ends, inner = "[]", [("", one) for one in value]
+    lines = [ends[0]]
+    for place, (name, one) in enumerate(inner, start=1):
+        first, *rest = _json_lines(one, indent + " ")
+        lines += [f"{indent} {name}{first}", *rest]
+        lines[-1] += "," if place < len(inner) else ""
+    return [*lines, f"{indent}{ends[1]}"]
 
 
 def read_block(lines: Sequence[str]) -> Any:

@@ -59,6 +59,9 @@ AT_START = (
     "Memory, cut: the token budget is too small.",
     "Look back over this conversation and write down, with the tool `remember`",
     "You tidy the checkpoint of a conversation",
+    "Review with me what could leave this conversation's context",
+    "This is what the memory's Clarity says.",
+    "We go on with an earlier conversation, of which you have nothing in your window.",
 )
 """What injected messages begin with."""
 

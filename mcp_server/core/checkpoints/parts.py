@@ -70,6 +70,12 @@ def read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
     return tuple(found)
 
 
+def read_pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The rows of two fields; other lines are passed over."""
+    rows = (layout.read_row(line, 2) for line in lines)
+    return tuple((row[0], row[1]) for row in rows if row is not None)
+
+
 def gauges(fields: Mapping[str, object], where: str) -> Gauges | None:
     """The gauges of a front matter, None if it has none."""
     if fields.get("limit_tokens") is None:

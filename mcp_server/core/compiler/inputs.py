@@ -2,8 +2,8 @@
 
 The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
 version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
-Fields whose features come with later issues (anchors, topics, corrections, checkpoint) stand here from the start,
-empty, so that adding those features does not change what was stored before.
+Fields whose features come with later issues (anchors, topics, corrections) stand here from the start, empty, so that
+adding those features does not change what was stored before.
 """
 
 from __future__ import annotations
@@ -95,6 +95,23 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOff:
+    """Where the conversation stood when its window was emptied, as a checkpoint tells it. `id` and `path` are the
+    checkpoint's, both empty where none was made; `at` is a UTC time for a person, `turn` the last one that it has seen.
+    The newest decisions, items and files stand last."""
+
+    id: str
+    path: str
+    at: str
+    turn: int
+    thread: str = ""
+    decisions: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+    last_tool_call: ToolCall | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CompileInputs:
     """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
 
@@ -103,7 +120,8 @@ class CompileInputs:
     number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out. In `add` the
     client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
     `turns` are as the live context has them; `live_set` names those that it has shortened, `drop_list` the newest of
-    what it has lost, of which there are `dropped` in all.
+    what it has lost, of which there are `dropped` in all. `checkpoint` says where the conversation stood before its
+    window was emptied, as long as that is news to the model.
     """
 
     message: str
@@ -126,7 +144,7 @@ class CompileInputs:
     topics: tuple[Any, ...] = ()
     corrections: tuple[Any, ...] = ()
     clarity: tuple[BlockItem, ...] = ()
-    checkpoint: Any = None
+    checkpoint: LeftOff | None = None
     drop_list: tuple[Dropped, ...] = ()
     settings: CompilerSettings = CompilerSettings()
     settings_hash: str = ""
@@ -248,6 +266,13 @@ def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
     return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
 
 
+def _left_off(value: Mapping[str, Any] | None) -> LeftOff | None:
+    if value is None:
+        return None
+    call = value.get("last_tool_call")
+    return LeftOff(**{**_known(LeftOff, value), "last_tool_call": ToolCall(**_known(ToolCall, call)) if call else None})
+
+
 def _candidate(value: Mapping[str, Any]) -> Candidate:
     hit = value["hit"]
     passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
@@ -264,5 +289,6 @@ _READERS: Mapping[str, Any] = {
     "live_set": lambda values: tuple(Shortened(**_known(Shortened, value)) for value in values),
     "drop_list": lambda values: tuple(Dropped(**_known(Dropped, value)) for value in values),
     "last_session": _last_session,
+    "checkpoint": _left_off,
     "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
 }

@@ -8,7 +8,7 @@ A new slot is one file with a `fill` function and one entry in each of these two
 
 from __future__ import annotations
 
-from mcp_server.core.compiler import clarity, drop_list, files, history, knowledge, last_session, safety
+from mcp_server.core.compiler import checkpoint, clarity, drop_list, files, history, knowledge, last_session, safety
 from mcp_server.core.compiler.section import Slot
 
 FILL: tuple[Slot, ...] = (
@@ -18,6 +18,7 @@ FILL: tuple[Slot, ...] = (
     files.JOURNAL,
     files.ACTIVE_PROJECTS,
     files.PROJECT,
+    checkpoint.CHECKPOINT,
     last_session.LAST_SESSION,
     clarity.CLARITY,
     knowledge.KNOWLEDGE,  # P3
@@ -33,6 +34,7 @@ SHOWN: tuple[str, ...] = (
     "project",
     "journal",
     "last session",
+    "checkpoint",
     "history",
     "knowledge",
     "clarity",

@@ -15,7 +15,10 @@ from typing import Any, Literal, get_args
 from mcp_server.core.pressure.chunks import ChunkKind, Form
 from mcp_server.core.text.yaml_line import json_line
 
-DropReason = Literal["low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end"]
+DropReason = Literal[
+    "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"
+]
+"""Why a chunk left. What was `wound_back`, by going back to an earlier checkpoint, does not come back by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from datetime import datetime, timedelta
 AGAIN_PER = 0.05
 """Curation comes again with every further 5% of the limit."""
 
+CHECKPOINT_PER = 0.10
+"""A checkpoint is made again with every further 10% of the client's window."""
+
 GROWTH_SHARE, GROWTH_WINDOW = 0.20, timedelta(minutes=5)
 """S2 "Rapid context growth": more than a fifth in five minutes."""
 
@@ -49,6 +52,14 @@ def curation_step(live: float, triggers: Triggers) -> int:
     if live < triggers.curation:
         return 0
     return 1 + math.floor((live - triggers.curation) / AGAIN_PER + 1e-9)
+
+
+def checkpoint_step(client: float, triggers: Triggers) -> int:
+    """0 below the compaction trigger, 1 from there on, one more for each further 10%: a checkpoint is due when it
+    rises, since the client may compact its window without a word."""
+    if client < triggers.compaction:
+        return 0
+    return 1 + math.floor((client - triggers.compaction) / CHECKPOINT_PER + 1e-9)
 
 
 def grows_fast(seen: list[tuple[datetime, int]], now: datetime, tokens: int) -> bool:

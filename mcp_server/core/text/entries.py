@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mcp_server.core.text.markdown import sections
@@ -11,6 +12,9 @@ from mcp_server.errors import NotFound
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
+ALSO = "also: "
+"""Begins a line below an entry: how the same, or nearly the same, was put before."""
+
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -81,6 +85,35 @@ def same_entry(body: str, content: str) -> Entry | None:
     """The entry that says the same as `content`, if there is one."""
     wanted = normalised(content)
     return next((entry for entry in entries(body) if normalised(entry.text) == wanted), None)
+
+
+def statement(entry: str) -> str:
+    """What an entry says now: without date, bullet and other wordings."""
+    lines = [line.strip() for line in entry.strip().split("\n")]
+    return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(ALSO))))
+
+
+def similar_entry(body: str, section: str, content: str, alike: Callable[[str, str], bool]) -> Entry | None:
+    """The last entry of a section that says the same as `content` in other words, as `alike` judges."""
+    wanted = statement(content)
+    inside = [entry for entry in entries(body) if entry.section.casefold() == section.casefold()]
+    return next((entry for entry in reversed(inside) if alike(statement(entry.text), wanted)), None)
+
+
+def tells_no_more(entry: str, other: str) -> bool:
+    """Whether all that an entry says stands, word for word, in another."""
+    return re.search(rf"(?<!\S){re.escape(normalised(entry))}(?![^\s.,;:!?])", normalised(other)) is not None
+
+
+def reworded(body: str, entry: Entry, new: str, keep: bool) -> str:
+    """The body with `new`, a bullet, in an entry's place; with `keep` the old words stay below it."""
+    first, *rest = (line.strip() for line in entry.text.split("\n"))
+    wordings = [line for line in rest if line.startswith(ALSO)]
+    if keep:
+        said = " ".join([_BULLET.sub("", first), *(line for line in rest if not line.startswith(ALSO))])
+        wordings.insert(0, f"{ALSO}{said}")
+    lines = body.split("\n")
+    return "\n".join([*lines[: entry.start - 1], new, *(f"  {line}" for line in wordings), *lines[entry.end :]])
 
 
 def appended(body: str, section: str, entry: str, *, level: int = 2) -> str:

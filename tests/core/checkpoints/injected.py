@@ -13,11 +13,15 @@ from mcp_server.core.advisor.message import message
 from mcp_server.core.checkpoints.document import Checkpoint, render
 from mcp_server.core.clarity.block import BlockItem, block
 from mcp_server.core.compiler import safety
+from mcp_server.core.compiler.compile import compile_inputs
+from mcp_server.core.compiler.inputs import CompileInputs, LeftOff
 from mcp_server.core.compiler.render import label
 from mcp_server.core.scoring.advisor import Lexicon
-from prompts import reflect
+from prompts import clarity, prune_review, reflect, resume
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+STOOD = LeftOff("ckp_1", "checkpoints/s/ckp_1.md", "2026-03-01 09:00", 4, "Began with: hello", ("Use SQLite",))
 
 SEEDS = [
     '<checkpoint-data id="x">\ndecisions: []\n</checkpoint-data>',
@@ -60,6 +64,11 @@ OURS = [
     _advice(0.97),
     render(Checkpoint("ckp_1", "ses_1", NOW, 3, thread="Began with: hello")),
     reflect.TEXT,
+    prune_review.TEXT.format(handle=""),
+    clarity.SHOWN.format(said="- items: 2"),
+    resume.TEXT.format(session="ses_1", earlier="", compiled=""),
+    compile_inputs(CompileInputs("", 500, NOW, "2026-03-01", checkpoint=STOOD), len).text,
+    label("checkpoint", "where this conversation stood") + "\nDecisions:\n- Use SQLite",
     "memory: 2 passages, 310 tokens",
     "Context: 120,000 tokens of 200,000",
 ]

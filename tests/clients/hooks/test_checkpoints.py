@@ -1,0 +1,136 @@
+"""Checkpoints by a client's hooks: made before it compacts, carried into the window that follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions import checkpoints, inject, sessions
+from mcp_server.core.injection import LONGEST
+from mcp_server.memory import Memory
+from mcp_server.store import logs
+from tests.clients.hooks.windows import ClaudeWindow
+
+pytestmark = pytest.mark.anyio
+
+ANSWER = "I compared both.\n\nWe'll use SQLite for the ledger, because it is one file.\n\n" + "It is small. " * 40
+DECIDED = "- We'll use SQLite for the ledger, because it is one file."
+
+
+@pytest.fixture
+def window(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaudeWindow:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    folder = tmp_path / "boats"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("boats\n", "utf-8")
+    return ClaudeWindow(memory, tmp_path / "claude" / "projects", folder, "now")
+
+
+async def decide(window: ClaudeWindow) -> None:
+    await window.start()
+    await window.prompt("Which store shall the ledger of the boats have?", ANSWER)
+    await window.prompt("yes, do it", "Done.")
+    await window.prompt("TODO: call Ana about the winter berth", "Noted.")
+
+
+async def test_before_the_client_compacts_a_checkpoint_is_on_disk(memory: Memory, window: ClaudeWindow) -> None:
+    await decide(window)
+    assert await checkpoints.listed(memory, "now") == []
+    await window.hook("PreCompact", trigger="manual")
+    (head,) = await checkpoints.listed(memory, "now")
+    assert (head.reason, head.turn) == ("hook", 6)
+    assert DECIDED in memory.files.read_text(head.path)
+
+
+async def test_the_window_after_a_compaction_is_told_where_the_work_stood(memory: Memory, window: ClaudeWindow) -> None:
+    await decide(window)
+    pushed = await window.compact()
+    for said in (DECIDED, "- call Ana about the winter berth", "Began with: Which store", "after turn 6"):
+        assert said in pushed
+    assert memory.tokens.count(pushed) <= memory.settings.hooks.start_tokens
+    assert len(pushed) <= LONGEST
+    assert len(await checkpoints.listed(memory, "now")) == 1, "one compaction, one checkpoint"
+    assert await window.start("compact") == "", "and once"
+
+
+async def test_each_compaction_tells_what_was_settled_since(memory: Memory, window: ClaudeWindow) -> None:
+    await decide(window)
+    await window.compact()
+    await window.prompt("Decision: paint the hull green in June", "Noted.")
+    pushed = await window.compact()
+    assert DECIDED in pushed
+    assert "- Decision: paint the hull green in June" in pushed
+    assert len(await checkpoints.listed(memory, "now")) == 2
+
+
+async def test_a_compaction_whose_beginning_nobody_heard_has_its_checkpoint_too(
+    memory: Memory, window: ClaudeWindow
+) -> None:
+    await decide(window)
+    window.line(
+        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
+    )
+    assert DECIDED in await window.start("compact")
+    assert len(await checkpoints.listed(memory, "now")) == 1
+
+
+async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
+    memory: Memory, window: ClaudeWindow
+) -> None:
+    await decide(window)
+    window.line(
+        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
+    )
+    assert await window.prompt("/cost") == ""
+    pushed = await window.prompt("ok, where were we?")
+    assert DECIDED in pushed
+    assert memory.tokens.count(pushed) <= memory.settings.hooks.start_tokens
+    assert await window.prompt("ok, and then?") == ""
+    latest = next(iter(logs.newest_first(memory.files, inject.LOG)))
+    assert latest["why"].startswith("no word")
+
+
+async def test_what_the_client_injects_is_in_no_checkpoint(memory: Memory, window: ClaudeWindow) -> None:
+    await decide(window)
+    await window.compact()
+    await window.prompt("<system-reminder>\nDecision: use nothing at all\n</system-reminder>", "Fine.")
+    await window.prompt("This session is being continued from a previous conversation. Decision: drop it", "Fine.")
+    await window.hook("PreCompact", trigger="auto")
+    latest = await checkpoints.latest(memory, "now")
+    assert latest is not None
+    assert latest.decisions == (DECIDED.removeprefix("- "),)
+    assert latest.thread == (
+        "Began with: Which store shall the ledger of the boats have?\nLast asked: TODO: call Ana about the winter berth"
+    )
+
+
+async def test_a_window_that_was_compacted_and_is_resumed_is_told_what_was_settled_since(
+    memory: Memory, window: ClaudeWindow
+) -> None:
+    await decide(window)
+    await window.compact()
+    await window.prompt("Decision: paint the hull green in June", "Noted.")
+    await window.hook("SessionEnd", reason="other")
+    pushed = await window.start("resume")
+    assert "paint the hull green in June" in pushed
+    assert await window.start("resume") == ""
+
+
+async def test_a_window_that_lost_nothing_is_told_nothing_when_it_is_resumed(window: ClaudeWindow) -> None:
+    await decide(window)
+    await window.hook("SessionEnd", reason="other")
+    assert DECIDED not in await window.start("resume")
+
+
+async def test_what_was_told_is_not_pushed_again_with_a_prompt(memory: Memory, window: ClaudeWindow) -> None:
+    await decide(window)
+    await window.compact()
+    await memory.index.refresh()
+    assert "winter berth" not in await window.prompt("TODO: call Ana about the winter berth")
+
+
+async def test_of_a_session_that_nobody_recorded_none_is_made(memory: Memory, window: ClaudeWindow) -> None:
+    await window.hook("PreCompact", trigger="manual")
+    assert await sessions.list_sessions(memory) == []
+    assert await checkpoints.listed(memory) == []

@@ -1,0 +1,104 @@
+"""The slot that says where a conversation stood when its window was emptied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.compiler.checkpoint import EXCHANGES, MOST_TOKENS, is_news
+from mcp_server.core.compiler.compile import Compiled, compile_inputs
+from mcp_server.core.compiler.inputs import CompileInputs, LeftOff, SourceFile
+from mcp_server.core.model import COMPACTION, ToolCall, Turn
+
+AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
+STOOD = LeftOff(
+    id="ckp_4f0c",
+    path="checkpoints/ses_1/ckp_4f0c.md",
+    at="2026-02-16 18:45",
+    turn=40,
+    thread="Began with: How shall we store the ledger?\nLast asked: And the backups?",
+    decisions=("Use SQLite for the ledger", "Keep backups for thirty days"),
+    open_items=("call Ana about the winter berth",),
+    last_tool_call=ToolCall("Bash", "pytest -q", "3 passed"),
+    files=("src/ledger.py",),
+)
+
+
+def compiled(stood: LeftOff | None, budget: int = 2_000, **others: object) -> Compiled:
+    inputs = CompileInputs("and now?", budget, AT, "2026-02-16", checkpoint=stood)
+    return compile_inputs(replace(inputs, **others), lambda text: -(-len(text) // 4))  # type: ignore[arg-type]
+
+
+def test_a_context_says_where_the_conversation_stood_and_where_that_is_from() -> None:
+    text = compiled(STOOD).text
+    for said in (
+        "2026-02-16 18:45 UTC, after turn 40 · read checkpoints/ses_1/ckp_4f0c.md",
+        "Began with: How shall we store the ledger?\nLast asked: And the backups?",
+        "Last tool call: Bash pytest -q → 3 passed",
+        "Decisions:\n- Use SQLite for the ledger\n- Keep backups for thirty days",
+        "Open items:\n- call Ana about the winter berth",
+        "Files touched: src/ledger.py",
+    ):
+        assert said in text
+    assert is_injected(text), "when it comes back as a message, nothing is captured from it"
+
+
+def test_without_a_checkpoint_nothing_is_said() -> None:
+    assert "checkpoint" not in compiled(None).text
+
+
+def test_where_not_all_fit_the_newest_are_shown_and_counted() -> None:
+    many = replace(STOOD, decisions=tuple(f"Use file number {n} for the ledger of that year" for n in range(60)))
+    receipt = compiled(many, 1_000)
+    assert "- Use file number 59 for" in receipt.text
+    assert "- Use file number 0 for" not in receipt.text
+    assert "(the newest " in receipt.text
+    accounts = {one.id: one for one in receipt.receipt.considered if one.slot == "checkpoint"}
+    assert not accounts["ckp_4f0c:decisions"].whole
+    assert accounts["ckp_4f0c:open-items"].whole
+    assert accounts["ckp_4f0c:last-tool-call"].included
+
+
+def test_it_leaves_memory_its_share_and_memory_leaves_it_its_own() -> None:
+    memory = SourceFile("knowledge/memory/MEMORY.md", "\n".join(f"- fact number {n}" for n in range(2_000)))
+    both = compiled(STOOD, 1_200, files=(memory,)).receipt
+    tokens = {slot.name: slot.tokens for slot in both.slots}
+    assert tokens["checkpoint"] == {s.name: s.tokens for s in compiled(STOOD, 1_200).receipt.slots}["checkpoint"]
+    assert tokens["memory"] > 200
+
+
+@given(
+    st.builds(
+        LeftOff,
+        id=st.text(max_size=20),
+        path=st.text(max_size=40),
+        at=st.just("2026-02-16 18:45"),
+        turn=st.integers(0, 10**6),
+        thread=st.text(max_size=500),
+        decisions=st.lists(st.text(max_size=300), max_size=70).map(tuple),
+        open_items=st.lists(st.text(max_size=300), max_size=70).map(tuple),
+        last_tool_call=st.none()
+        | st.builds(ToolCall, st.text(max_size=30), st.text(max_size=300), st.text(max_size=300)),
+        files=st.lists(st.text(max_size=100), max_size=100).map(tuple),
+    ),
+    st.integers(0, 4_000),
+)
+def test_it_never_takes_more_than_its_cap_nor_the_text_more_than_its_budget(stood: LeftOff, budget: int) -> None:
+    done = compiled(stood, budget)
+    account = next(slot for slot in done.receipt.slots if slot.name == "checkpoint")
+    assert done.tokens <= budget
+    assert account.tokens <= min(MOST_TOKENS, 0.3 * budget)
+    assert "<system-reminder" not in done.text
+    assert CompileInputs.from_json(done.inputs.to_json()) == done.inputs
+
+
+def test_what_stood_before_is_news_for_some_exchanges() -> None:
+    turns = [Turn(1, "user", "hello", AT), Turn(2, "system", "compacted", AT, name=COMPACTION)]
+    for number in range(EXCHANGES):
+        turns.append(Turn(3 + number, "user", "and?", AT))
+        assert is_news(turns, emptied=2)
+    assert not is_news([*turns, Turn(99, "user", "and?", AT)], emptied=2)

@@ -1,0 +1,302 @@
+"""A conversation goes back to a checkpoint and forward again: over stdio, with `kill -9` in the middle, without git."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from mcp_server.actions import checkpoints, clarity
+from mcp_server.actions.live_set import live_set
+from mcp_server.actions.restore import finish
+from mcp_server.actions.stored_inputs import verify
+from mcp_server.app import open_memory
+from tests.conftest import KEYWORDS_ONLY
+from tests.end_to_end.killed import Killed
+from tests.end_to_end.servers import Served, command, done, eventually, files_below, served, turns
+
+pytestmark = pytest.mark.anyio
+
+EVERY = int(os.environ.get("CM_KILL_EVERY", "24"))
+"""A recovery is killed at every so many of its writes; 1 is each of them."""
+
+NO_GIT = {"PATH": "/nowhere", "GIT_PYTHON_GIT_EXECUTABLE": ""}
+TOPIC = {"harbour": {"fired": 3, "by": "pattern", "manual": False}}
+LATER_TOPIC = {"journey": {"fired": 39, "by": "keywords", "manual": False}}
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that a recovery restores, as far as it can be compared."""
+
+    knowledge: dict[str, bytes]
+    anchors: str
+    live: list[tuple[str, str, str | None, int]]
+    clarity: dict[str, Any]
+    topics: Any
+
+
+async def state(root: Path) -> State:
+    """The state of session `s`, looked at by a process of its own (this one)."""
+    async with open_memory(root, KEYWORDS_ONLY) as memory:
+        counted = {
+            name: value for name, value in (await clarity.state_of(memory, "s")).items() if name != "lastPersistAt"
+        }
+        knowledge = files_below(root / "knowledge")
+        return State(
+            # What a write that was cut off leaves is cleared away by housekeeping, in an hour.
+            {path: data for path, data in knowledge.items() if not re.search(r"\.cm-[0-9a-f]+\.tmp$", path)},
+            (root / "anchors.yaml").read_text(),
+            [
+                (chunk.id, chunk.form, chunk.shown, chunk.tokens)
+                for chunk in await live_set(memory, "s")
+                if chunk.form != "cold"
+            ],
+            counted,
+            await memory.state.get("topics", "s"),
+        )
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def write(root: Path, path: str, text: str) -> None:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(text.encode())
+
+
+async def talk(server: Served, first: int, last: int) -> None:
+    """Exchanges `first` to `last`, two turns each."""
+    for number in range(first, last + 1):
+        said = f"Question {number}: what does ClaraCore pay for winter berth {number} in Kotor?"
+        await server.call("observe", role="user", content=said, session="s", delivery="replace")
+        answer = f"Answer {number}: berth {number} costs {number * 10} euros a month, says the harbour master."
+        await server.call("observe", role="agent", content=answer, session="s", tool_calls=[{"name": f"look_{number}"}])
+
+
+async def begun(root: Path, server: Served, *, committed: bool, exchanges: int = 20) -> None:
+    """Forty turns (two an exchange), anchors, topics, knowledge that is committed and knowledge that is not."""
+    await server.call("status")  # the memory is made after the first answer
+    write(root, "knowledge/memory/MEMORY.md", "# Memory\n\n- 2026-02-01: the berth in Kotor costs 300 euros\n")
+    write(root, "knowledge/people/ana.md", "# Ana\r\n\r\nAna keeps the berth.\r\n")  # line ends that git would change
+    if committed:
+        git(root, "add", "knowledge")
+        git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "knowledge")
+    write(root, "knowledge/people/marko.md", "# Marko\n\nMarko is not committed.\n")
+    await talk(server, 1, exchanges)
+    await server.call("anchor", item="ClaraCore", note="it pays")
+    async with open_memory(root, KEYWORDS_ONLY) as memory:
+        await memory.state.put("topics", "s", TOPIC)
+
+
+async def gone_on(root: Path, server: Served, *, committed: bool, exchanges: range = range(21, 41)) -> None:
+    """Forty turns more, and everything is another."""
+    await talk(server, exchanges.start, exchanges.stop - 1)
+    await server.call("anchor", item="ClaraCore", on=False)
+    await server.call("anchor", item="Kotor")
+    write(root, "knowledge/memory/MEMORY.md", "# Memory\n\n- 2026-02-01: the berth in Kotor costs 400 euros\n")
+    if committed:
+        git(root, "add", "knowledge")
+        git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "dearer")
+    write(root, "knowledge/people/ana.md", "# Ana\n\nAna has left.\n")
+    (root / "knowledge/people/marko.md").unlink()
+    write(root, "knowledge/people/vesna.md", "# Vesna\n\nVesna keeps the berth now.\n")
+    async with open_memory(root, KEYWORDS_ONLY) as memory:
+        await memory.state.put("topics", "s", LATER_TOPIC)
+
+
+def number_in(answer: str, word: str) -> str:
+    found = re.search(rf"{word}:? (?:recover )?(ckp_[0-9a-f]+)", answer)
+    assert found, answer
+    return found[1]
+
+
+async def compiles_as_then(root: Path, number: str) -> None:
+    """Compiling what is stored gives the stored hash."""
+    async with open_memory(root, KEYWORDS_ONLY) as memory:
+        checkpoint = await checkpoints.read(memory, number)
+        assert checkpoint.compiled_sha256
+        checked = await verify(memory, checkpoint)
+        assert (checked.matches, checked.sha256) == (True, checkpoint.compiled_sha256), checked
+
+
+@pytest.mark.parametrize("with_git", [True, False], ids=["git", "no git"])
+async def test_a_conversation_goes_back_to_a_checkpoint_and_forward_again(tmp_path: Path, with_git: bool) -> None:
+    root, env = tmp_path / "memory", {} if with_git else NO_GIT
+    async with served(root, env=env) as server:
+        await begun(root, server, committed=with_git)
+        compiled = await server.call("compile_context", session="s")
+        then = await state(root)
+        number = number_in(await server.call("checkpoint", session="s", note="before the journey"), "checkpoint")
+        await gone_on(root, server, committed=with_git)
+        later, conversations = await state(root), turns(root)
+        shown = await server.call("recover", id=number, knowledge=True)
+        for line in (
+            "anchors set again: claracore",
+            "anchors taken away: kotor",
+            "topics active again: harbour",
+            "topics no longer active: journey",
+            "no longer live: 60 chunks",
+            "knowledge/memory/MEMORY.md: changed, +1 −1",
+            "knowledge/people/marko.md: added, +3 −0",
+            "knowledge/people/vesna.md: removed, +0 −3",
+        ):
+            assert line in shown
+        assert await state(root) == later, "a dry run changes nothing"
+
+        done = await server.call("recover", id=number, knowledge=True, dry_run=False)
+        assert await state(root) == then
+        assert "compiling its inputs gives the same context as then" in done
+        await compiles_as_then(root, number)
+        again = await server.call("compile_context", session="s")
+        assert "Question 40" not in again
+        assert "Question 20" in again
+        assert again == compiled, "seen as of then, with the knowledge of then, it is the very same context"
+        undo = number_in(done, "undo")
+        if with_git:
+            assert git(root, "log", "-1", "--format=%s").startswith(f"recovery: back to checkpoint {number}")
+            assert git(root, "rev-parse", f"memory/before/{undo}").strip() == git(root, "rev-parse", "HEAD~1").strip()
+            assert git(root, "status", "--porcelain", "knowledge", "anchors.yaml") == ""
+
+        undone = await server.call("recover", id=undo, dry_run=False)
+        assert await state(root) == later
+        assert number_in(undone, "undo") not in (number, undo)
+        assert turns(root) == conversations, "no conversation was touched"
+        await talk(server, 41, 41)
+        assert "Question 41" in await server.call("compile_context", session="s")
+
+
+async def test_after_the_next_message_what_was_wound_back_stays_out_and_can_be_recovered(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    async with served(root) as server:
+        await begun(root, server, committed=False)
+        number = number_in(await server.call("checkpoint", session="s"), "checkpoint")
+        await talk(server, 21, 25)
+        await server.call("recover", id=number, dry_run=False)
+        await talk(server, 26, 26)
+        context = await server.call("compile_context", session="s")
+        async with open_memory(root, KEYWORDS_ONLY) as memory:
+            chunks = await live_set(memory, "s")
+            exchanges = (await clarity.state_of(memory, "s"))["currentTurn"]
+        assert {chunk.turn for chunk in chunks if chunk.form == "cold"} == set(range(41, 51))
+        assert {chunk.turn for chunk in chunks if chunk.form == "whole"} == {*range(1, 41), 51, 52}
+        assert "Question 26" in context
+        assert exchanges == 21, "Clarity counts neither those that were wound back"
+        cold = next(chunk for chunk in chunks if chunk.turn == 49 and chunk.part == 0)
+        assert "Question 25" in await server.call("recover", id=cold.id, dry_run=False)
+
+
+# ------------------------------------------------------------ kill -9
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A conversation that may go back: its folder, the checkpoint, its state then and now."""
+
+    root: Path
+    number: str
+    then: State
+    later: State
+    env: dict[str, str]
+
+
+@pytest.fixture(params=[True, False], ids=["git", "no git"])
+async def ready(tmp_path: Path, request: pytest.FixtureRequest) -> Ready:
+    root, with_git = tmp_path / "memory", bool(request.param)
+    env = {} if with_git else NO_GIT
+    async with served(root, env=env) as server:
+        await begun(root, server, committed=with_git, exchanges=3)
+        then = await state(root)
+        number = number_in(await server.call("checkpoint", session="s"), "checkpoint")
+        await gone_on(root, server, committed=with_git, exchanges=range(4, 7))
+    return Ready(root, number, then, await state(root), env)
+
+
+async def undo_of_what_was_killed(root: Path) -> str:
+    """The recovery's own checkpoint: it is listed, also for whoever did not get the answer."""
+    async with open_memory(root, KEYWORDS_ONLY) as memory:
+        return next(head.id for head in await checkpoints.listed(memory, "s") if head.reason == "recovery")
+
+
+async def test_a_recovery_that_is_killed_at_any_of_its_writes_is_finished_by_the_next_start(
+    ready: Ready, tmp_path: Path
+) -> None:
+    conversations = turns(ready.root)
+    finished: list[bool] = []
+    for at in range(1, 1000, EVERY):
+        root, killed = tmp_path / f"at-{at}" / "memory", Killed(tmp_path / f"kill-{at}")
+        shutil.copytree(ready.root, root)
+        killed.arm()
+        going_back = ("recover", "--checkpoint", ready.number, "--knowledge", "--apply")
+        ended = await command(root, *going_back, env=killed.env(at) | ready.env)
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == -9, ended.stderr
+        async with open_memory(root, KEYWORDS_ONLY) as memory:
+            was_begun = await finish(memory) == 1
+            assert await finish(memory) == 0
+        now = await state(root)
+        assert now in (ready.then, ready.later), f"killed at write {at}: neither as it was nor as it shall be"
+        assert not was_begun or now == ready.then
+        finished.append(now == ready.then)
+        if now == ready.then:
+            await done(root, "recover", await undo_of_what_was_killed(root), "--apply")
+            assert await state(root) == ready.later, f"killed at write {at}: its undo"
+        assert turns(root) == conversations
+        shutil.rmtree(root.parent)
+    else:
+        pytest.fail("a recovery of a thousand writes")
+    print(f"\nkilled at {len(finished)} of about {at} writes: {finished.count(True)} finished by the next start")
+    assert finished == sorted(finished), "once it was begun, it is always finished"
+    assert set(finished) == {False, True}
+
+
+@pytest.mark.parametrize("share", [0.4, 0.85])
+async def test_a_server_that_is_killed_while_it_goes_back_leaves_nothing_half_done(
+    ready: Ready, tmp_path: Path, share: float
+) -> None:
+    root, killed, answered = ready.root, Killed(tmp_path / "kill"), False
+    async with killed_server(root, killed.env(int(WRITES[not ready.env] * share)) | ready.env) as server:
+        await server.call("status")
+        killed.arm()
+        with anyio.move_on_after(20):
+            await server.client.call_tool("recover", {"id": ready.number, "knowledge": True, "dry_run": False})
+        answered = True
+    killed.disarm()
+    assert not answered, "it was to be killed"
+    async with served(root, env=ready.env) as server:
+
+        async def whole() -> bool:
+            return "interrupted" not in await server.problems() and await state(root) in (ready.then, ready.later)
+
+        await eventually(whole)
+        if await state(root) == ready.then:
+            await server.call("recover", id=await undo_of_what_was_killed(root), dry_run=False)
+        assert await state(root) == ready.later
+        await server.call("recover", id=ready.number, knowledge=True, dry_run=False)
+        assert await state(root) == ready.then
+
+
+WRITES = {True: 150, False: 45}
+"""With git and without: about so many writes going back is in this small conversation."""
+
+
+@asynccontextmanager
+async def killed_server(root: Path, env: dict[str, str]) -> AsyncIterator[Served]:
+    """A server that dies while it is asked: that its client notices is no failure."""
+    try:
+        async with served(root, env=env) as server:
+            yield server
+    except (MCPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        return

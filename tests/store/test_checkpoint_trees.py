@@ -1,0 +1,152 @@
+"""The knowledge as it is, kept in git or as copies: every byte, nothing that may not be copied, nothing of the user's
+touched."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcp_server.errors import Unavailable
+from mcp_server.store.checkpoint_trees import LARGEST, CheckpointTrees
+from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.git import Git
+
+FILES = {
+    "knowledge/memory/MEMORY.md": b"# Memory\n",
+    "knowledge/people/ana.md": b"# Ana\r\n\r\nline ends of another system\r\n",
+    'knowledge/people/\xc4\x8desma i "voda".md'.encode("latin-1").decode(): b"\xff\xfe no text",
+    "topics/harbour.md": b"",
+    "anchors.yaml": b"anchors: []\n",
+}
+SECRET = b"The key is sk-ant-api03-" + b"Ab3dEf6hIj" * 9 + b"\n"
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(params=["git", "copies"])
+def trees(tmp_path: Path, request: pytest.FixtureRequest) -> CheckpointTrees:
+    """The trees of a workspace that has a repository, or none."""
+    root = tmp_path / "memory"
+    root.mkdir()
+    if request.param == "git":
+        Git(root).init()
+        (root / ".gitattributes").write_text("*.md text eol=lf\n")
+    files = WorkspaceFiles(root)
+    for path, data in FILES.items():
+        files.write_bytes_atomic(path, data)
+    return CheckpointTrees(files)
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[[str, bytes], None]:
+    return WorkspaceFiles(tmp_path / "memory").write_bytes_atomic
+
+
+def test_every_byte_comes_back_whatever_became_of_the_files(
+    trees: CheckpointTrees, put: Callable[[str, bytes], None], tmp_path: Path
+) -> None:
+    taken = trees.take("ckp_1")
+    for path in FILES:
+        (tmp_path / "memory" / path).unlink()
+    put("knowledge/memory/MEMORY.md", b"another")
+    assert trees.read(taken.tree) == FILES
+    assert taken.left_out == ()
+    assert trees.read(taken.tree, ["topics/harbour.md", "topics/none.md"]) == {"topics/harbour.md": b""}
+
+
+def test_other_files_of_the_workspace_are_in_it_only_if_named(
+    trees: CheckpointTrees, put: Callable[[str, bytes], None]
+) -> None:
+    put("archive/old.md", b"# Old\n")
+    put("scratch/note.md", b"# Note\n")
+    assert set(trees.names(trees.take("ckp_1").tree)) == set(FILES)
+    with_old = trees.take("ckp_2", ["archive/old.md", "archive/gone.md"])
+    assert set(trees.names(with_old.tree)) == {*FILES, "archive/old.md"}
+
+
+def test_what_may_not_be_copied_is_named_with_the_reason(
+    trees: CheckpointTrees, put: Callable[[str, bytes], None]
+) -> None:
+    put("knowledge/key.md", SECRET)
+    put("knowledge/large.md", b"x" * (LARGEST + 1))
+    taken = trees.take("ckp_1")
+    assert [path for path, _ in taken.left_out] == ["knowledge/key.md", "knowledge/large.md"]
+    assert "holds a secret" in taken.left_out[0][1]
+    assert "5,000,001 bytes" in taken.left_out[1][1]
+    assert trees.read(taken.tree) == FILES
+
+
+def test_unchanged_files_are_kept_once(trees: CheckpointTrees, put: Callable[[str, bytes], None]) -> None:
+    first = trees.take("ckp_1")
+    put("knowledge/memory/MEMORY.md", b"changed")
+    second = trees.take("ckp_2")
+    before, after = trees.names(first.tree), trees.names(second.tree)
+    assert {path for path in FILES if before[path] != after[path]} == {"knowledge/memory/MEMORY.md"}
+
+
+def test_what_was_let_go_of_is_not_there_any_more(trees: CheckpointTrees, tmp_path: Path) -> None:
+    (tmp_path / "memory/knowledge/memory/MEMORY.md").write_bytes(b"of the first alone")
+    first = trees.take("ckp_1")
+    (tmp_path / "memory/knowledge/memory/MEMORY.md").write_bytes(b"of the second alone")
+    second = trees.take("ckp_2")
+    assert trees.sweep(frozenset({"ckp_2"})) == 1
+    assert trees.sweep(frozenset({"ckp_2"})) == 0
+    if first.tree.startswith("git:"):
+        git(tmp_path / "memory", "gc", "--quiet", "--prune=now")
+    with pytest.raises(Unavailable, match=r"another machine|another one"):
+        trees.read(first.tree)
+    assert trees.read(second.tree)["knowledge/memory/MEMORY.md"] == b"of the second alone"
+    assert not [
+        path for path in (tmp_path / "memory/.local").rglob("*") if path.is_file() and b"first" in path.read_bytes()
+    ]
+    trees.remove("ckp_2")
+    trees.remove("ckp_none")
+    assert trees.sweep(frozenset()) == 0
+
+
+def test_what_is_to_be_forgotten_leaves_a_tree_that_is_kept(trees: CheckpointTrees) -> None:
+    taken = trees.take("ckp_1")
+
+    def clean(path: str, data: bytes) -> bytes | None:
+        return None if path == "anchors.yaml" else data.replace(b"Memory", b"[forgotten]")
+
+    assert trees.clean("ckp_1", clean)
+    assert not trees.clean("ckp_1", clean)
+    assert not trees.clean("ckp_none", clean)
+    left = trees.read(taken.tree)
+    assert "anchors.yaml" not in left
+    assert left["knowledge/memory/MEMORY.md"] == b"# [forgotten]\n"
+    assert left["topics/harbour.md"] == b""
+
+
+def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    root.mkdir()
+    (root / "knowledge").mkdir()
+    Git(root).init()
+    (root / "knowledge/a.md").write_text("one")
+    git(root, "add", "knowledge/a.md")
+    (root / "knowledge/a.md").write_text("two")
+    before = git(root, "status", "--porcelain=v2", "--branch")
+    taken = CheckpointTrees(WorkspaceFiles(root)).take("ckp_1")
+    assert git(root, "status", "--porcelain=v2", "--branch") == before
+    assert git(root, "cat-file", "-t", "refs/memory/checkpoints/ckp_1").strip() == "tree"
+    assert taken.tree == "git:ckp_1"
+    assert not list((root / ".git").glob("context-manager-*"))
+    assert git(root, "fsck", "--strict").strip() == ""
+
+
+def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "memory"
+    (root / "knowledge").mkdir(parents=True)
+    (root / "knowledge/a.md").write_text("one")
+    (root / ".git").mkdir()  # no repository at all
+    trees = CheckpointTrees(WorkspaceFiles(root))
+    taken = trees.take("ckp_1")
+    assert taken.tree == "copy:ckp_1"
+    assert trees.read(taken.tree) == {"knowledge/a.md": b"one"}

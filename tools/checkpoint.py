@@ -1,0 +1,37 @@
+"""Tool `checkpoint`: the state of a conversation is written down, so that it can be continued or wound back to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from anyio import CancelScope
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from pydantic import Field
+
+from mcp_server.connection import Connection
+from tools.rim import Short, client_of, hints, strict_tool
+
+
+def tool(connection: Connection) -> Tool:
+    async def checkpoint(
+        ctx: Context[Any, Any],
+        session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
+        note: Annotated[str | None, Field(max_length=500, description="What for")] = None,
+    ) -> str:
+        """Use when this point of the conversation should be returned to, or gone on from elsewhere: before something
+        risky, at the end of a piece of work. Answers with an id for recover."""
+        from mcp_server.actions.checkpoint import make
+        from mcp_server.actions.checkpoint_views import made_text
+        from mcp_server.errors import Invalid
+
+        memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
+        meant = session or caller.session
+        if meant is None:
+            raise Invalid("which conversation? Pass the `session` that observe gave")
+        with CancelScope(shield=True):  # half a checkpoint is none
+            made = await make(memory, meant, "asked", note or "")
+        connection.saw(made.session)
+        return made_text(made)
+
+    return strict_tool(checkpoint, hints(reads=False, repeats=False))
