@@ -44,6 +44,7 @@ from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
 from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
+from mcp_server.store.topic_files import TopicFiles
 from mcp_server.store.transcripts import Transcripts
 from mcp_server.store.workspace import create, templates
 
@@ -103,6 +104,7 @@ async def open_memory(
             cold=ColdStorage(files),
             advisor=advisor,
             lexicon=LexiconFile(files.root, settings.advisor.lexicon),
+            topics=TopicFiles(files),
             locks=locks,
             index=index,
             git=Git(root),
@@ -160,10 +162,11 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Set
             git.commit([CONFIG, *templates()], "maintenance: a new memory\n\nThe files it begins with.")
     except ContextManagerError as error:
         problems.append(str(error))
-    return _settings(root, environ)
+    return settings_of(root, environ)
 
 
-def _settings(root: Path, environ: Mapping[str, str]) -> Settings:
+def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings of the workspace at `root`; those of a broken file are the defaults, and `problems` says so."""
     from mcp_server.store.yaml_text import load
 
     try:
@@ -232,9 +235,10 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.clients.hooks.attending import attend
     from mcp_server.jobs import maintainer
     from mcp_server.jobs.briefs import keep_briefs
+    from mcp_server.jobs.schedule import keep_schedule
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs))
+        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs, keep_schedule))
         try:
             yield
         finally:

@@ -8,12 +8,13 @@ from typing import Any
 from mcp.server import MCPServer
 
 from mcp_server.connection import Connection
-from resources import clarity, compiled, files, receipt, status
+from resources import clarity, compiled, files, receipt, status, topics
 
 ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
     compiled.register,
     receipt.register,
     status.register,
     clarity.register,
+    topics.register,
     files.register,
 )

@@ -1,7 +1,8 @@
 """Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
 
     for_start    the brief of the project, once a window
-    for_prompt   the passages that this prompt is about, and that this window was not sent before
+    for_prompt   the passages that this prompt is about, and the topics that it brings in, as far as this window was
+                 not sent them before
 
 Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, pauses, sessions
+from mcp_server.actions import briefs, inject_topics, pauses, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
 from mcp_server.actions.projects import project_of
@@ -139,17 +140,20 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
     )
     judged = await run_sync(_judged, memory, prompt, found, window.lines)
     chosen = [one for one in judged if one.included]
+    topics = await inject_topics.offered(memory, session, prompt, window.lines)
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
-    if not chosen:
+    if not chosen and not topics:
         why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
         return Injection(event, "", f"nothing is relevant enough: {why}", considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
-    inputs = _inputs(memory, prompt, session, project, candidates, found.gate, start)
+    inputs = _inputs(memory, prompt, session, project, candidates, found.gate, start, topics)
     compiled = await run_sync(compiled_within, memory, inputs)
-    inside = {one.id: one.tokens for one in compiled.receipt.considered if one.included}
-    if not inside:
+    included = [one for one in compiled.receipt.considered if one.included]
+    inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
+    if not included:
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(one.hit.passage.text)}
+    new |= topics.marks(compiled.receipt)
     await _sent(memory, session, replace(window, lines=window.lines | new))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     return Injection(
@@ -158,9 +162,9 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
         "relevant to the prompt",
         tokens=compiled.tokens,
         passages=len(inside),
-        considered=_rows(judged, inside, reasons),
+        considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
         gate=gate,
-        line=injection.visible_line(len(inside), compiled.tokens),
+        line=injection.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
     )
 
 
@@ -239,6 +243,7 @@ def _inputs(
     hits: tuple[Candidate, ...],
     gate: GateSignal,
     start: int | None,
+    topics: inject_topics.Offered,
 ) -> CompileInputs:
     now = memory.clock()
     return CompileInputs(
@@ -251,7 +256,9 @@ def _inputs(
         hits=hits,
         gate=gate,
         in_window=start,
-        settings=compiler_settings(memory.settings),
+        topics=topics.topics,
+        corrections=topics.corrections,
+        settings=replace(compiler_settings(memory.settings), topic_share=inject_topics.SHARE),
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )

@@ -200,6 +200,8 @@ def _tells_nothing(passage: Passage, subject: frozenset[str]) -> str | None:
         return "a note of the system"
     if passage.category == "identity":
         return "identity: part of the brief"
+    if passage.category == "topic":
+        return "a topic: what brings it in are its triggers"
     if ends_with_question(passage.text):
         return "only a question"
     said = frozenset(content_words(passage.text)) - TALK_WORDS
@@ -212,10 +214,14 @@ def _unit_before(passage: Passage) -> str:
     return f"{passage.path}#{passage.turn - 1}" if passage.turn else ""
 
 
-def visible_line(passages: int, tokens: int, what: str = "") -> str:
-    """What the user sees of an injection: `memory: 2 passages, 310 tokens`."""
-    counted = what or f"{passages} passage{'' if passages == 1 else 's'}"
-    return f"memory: {counted}, {tokens:,} tokens"
+def visible_line(passages: int, tokens: int, what: str = "", topics: Sequence[str] = ()) -> str:
+    """What the user sees of an injection: `memory: 2 passages, topic email-triage, 310 tokens`."""
+    counted = [what] if what else []
+    if not what and (passages or not topics):
+        counted.append(f"{passages} passage{'' if passages == 1 else 's'}")
+    if topics:
+        counted.append(f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}")
+    return f"memory: {', '.join(counted)}, {tokens:,} tokens"
 
 
 def ids(judged: Iterable[Judged]) -> list[str]:

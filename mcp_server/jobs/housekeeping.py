@@ -10,7 +10,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import clarity, cold, inject, sessions
+from mcp_server.actions import clarity, cold, inject, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -25,4 +25,5 @@ async def keep_house(memory: Memory) -> None:
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
     await clarity.forget_old(memory)
+    await topics.forget_old(memory)
     await sessions.close_idle(memory)  # last: it says which transcript is broken by raising

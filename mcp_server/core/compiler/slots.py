@@ -8,7 +8,7 @@ A new slot is one file with a `fill` function and one entry in each of these two
 
 from __future__ import annotations
 
-from mcp_server.core.compiler import clarity, drop_list, files, history, knowledge, last_session, safety
+from mcp_server.core.compiler import clarity, drop_list, files, history, knowledge, last_session, safety, topics
 from mcp_server.core.compiler.section import Slot
 
 FILL: tuple[Slot, ...] = (
@@ -19,6 +19,8 @@ FILL: tuple[Slot, ...] = (
     files.ACTIVE_PROJECTS,
     files.PROJECT,
     last_session.LAST_SESSION,
+    topics.CORRECTIONS,  # P2
+    topics.TOPICS,
     clarity.CLARITY,
     knowledge.KNOWLEDGE,  # P3
     history.HISTORY,  # P4
@@ -34,6 +36,8 @@ SHOWN: tuple[str, ...] = (
     "journal",
     "last session",
     "history",
+    "topics",
+    "corrections",
     "knowledge",
     "clarity",
     "dropped",
