@@ -16,18 +16,29 @@ from tools.rim import Short, client_of, hints, strict_tool
 def tool(connection: Connection) -> Tool:
     async def topics(
         ctx: Context[Any, Any],
-        action: Annotated[Literal["list", "activate", "deactivate"], Field(description="What to do")] = "list",
+        action: Annotated[
+            Literal["list", "activate", "deactivate", "explain"], Field(description="What to do")
+        ] = "list",
         name: Annotated[Short | None, Field(description="Which topic (activate, deactivate)")] = None,
+        message: Annotated[
+            str | None, Field(max_length=100_000, description="explain: what would it bring in, and why?")
+        ] = None,
         session: Annotated[Short | None, Field(description="Handle from an earlier answer")] = None,
     ) -> str:
-        """Use when the user asks which playbooks there are, or wants one in or out of this conversation."""
+        """Use when the user asks which playbooks there are, wants one in or out of this conversation, or wonders why
+        one came in."""
         from mcp_server.actions import topics as action_
         from mcp_server.actions.clarity_views import session_meant
+        from mcp_server.actions.try_message import try_message
 
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
         meant = session or caller.session
         if action == "list":
             return (await action_.list_topics(memory, meant)).markdown
+        if action == "explain":
+            if not message:
+                raise Invalid("explain needs `message`: the words of which you want to know what they bring in")
+            return (await try_message(memory, message)).markdown
         if not name:
             raise Invalid(f"{action} needs `name`: which topic (action=list shows them)")
         on = action == "activate"

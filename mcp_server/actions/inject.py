@@ -113,8 +113,9 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
 
 async def _for_prompt(memory: Memory, session: str, prompt: str, project: Project, paused: bool) -> Injection:
     event = "UserPromptSubmit"
+    asks = injection.asks_nothing(prompt)
     silent = (
-        injection.asks_nothing(prompt)
+        (asks if asks != injection.NO_SUBJECT else None)
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
@@ -127,6 +128,9 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
     if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
         printed = await briefs.on_disk(memory, project)
         window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
+    topics = await inject_topics.offered(memory, session, prompt, window.lines)
+    if asks and not topics:
+        return Injection(event, "", asks)
     found = await find(
         memory,
         SearchRequest(
@@ -139,8 +143,7 @@ async def _for_prompt(memory: Memory, session: str, prompt: str, project: Projec
         ),
     )
     judged = await run_sync(_judged, memory, prompt, found, window.lines)
-    chosen = [one for one in judged if one.included]
-    topics = await inject_topics.offered(memory, session, prompt, window.lines)
+    chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:
         why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"

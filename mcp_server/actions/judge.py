@@ -25,6 +25,7 @@ from mcp_server.core.topics import PRIORITIES, Heard, Match, Topic
 from mcp_server.core.watchers import gate
 from mcp_server.core.watchers.gate import Decider, Decision
 from mcp_server.core.watchers.patterns import Tier1
+from mcp_server.errors import Unavailable
 from mcp_server.llm import Llm, LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store.topic_files import TopicSet
@@ -102,10 +103,11 @@ async def judge(
 async def decided(
     memory: Memory, heard: Heard, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
 ) -> tuple[Verdict, ...]:
-    """What was weighed, with the gate's answers, in the order of `judge`. `alone`: no LLM is asked."""
+    """What was weighed, with the gate's answers, in the order of `judge`. `alone`: no LLM is asked, but what one said of
+    this message before counts."""
     waiting = [one for one in weighed if one.decision.routed.way == "gate"]
-    llm = None if alone else memory.llm
-    answered = await _asked(memory, llm, heard.text, topics, waiting) if llm and waiting else {}
+    most = 0 if alone else memory.settings.watchers.gate_calls
+    answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
     verdicts = [
         one if one.decision.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed
     ]
@@ -115,11 +117,11 @@ async def decided(
 def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
     """Score and way of every candidate (also of those that are not asked), and what the arithmetic gate says of it."""
     knobs = memory.settings.watchers
-    names = [
-        name
-        for name, topic in topics.topics.items()
-        if name in tier1.matches or (not topic.triggers and topic.listens_to(heard.direction))
-    ]
+    names = list(tier1.matches)
+    if heard.direction == "input":  # an agent's own answer is like every topic that it was just told of
+        names += topics.derived(
+            "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
+        )
     if not names:
         return []
     tier2 = similarity(memory, topics)
@@ -144,18 +146,18 @@ def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[
 
 
 async def _asked(
-    memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict]
+    memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict], most: int
 ) -> Mapping[str, Verdict]:
-    """The gate's answers by topic."""
+    """The gate's answers by topic, with `most` new questions."""
     knobs = memory.settings.watchers
     known = topics.derived("gate answers", Answers)
-    template = memory.templates("gate_topic")
     answered: dict[str, Verdict] = {}
 
     async def ask(one: Verdict, key: str) -> None:
         try:
-            said = await _says(llm, _prompt(template, message, one.about), knobs.gate_max_tokens)
-        except LlmUnavailable as error:
+            prompt = _prompt(memory.templates("gate_topic"), message, one.about)
+            said = await _says(llm, prompt, knobs.gate_max_tokens)
+        except Unavailable as error:
             answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
         else:
             known.keep(key, said)
@@ -169,11 +171,13 @@ async def _asked(
                 before = known.get(key)
                 if before is not None:
                     answered[one.topic] = replace(one, active=before, by="cache")
-                elif calls < knobs.gate_calls:
+                elif calls < most:
                     calls += 1
                     tasks.start_soon(ask, one, key)
                 else:
-                    answered[one.topic] = _by_arithmetic(one, f"the LLM is asked {knobs.gate_calls} times a message")
+                    answered[one.topic] = _by_arithmetic(
+                        one, f"the LLM is asked {most} times a message" if most else ""
+                    )
     late = f"no answer from the LLM within {knobs.gate_timeout_seconds:g} s"
     return {one.topic: answered.get(one.topic) or _by_arithmetic(one, late) for one in waiting}
 
@@ -211,9 +215,10 @@ def cache_key(message: str, topic: Topic) -> str:
 
 
 class Answers:
-    """What an LLM said of messages and topics: the last `ANSWERS_KEPT`, the least recently used go first."""
+    """What an LLM said of messages and topics: the last `most`, the least recently used go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = ANSWERS_KEPT) -> None:
+        self._most = most
         self._kept: OrderedDict[str, bool] = OrderedDict()
 
     def get(self, key: str) -> bool | None:
@@ -226,5 +231,5 @@ class Answers:
         """Notes an answer."""
         self._kept[key] = said
         self._kept.move_to_end(key)
-        while len(self._kept) > ANSWERS_KEPT:
+        while len(self._kept) > self._most:
             self._kept.popitem(last=False)

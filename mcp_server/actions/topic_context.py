@@ -13,6 +13,7 @@ from functools import partial
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import watch
+from mcp_server.actions.watching.similarity import similarity
 from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.compiler.inputs import ActiveTopic, SourceFile
 from mcp_server.core.text.links import links, resolve
@@ -29,8 +30,8 @@ from mcp_server.store.workspace import is_untouched_template
 LINKABLE = ("knowledge/", "archive/", "topics/")
 """Where the files lie that a wiki link may mean, the first folder first."""
 
-MOST_KEYWORDS = 8
-"""Of one topic: words that join the search."""
+MOST_KEYWORDS, OWN_WORDS = 8, 4
+"""Of one topic: words that join the search, if its file names some, and if not."""
 
 NOBODY = ""
 
@@ -62,7 +63,8 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
         return InContext()
     active = await as_texts(memory, topics, [living[name] for name in known])
     corrections = tuple(one for one in stored.corrections if one.topic in topics.topics)
-    return InContext(active, corrections, tuple(await run_sync(lambda: list(_keywords(known.values())))))
+    keywords = await run_sync(lambda: tuple(_keywords(memory, topics, known.values())))
+    return InContext(active, corrections, keywords)
 
 
 async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation]) -> tuple[ActiveTopic, ...]:
@@ -72,15 +74,6 @@ async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation
         return tuple(_as_text(memory, topics, topics.topics[one.name], one) for one in living)
 
     return await run_sync(read)
-
-
-async def names_of_active(memory: Memory, session: str) -> tuple[str, ...]:
-    """The names of the topics that are active in a session."""
-    topics = await run_sync(memory.topics.read)
-    stored = await activations.of(memory.state, session)
-    exchange = await memory.state.count_turns(session, "user")
-    living = stored.living(exchange, memory.settings.watchers.topic_ttl)
-    return tuple(name for name in sorted(living) if name in topics.topics)
 
 
 async def items_of_active(memory: Memory, session: str) -> frozenset[str]:
@@ -101,9 +94,10 @@ def _items(topic: Topic) -> frozenset[str]:
     return frozenset(named.union(*map(extract, topic.keywords)))
 
 
-def _keywords(topics: Iterable[Topic]) -> Iterator[str]:
-    for topic in topics:
-        yield from topic.keywords[:MOST_KEYWORDS]
+def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
+    """What the files name, else the words that are most a topic's own."""
+    for topic in active:
+        yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
 
 
 def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: Activation) -> ActiveTopic:

@@ -142,16 +142,18 @@ async def problems(memory: Memory) -> tuple[str, ...]:
 
 async def forget_old(memory: Memory) -> int:
     """Drops what was active in sessions that ended as long ago as cold records are kept; returns how many."""
-    known = await memory.state.keys_of(activations.ACTIVE)
+    namespaces = activations.ACTIVE, gate_log.NAMESPACE
+    known = {session for namespace in namespaces for session in await memory.state.keys_of(namespace)}
     if not known:
         return 0
     oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
     ended = {
         row.session for row in await memory.state.sessions() if row.status == "closed" and row.last_arrival < oldest
     }
-    old = [session for session in known if session in ended]
+    old = sorted(known & ended)
     if old:
-        await memory.state.remove(activations.ACTIVE, *old)
+        for namespace in namespaces:
+            await memory.state.remove(namespace, *old)
     return len(old)
 
 

@@ -19,6 +19,7 @@ from mcp_server.actions.watch import first_tier, said_by
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs
 from mcp_server.core.compiler.receipt import Considered
+from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.topics import Direction, Heard, Match, Trouble
 from mcp_server.core.watchers.activations import Activation, Correction
 from mcp_server.memory import Memory
@@ -63,6 +64,19 @@ class Trial:
             },
             "llm": self.llm,
         }
+
+    @property
+    def markdown(self) -> str:
+        """What a model reads: each topic that was considered, tier by tier."""
+        come = sum(one.active for one in self.verdicts)
+        lines = [f"{come} of {len(self.verdicts) + self.others} topics come in ({self.tokens:,} tokens)."]
+        for one in self.verdicts:
+            said = ", ".join(f"{match.kind} {match.said[:60]!r}" for match in one.matches) or "no trigger matched"
+            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.decision.threshold:g})"
+            gate = one.why if one.by == "none" else f"{one.decision.routed.why}; {one.why}"
+            lines.append(f"- **{one.topic}** {'comes in' if one.active else 'stays out'}: {said} · {tier2} · {gate}")
+        lines += [f"- {one.topic}: line {one.line}: {one.what}" for one in self.troubles]
+        return neutralise("\n".join(lines))
 
 
 async def try_message(

@@ -1,8 +1,8 @@
 """`bench topics`: do the right topics come in? Precision and recall by tier, on a labelled set, without an LLM.
 
-A set is a folder with `topics/*.md` and `messages.yaml`: a list of `text`, the `topics` that should come in, and `near`,
-the topic that a near miss only sounds like. Its messages are split in two by a hash of their text: on one half one may
-tune, the other one is for measuring. Each message goes through the ordinary watchers, over ordinary files.
+A set is a folder with `topics/*.md` and `messages.yaml`: a list of `text`, the `topics` that should come in, and
+`near`, the topic that a near miss only sounds like. Its messages are split in two by a hash of their text: on one half
+one may tune, the other one is for measuring. Each message goes through the ordinary watchers, over ordinary files.
 """
 
 from __future__ import annotations

@@ -277,13 +277,14 @@ def _print_topics(labelled: TopicsReport | None, speed: TopicsSpeed | None, mist
             f"{speed.p95_ms:.1f}",
             f"≤ {speed.bar_ms:.0f}",
             _verdict(speed.met),
+            f"{speed.cpu_p95_ms:.1f}",
             f"{speed.look_ms:.2f}",
             f"{speed.first_ms:,.0f}",
             f"{speed.changed_ms:,.0f}",
         )
-        columns = ("median", "p95", "bar", "", "of it files", "first", "after a change")
+        columns = ("median", "p95", "bar", "", "p95 of a core", "of it files", "first", "after a change")
         title = (
-            f"Milliseconds that a message costs before the gate: {speed.topics:,} topics, {speed.triggers} triggers each, "
+            f"Milliseconds a message costs before the gate: {speed.topics:,} topics, {speed.triggers} triggers each, "
             f"{speed.messages} messages, {speed.candidates:.0f} candidates a message"
         )
         print_table(columns, [row], right=columns, title=title)

@@ -59,6 +59,9 @@ LOOKED_AT = 12
 LONGEST = 9_500
 """Characters of one injection: over 10,000 the client makes a file of it."""
 
+NO_SUBJECT = "no word in it is about anything"
+"""Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
+
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
 _NOTE = re.compile(r"#(?![#\d])[^\n]*$")
 _HOST = re.compile(
@@ -81,7 +84,7 @@ def asks_nothing(prompt: str) -> str | None:
     if _HOST.match(said):
         return "written by the client, not by a person"
     if not subject_words(said):
-        return "no word in it is about anything"
+        return NO_SUBJECT
     return None
 
 

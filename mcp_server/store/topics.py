@@ -14,6 +14,7 @@ from mcp_server.core.topics import KINDS, Topic
 from mcp_server.errors import Invalid
 from mcp_server.store import front_matter
 from mcp_server.store.front_matter import Checked
+from mcp_server.store.trigger_fields import Topic as TopicFields
 
 LONGEST_DESCRIPTION = 1000
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -23,7 +24,7 @@ def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
     """The topic of a file, and warnings about what in it is odd. Raises Invalid naming file, line and field."""
     checked = front_matter.check(text, path)
     known = checked.known
-    if not isinstance(known, front_matter.Topic):
+    if not isinstance(known, TopicFields):
         line = checked.lines.get(("type",), 1)
         raise Invalid(
             f"{path}: line {line}: `type`: {known.type!r} is no topic; what lies in topics/ has `type: topic`"
@@ -66,7 +67,7 @@ def _first_paragraph(body: str) -> str:
     return next((section.title for section in found if section.title), "")
 
 
-def _misspelt(path: str, checked: Checked, known: front_matter.Topic) -> Iterator[str]:
+def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
     """Unknown fields are kept; one that is nearly a known one is pointed out."""
 
     def near(steps: tuple[str | int, ...], given: Any, fields: list[str]) -> Iterator[str]:

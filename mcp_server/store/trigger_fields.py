@@ -7,16 +7,14 @@ Every trigger of texts has `match`, what to look for (one or a list), and `scope
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from mcp_server.core import topics
-from mcp_server.core.topics import Scope, Trigger
-
-Lines = Mapping[tuple[str | int, ...], int]
-"""The line of every key and list entry of a front matter, by the steps that lead to it."""
+from mcp_server.core.topics import Activation, Method, Priority, Scope, Trigger
+from mcp_server.store.front_matter import KnowledgeFields
+from mcp_server.store.yaml_text import Lines
 
 LONGEST_PATTERN = 2000
 CRON_FIELDS = 5
@@ -25,7 +23,9 @@ _FLAGS = "imsx"
 
 
 def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str | int | float) else value
+    """One value is a list of one, and a number the text that it looks like."""
+    values = value if isinstance(value, list) else [value]
+    return tuple(str(one) if isinstance(one, int | float) else one for one in values)
 
 
 Texts = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], BeforeValidator(_listed)]
@@ -186,6 +186,27 @@ TriggerFields = Annotated[
     Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift | Webhook | Cron,
     Field(discriminator="type"),
 ]
+
+
+def _some(value: object) -> object:
+    return () if value is None else _listed(value) if isinstance(value, str) else value
+
+
+class Topic(KnowledgeFields):
+    """What a topic file may say of itself."""
+
+    name: str | None = None
+    description: str = ""
+    keywords: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    triggers: Annotated[tuple[TriggerFields, ...], BeforeValidator(_some)] = ()
+    subscriptions: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    activation: Activation = "gated"
+    priority: Priority = "medium"
+    max_context_kb: float | None = Field(None, gt=0)
+    not_for: Annotated[tuple[str, ...], BeforeValidator(_some)] = ()
+    similarity: Method = "tfidf"
+    similarity_threshold: float | None = Field(None, ge=0, le=1)
+
 
 OF_THE_TOPIC = ("similarity_threshold", "similarity", "activation")
 """Keys of the whole topic that S4 §4.4 writes inside the list of triggers."""

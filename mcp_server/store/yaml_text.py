@@ -29,8 +29,11 @@ def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
 Step = str | int
 """A key of a mapping, or a position in a list."""
 
+Lines = Mapping[tuple[Step, ...], int]
+"""The line of every key and list entry, by the steps that lead to it."""
 
-def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Mapping[tuple[Step, ...], int]]:
+
+def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
     """As `load`, and the line of every key and list entry, by the steps that lead to it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError

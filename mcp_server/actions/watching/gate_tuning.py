@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -37,8 +38,8 @@ class GateTuning:
 
 
 async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
-    """What to change, from the decisions in `gate.jsonl`; with `apply`, the proposals stand in the topics' files when it
-    returns. Raises Conflict or Unavailable where a file cannot be changed."""
+    """What to change, from the decisions in `gate.jsonl`; with `apply`, the proposals stand in the topics' files when
+    it returns. Raises Conflict or Unavailable where a file cannot be changed."""
     lines = await run_sync(lambda: list(decisions(memory)))
     past = [one for one in map(_past, reversed(lines)) if one is not None]
     topics = (await run_sync(memory.topics.read)).topics
@@ -75,10 +76,8 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
     for path in thresholds:
         memory.changes.publish(Change("file", path, None))
     async with memory.locks.git():
-        try:
+        with contextlib.suppress(Unavailable):  # without git the files are changed all the same
             await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `gate tune`.")
-        except Unavailable:
-            pass  # without git the files are changed all the same
     return tuple(thresholds)
 
 

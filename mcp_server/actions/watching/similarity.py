@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mcp_server.core.text.words import words
 from mcp_server.core.topics import Method, Topic
 from mcp_server.core.watchers import gate
 from mcp_server.core.watchers.overlap import Grams, Jaccard
@@ -69,16 +70,29 @@ class Similarity:
         if self._embedder is None:
             return {}
         vector = self._embedder.embed([compared(message)])[0]
+        common = gate.COMMON if self._embedder.name == "wordllama" else None
         found: dict[str, float] = {}
         for name in names:
             its, others = self._meaning(name)
-            found[name] = gate.meant(float(its @ vector), [float(one) for one in others @ vector])
+            meant = gate.meant(float(its @ vector), [float(one) for one in others @ vector], common)
+            if meant is not None:
+                found[name] = meant
         return found
 
     def words(self, name: str, most: int) -> list[str]:
         """The stems that are most a topic's own, by their weight in its profile."""
         weighed = self._weights.vector(self._profiles[name].stems)
         return sorted(weighed, key=lambda stem: (-weighed[stem], stem))[:most]
+
+    def keywords(self, name: str, most: int) -> tuple[str, ...]:
+        """The keywords that a topic names, else the words that are most its own, as it writes them first."""
+        named = self._topics[name].keywords
+        if named:
+            return named[:most]
+        written: dict[str, str] = {}
+        for word in words(self._profiles[name].text):
+            written.setdefault(self._stem(word), word)
+        return tuple(written[stem] for stem in self.words(name, most) if stem in written)
 
     def stems(self, text: str) -> list[str]:
         """A text as the profiles are written."""

@@ -8,6 +8,7 @@ Where the way leads to the gate an LLM says yes or no. Without one the gate is a
 
     value   = score + MEANT · meant + TOLD · (different things that triggers matched − 1, at most 2)
     meant   = cosine of the embeddings of message and topic − the greater of COMMON and the best with its `not_for`
+              (COMMON is wordllama's; with another embedder only the latter counts)
     open if   value ≥ threshold + margin
 
 Words alone cannot tell what a topic is for from what only sounds like it; what it means, compared with what the topic
@@ -19,6 +20,7 @@ messages, 14 topics, half of the messages near misses); `bench topics` shows wha
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -124,9 +126,13 @@ def deliberate(score: float, told: int, threshold: float, margin: float, meant: 
     return Deliberation(value >= needed, value, needed, terms)
 
 
-def meant(cosine: float, unlike: Iterable[float]) -> float:
-    """What the embeddings say for a topic: its own cosine with the message against those of its `not_for`."""
-    return cosine - max((COMMON, *unlike))
+def meant(cosine: float, unlike: Sequence[float], common: float | None = COMMON) -> float | None:
+    """What the embeddings say for a topic: its own cosine with the message against those of its `not_for`.
+
+    `common` is None for an embedder of which it is not known; then a topic without `not_for` has nothing to compare.
+    """
+    others = [*unlike, *(() if common is None else (common,))]
+    return cosine - max(others) if others else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +172,11 @@ def told(matches: Iterable[Match]) -> int:
     return len({one.said.casefold().strip() for one in matches})
 
 
-YES, NO = ("YES", "Y"), ("NO", "N")
+_FIRST_WORD = re.compile(r"\W*(\w+)")
+_ANSWERS = {"YES": True, "Y": True, "NO": False, "N": False}
 
 
 def understood(answer: str) -> bool | None:
-    """What an LLM's one word means; None if it is neither yes nor no."""
-    word = answer.strip().strip("\"'`*.,:;!").upper()
-    if word in YES or word.split(maxsplit=1)[:1] == ["YES"]:
-        return True
-    if word in NO or word.split(maxsplit=1)[:1] == ["NO"]:
-        return False
-    return None
+    """What an LLM's answer means, by its first word; None if that is neither yes nor no."""
+    word = _FIRST_WORD.match(answer)
+    return _ANSWERS.get(word[1].upper()) if word else None

@@ -1,8 +1,8 @@
 """Tuning: what would other thresholds have decided, and would that have been better (S4 §5.5)?
 
-Only decisions whose use is known count (`useful`). With another threshold the gate without an LLM would have decided as
-`value ≥ threshold + margin` says; what the table or an LLM decided stays. What never came up because its score was under
-the threshold of its day is in no log: a lower threshold looks no better than it does here, but may be worse.
+Only decisions whose use is known count (`useful`). With another threshold the gate without an LLM would have decided
+as `value ≥ threshold + margin` says; what the table or an LLM decided stays. What never came up because its score was
+under the threshold of its day is in no log: a lower threshold may let in more than these figures show.
 
     better: F½ = 1.25 · precision · recall / (0.25 · precision + recall), higher by `WORTH` or more
 
@@ -99,11 +99,23 @@ def proposals(past: Sequence[Past]) -> list[Proposal]:
             continue
         now = known[-1].threshold
         before = quality((one.at(now), one.useful) for one in known)
-        tried = [(step / 100, quality((one.at(step / 100), one.useful) for one in known)) for step in range(STEPS + 1)]
-        best, after = max(tried, key=lambda pair: (round(pair[1].f, 6), -abs(pair[0] - now)))
-        if after.f >= before.f + WORTH:
-            found.append(Proposal(topic, len(known), now, best, before, after))
+        tried = [quality((one.at(step / 100), one.useful) for one in known) for step in range(STEPS + 1)]
+        best = _middle(tried, now)
+        if tried[best].f >= before.f + WORTH:
+            found.append(Proposal(topic, len(known), now, best / 100, before, tried[best]))
     return found
+
+
+def _middle(tried: Sequence[Quality], now: float) -> int:
+    """Of the steps that are as good as the best, the middle of the run that lies nearest to the threshold of now."""
+    most = max(round(one.f, 6) for one in tried)
+    good = {step for step, one in enumerate(tried) if round(one.f, 6) == most}
+    first = last = min(good, key=lambda step: (abs(step - 100 * now), step))
+    while first - 1 in good:
+        first -= 1
+    while last + 1 in good:
+        last += 1
+    return (first + last) // 2
 
 
 def nuisances(past: Iterable[Past]) -> list[Nuisance]:
