@@ -103,8 +103,8 @@ async def judge(
 async def decided(
     memory: Memory, heard: Heard, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
 ) -> tuple[Verdict, ...]:
-    """What was weighed, with the gate's answers, in the order of `judge`. `alone`: no LLM is asked, but what one said of
-    this message before counts."""
+    """What was weighed, with the gate's answers, in the order of `judge`. `alone`: no LLM is asked, but what one said
+    of this message before counts."""
     waiting = [one for one in weighed if one.decision.routed.way == "gate"]
     most = 0 if alone else memory.settings.watchers.gate_calls
     answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}

@@ -172,6 +172,10 @@ async def _heard_one(
     if topics.topics:
         judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
 
+    corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
+    if not judged.topics and not corrected:
+        return stored
+
     def change(one: Activations) -> Activations:
         one = one.fired(judged.topics, exchange, ttl)
         return one.answered(turn.number, judged.corrections) if turn.role == "agent" else one
@@ -208,7 +212,7 @@ async def _was_recorded(memory: Memory, session: str, prompt: str) -> bool:
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:
     """Remembers which pattern was cut off, for whoever asks how the topics are."""
-    for trouble in tier1.troubles:
+    for trouble in filter(lambda one: one.fault, tier1.troubles):
         digest = topics.topics[trouble.topic].digest
         known = await memory.state.get(activations.CUT_OFF, trouble.topic)
         record = {"digest": digest, "line": trouble.line, "what": trouble.what}

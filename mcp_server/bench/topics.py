@@ -32,7 +32,11 @@ MEASURED: Half = "held out"
 LEAST_PRECISION, LEAST_RECALL = 0.90, 0.80
 """The bars on the half that is held out."""
 
-TIERS = ("tier 1: a trigger matched", "tiers 1 and 2: not dropped by its score", "tiers 1 to 3: through the gate")
+TIERS = (
+    "tier 1: a trigger matched",
+    "and tier 2: not dropped, or alike without triggers",
+    "and tier 3: through the gate",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,8 +224,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A trigger that could not be asked: `topic`, the `line` of its file, and what is wrong in one sentence."""
+    """A trigger that could not be asked: `topic`, the `line` of its file, and what is wrong in one sentence. `fault` is
+    False where it is not the trigger's own."""
 
     topic: str
     line: int
     what: str
+    fault: bool = True

@@ -91,7 +91,7 @@ async def take(state: State, session: str, projects: Iterable[str], how: Callabl
     """Gives what waits for a session of these raw project keys (and for whichever) to this one: True if there was
     something."""
     keys = [GLOBAL, *projects]
-    if not any([await state.get(WAITING, key) for key in keys]):
+    if not {*keys} & {*await state.keys_of(WAITING)}:
         return False
 
     def write(connection: sqlite3.Connection) -> bool:

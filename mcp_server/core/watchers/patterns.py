@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 
 from mcp_server.core.topics import (
     Code,
@@ -74,7 +75,7 @@ class Tier1:
     troubles: tuple[Trouble, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     """One trigger of one topic."""
 
@@ -85,7 +86,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """A word or phrase of a trigger: what follows its first word, whether an `@` must stand before it."""
+    """A word or phrase of a trigger: what follows its first two words, whether an `@` must stand before it."""
 
     entry: _Entry
     rest: tuple[str, ...]
@@ -163,7 +164,9 @@ class _Side:
 
     def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
         self._senses = senses
-        self._phrases: dict[str, list[_Phrase]] = defaultdict(list)
+        self._words: dict[str, list[_Phrase]] = defaultdict(list)
+        self._phrases: dict[tuple[str, str], list[_Phrase]] = defaultdict(list)
+        self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
         self._unspaced: list[tuple[str, _Entry]] = []
         self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
         self._always: list[_Regex] = []
@@ -186,6 +189,9 @@ class _Side:
                     self._add_phrase(said, entry)
                 if not names:
                     self._others[Mention].append(entry)
+            case Url(sites=sites) if sites:
+                for site in sites:
+                    self._sites[urls.host_of(site)].append((site, entry))
             case Glob(paths=paths):
                 for pattern_ in paths:
                     self._globs[globs.suffix(pattern_)].append((pattern_, entry))
@@ -196,9 +202,12 @@ class _Side:
         if has_no_spaces(said):
             self._unspaced.append((literals.folded(said.strip()), entry))
             return
-        first, *rest = spoken(said).words or [""]
-        if first:
-            self._phrases[first].append(_Phrase(entry, tuple(rest), said.lstrip().startswith("@")))
+        words = tuple(spoken(said).words)
+        phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
+        if len(words) == 1:
+            self._words[words[0]].append(phrase)
+        elif words:
+            self._phrases[words[0], words[1]].append(phrase)
 
     def _add_regex(self, regex: _Regex) -> None:
         if not regex.wanted:
@@ -233,17 +242,17 @@ class _Side:
 
     def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
-        if self._phrases:
+        if self._words or self._phrases:
             words, spans = message.spoken.words, message.spoken.spans
-            for place, word in enumerate(words):
-                for phrase in self._phrases.get(word, ()):
-                    end = place + 1 + len(phrase.rest)
-                    if phrase.rest and tuple(words[place + 1 : end]) != phrase.rest:
-                        continue
-                    start = spans[place][0]
-                    if phrase.at and not message.is_called(start):
-                        continue
-                    said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
+            for place, (word, after) in enumerate(zip_longest(words, words[1:], fillvalue="")):
+                for size, phrases in ((1, self._words.get(word)), (2, self._phrases.get((word, after)))):
+                    for phrase in phrases or ():
+                        end = place + size + len(phrase.rest)
+                        if phrase.rest and tuple(words[place + size : end]) != phrase.rest:
+                            continue
+                        start = spans[place][0]
+                        if not phrase.at or message.is_called(start):
+                            said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
         for literal, entry in self._unspaced:
             if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
                 said[entry].setdefault(literal, (start, start + len(literal)))
@@ -270,15 +279,9 @@ class _Side:
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
                 yield entry, spans
-        for entry in self._others.get(Url, ()) if message.urls else ():
-            sites = entry.trigger.sites if isinstance(entry.trigger, Url) else ()
-            spans = [
-                (one.start, one.end)
-                for one in message.urls
-                if not sites or any(urls.leads_to(one, site) for site in sites)
-            ]
-            if spans:
-                yield entry, spans
+        for entry in self._others.get(Url, ()) if message.urls else ():  # any link will do
+            yield entry, [(one.start, one.end) for one in message.urls]
+        yield from self._by_site(message)
         for entry in self._others.get(SentimentShift, ()):
             if isinstance(entry.trigger, SentimentShift) and len(message.voice) >= entry.trigger.least:
                 yield entry, message.voice
@@ -287,6 +290,16 @@ class _Side:
             if named:
                 yield entry, named
         yield from self._by_language(message)
+
+    def _by_site(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        found: dict[_Entry, list[tuple[int, int]]] = defaultdict(list)
+        links = {one.text: one for one in reversed(message.urls)} if self._sites else {}
+        for link in links.values():
+            for host in (*urls.hosts(link), ""):
+                for site, entry in self._sites.get(host, ()):
+                    if urls.leads_to(link, site):
+                        found[entry].append((link.start, link.end))
+        yield from ((entry, sorted(spans)) for entry, spans in found.items())
 
     def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
         entries = self._others.get(Language, ())
@@ -307,7 +320,8 @@ class _Side:
                 continue
             limit = min(seconds, left())
             if limit <= 0:
-                troubles.append(_trouble(regex, "was not asked: the time for all patterns of a message was over"))
+                what = "was not asked: the time for all patterns of a message was over"
+                troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
                 regex.search = self._senses.compile_regex(regex.pattern)

@@ -37,6 +37,20 @@ def urls(text: str) -> Iterator[Url]:
             yield Url(said, host, slash + path, match.start(), match.start() + len(said))
 
 
+def hosts(url: Url) -> Iterator[str]:
+    """The hosts by which a site may be named that a link leads to: its own, and those above it."""
+    host = url.host.removeprefix("www.")
+    while host:
+        yield host
+        host = host.partition(".")[2]
+
+
+def host_of(site: str) -> str:
+    """The host that a site names, lower case; empty for one with a `*` in it."""
+    host = site.split("://", 1)[-1].partition("/")[0].lower().removeprefix("www.")
+    return "" if "*" in host or "?" in host or "[" in host else host
+
+
 def leads_to(url: Url, site: str) -> bool:
     """`github.com` means the host and what is below it, `github.com/*/*/pull/` also how the path begins; `*` stands for
     anything within one step."""
