@@ -44,6 +44,7 @@ from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
 from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
+from mcp_server.store.topic_files import TopicFiles
 from mcp_server.store.transcripts import Transcripts
 from mcp_server.store.workspace import create, templates
 
@@ -104,6 +105,7 @@ async def open_memory(
             cold=ColdStorage(files),
             advisor=advisor,
             lexicon=LexiconFile(files.root, settings.advisor.lexicon),
+            topics=TopicFiles(files),
             locks=locks,
             index=index,
             git=Git(root),
@@ -173,10 +175,11 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Set
             git.commit([CONFIG, *templates()], "maintenance: a new memory\n\nThe files it begins with.")
     except ContextManagerError as error:
         problems.append(str(error))
-    return _settings(root, environ)
+    return settings_of(root, environ)
 
 
-def _settings(root: Path, environ: Mapping[str, str]) -> Settings:
+def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
+    """The settings of the workspace at `root`; those of a broken file are the defaults, and `problems` says so."""
     from mcp_server.store.yaml_text import load
 
     try:
@@ -248,8 +251,14 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.jobs import maintainer
     from mcp_server.jobs.briefs import keep_briefs
     from mcp_server.jobs.enriching import keep_enriching
+    from mcp_server.jobs.topic_times import keep_topic_times
 
-    duties: list[maintainer.Duty] = [attend, keep_briefs, *([keep_enriching] if memory.llm is not None else [])]
+    duties: list[maintainer.Duty] = [
+        attend,
+        keep_briefs,
+        keep_topic_times,
+        *([keep_enriching] if memory.llm is not None else []),
+    ]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)
         try:

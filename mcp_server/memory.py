@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcp_server.store.project_folder import ProjectFolders
     from mcp_server.store.state import State
     from mcp_server.store.tokens import TokenCounter
+    from mcp_server.store.topic_files import TopicFiles
     from mcp_server.store.transcripts import Transcripts
 
 
@@ -40,6 +41,7 @@ class Memory:
     cold: ColdStorage
     advisor: AdvisorFiles
     lexicon: LexiconFile
+    topics: TopicFiles
     locks: Locks
     index: Index
     git: Git

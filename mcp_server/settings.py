@@ -35,9 +35,13 @@ class ContextCompiler(Section):
     identity_budget_kb: Annotated[float, Field(gt=0, description="Most that identity may take, in KB of text")] = 17
     memory_budget_kb: Annotated[float, Field(gt=0, description="Most that MEMORY.md may take, in KB of text")] = 3
     journal_budget_kb: Annotated[float, Field(gt=0, description="Most that the journal may take, in KB of text")] = 4
+    topic_budget_kb: Annotated[float, Field(gt=0, description="Most that active topics may take, in KB of text")] = 6
     identity_share: Annotated[float, Field(ge=0, le=1, description="Most that identity may take of the budget")] = 0.15
     memory_share: Annotated[
         float, Field(ge=0, le=1, description="Most that memory, journal and projects take together")
+    ] = 0.20
+    topic_share: Annotated[
+        float, Field(ge=0, le=1, description="Most that active topics, what they subscribe to and corrections take")
     ] = 0.20
     knowledge_floor: Annotated[
         float, Field(ge=0, le=1, description="Kept free for scored knowledge (delivery: replace)")
@@ -166,6 +170,29 @@ class Checkpoints(Section):
     ] = 20
 
 
+class Watchers(Section):
+    """Which topics a message brings in, and for how long (S4)."""
+
+    topic_ttl: Annotated[int, Field(ge=0, description="Exchanges that a topic stays after it last fired")] = 3
+    similarity_threshold: Annotated[
+        float, Field(ge=0, le=1, description="A topic without triggers is asked about from this likeness on")
+    ] = 0.15
+    gate_margin: Annotated[
+        float, Field(ge=0, le=1, description="Without an LLM a topic needs so much more than its threshold")
+    ] = 0.13
+    gate_calls: Annotated[int, Field(ge=0, le=20, description="Topics of a message that an LLM is asked about")] = 3
+    gate_timeout_seconds: Annotated[
+        float, Field(gt=0, le=60, description="Longest wait for the gate's LLM; then it does without")
+    ] = 2.0
+    gate_max_tokens: Annotated[int, Field(ge=1, le=100, description="Most tokens of the LLM's yes or no")] = 1
+    log_gate: Annotated[bool, Field(description="Write gate.jsonl")] = True
+    regex_ms: Annotated[
+        int, Field(ge=1, le=10_000, description="Milliseconds that one pattern may take with a message")
+    ] = 20
+    webhooks: Annotated[bool, Field(description="Accept /webhook/SOURCE/EVENT where the server speaks HTTP")] = False
+    webhook_max_kb: Annotated[int, Field(ge=1, le=10_000, description="Most that one webhook may send, in KB")] = 256
+
+
 class Git(Section):
     """The workspace's own repository."""
 
@@ -241,6 +268,7 @@ class Settings(BaseModel):
     clarity: Clarity = Clarity()
     advisor: Advisor = Advisor()
     checkpoints: Checkpoints = Checkpoints()
+    watchers: Watchers = Watchers()
     git: Git = Git()
     llm: LlmSection = LlmSection()
     server: Server = Server()
@@ -252,7 +280,7 @@ class Settings(BaseModel):
         """SHA-256 of what these settings change in a compilation."""
         return hashlib.sha256(
             self.model_dump_json(
-                exclude={"problems", "workspace", "server", "git", "llm", "hooks", "knowledge"}
+                exclude={"problems", "workspace", "server", "git", "llm", "hooks", "knowledge", "watchers"}
             ).encode()
         ).hexdigest()
 

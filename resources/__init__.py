@@ -8,7 +8,7 @@ from typing import Any
 from mcp.server import MCPServer
 
 from mcp_server.connection import Connection
-from resources import checkpoints, clarity, compiled, files, receipt, status
+from resources import checkpoints, clarity, compiled, files, receipt, status, topics
 
 ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
     compiled.register,
@@ -16,5 +16,6 @@ ALL: tuple[Callable[[MCPServer[Any], Connection], None], ...] = (
     status.register,
     clarity.register,
     checkpoints.register,
+    topics.register,
     files.register,
 )

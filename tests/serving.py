@@ -52,10 +52,15 @@ async def connected(
     maintained: bool = False,
     folder: str | None = None,
     updates: Updates | None = None,
+    tools: Literal["core", "full"] = "core",
 ) -> AsyncIterator[Client]:
     """A client of a server in this process, on the workspace at `root`."""
     server = build(
-        opener(root, maintained), transport=transport, folder=folder, kept=root / ".local" / "instructions.md"
+        opener(root, maintained),
+        transport=transport,
+        folder=folder,
+        kept=root / ".local" / "instructions.md",
+        profile=tools,
     )
     async with _client(server, client, mode, updates) as connection:
         yield connection

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server import MCPServer
 from mcp.server.lowlevel.helper_types import ReadResourceContents
@@ -19,6 +19,9 @@ from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
 HANDED_BACK = frozenset({"path", "session", "turn_id", "workspace"})
 """What a model gives to the next call must stay as it is."""
 
@@ -28,7 +31,10 @@ MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="What is longer
 
 
 class Rim(MCPServer[Any]):
-    """An MCPServer that lets the messages of our own errors through; the SDK hides every other exception's text."""
+    """An MCPServer that lets the messages of our own errors through; the SDK hides every other exception's text.
+    `memory` opens the workspace, for what is served beside MCP."""
+
+    memory: Callable[[], Awaitable[Memory]]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

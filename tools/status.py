@@ -22,6 +22,7 @@ class Report(TypedDict, total=False):
     sessions: dict[str, Any]
     gauges: dict[str, Any]
     clarity: dict[str, Any]
+    topics: dict[str, Any]
     hooks: dict[str, Any]
     index: dict[str, Any]
     git: dict[str, Any]
@@ -30,7 +31,7 @@ class Report(TypedDict, total=False):
     sizes: dict[str, Any]
 
 
-View = Literal["all", "sessions", "gauges", "clarity", "hooks", "index", "git", "llm", "settings", "sizes"]
+View = Literal["all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes"]
 
 
 def tool(connection: Connection) -> Tool:

@@ -22,6 +22,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import sessions
 from mcp_server.actions.anchor import anchors
 from mcp_server.actions.as_of import as_of
+from mcp_server.actions.topic_context import items_of_active
 from mcp_server.core.anchors import anchored_since
 from mcp_server.core.clarity import pruner
 from mcp_server.core.clarity.block import BlockItem
@@ -88,7 +89,7 @@ async def verdicts(memory: Memory, session: str) -> tuple[Verdict, ...]:
     What was pruned before is out until somebody mentions or anchors it again."""
     counts = await tracker(memory, session)
     pruned = await _pruned(memory, session)
-    return await run_sync(_judged, memory, counts, pruned)
+    return await run_sync(_judged, memory, counts, pruned, await items_of_active(memory, session))
 
 
 async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
@@ -100,7 +101,8 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
         with contextlib.suppress(ContextManagerError):
             await memory.state.put(NAMESPACE, f"{STATE}:{session}", counts.as_dict(memory.clock()))
     shown = counts.with_anchors(await run_sync(_anchored, memory))
-    judged = await run_sync(_judged, memory, shown, await _pruned(memory, session))
+    essential = await items_of_active(memory, session)
+    judged = await run_sync(_judged, memory, shown, await _pruned(memory, session), essential)
     kept = [verdict for verdict in judged if verdict.keep]
     return tuple(
         BlockItem(one.item.id, round(one.score, 6), one.item.anchored, one.why, _rounded(one.terms))
@@ -112,7 +114,7 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
     """Takes what the rules no longer keep out of the block; the counts stay, and the next mention brings it back."""
     counts = await tracker(memory, session)
     before = await _pruned(memory, session)
-    judged = await run_sync(_judged, memory, counts, {})
+    judged = await run_sync(_judged, memory, counts, {}, await items_of_active(memory, session))
     out = {name for name, at in before.items() if (item := counts.items.get(name)) and _is_out(item.last_mention, at)}
     gone = tuple(verdict for verdict in judged if not verdict.keep)
     fresh = {verdict.item.id: counts.exchange for verdict in gone if verdict.item.id not in out}
@@ -252,11 +254,13 @@ def _anchored(memory: Memory) -> dict[str, datetime]:
     return anchored_since(anchors(memory), memory.clock())
 
 
-def _judged(memory: Memory, counts: Tracker, pruned: Mapping[str, int]) -> tuple[Verdict, ...]:
-    """A verdict for every item, the highest first."""
+def _judged(
+    memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
+) -> tuple[Verdict, ...]:
+    """A verdict for every item, the highest first. `of_topics` are the items that active topics name."""
     scored = counts.scores(weights_of(memory.settings))
     terms = {item.id: score.terms() for item, score in scored}
-    essential = _essential(memory, counts)
+    essential = _essential(memory, counts, of_topics)
     rules = rules_of(memory.settings)
     judged = []
     for one in pruner.prune([(item, score.total) for item, score in scored], essential, rules):
@@ -273,8 +277,8 @@ def _is_out(last_mention: int, pruned_at: int) -> bool:
     return last_mention <= pruned_at
 
 
-def _essential(memory: Memory, counts: Tracker) -> frozenset[str]:
-    """The ids of the essential tier: anchored items, and the identity files by path or name."""
+def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:
+    """The ids of the essential tier: anchored items, those of active topics, and the identity files by path or name."""
     paths = [stat.path.lower() for stat in memory.files.walk(IDENTITY) if stat.path.endswith(".md")]
     names = {name for path in paths for name in (path, path.removeprefix("knowledge/"), path.rsplit("/", 1)[1])}
-    return frozenset(name for name, item in counts.items.items() if item.anchored or name in names)
+    return frozenset(name for name, item in counts.items.items() if item.anchored or name in names or name in of_topics)

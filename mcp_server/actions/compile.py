@@ -18,6 +18,7 @@ from mcp_server.actions.left_off import left_off
 from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
+from mcp_server.actions.topic_context import in_context
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.files import ACTIVE_FILE, journal_files
 from mcp_server.core.compiler.history import newest
@@ -119,12 +120,14 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     asked = conversation.last_user
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
+    row = conversation.row
+    unheard = request.message if request.message != (asked.content if asked else None) else None
+    topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
-    found = await _found(memory, message, request.scope, project, conversation)
+    found = await _found(memory, message, request.scope, project, conversation, topics.keywords)
     references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.live.turns, budget)
-    row = conversation.row
     inputs = CompileInputs(
         message=message,
         budget=budget,
@@ -143,6 +146,8 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         first_exchange=first_exchange,
         in_window=conversation.in_window,
         live_set=conversation.live.shortened,
+        topics=topics.topics,
+        corrections=topics.corrections,
         drop_list=conversation.live.dropped[:MOST_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row.session) if row else (),
@@ -192,9 +197,15 @@ async def _project(memory: Memory, request: CompileRequest, caller: Caller, conv
 
 
 async def _found(
-    memory: Memory, message: str, scope: Scope, project: Project, conversation: _Conversation
+    memory: Memory,
+    message: str,
+    scope: Scope,
+    project: Project,
+    conversation: _Conversation,
+    keywords: tuple[str, ...] = (),
 ) -> Found | None:
-    """What search finds for the message, taken as it stands: quotes and dashes in it are no operators."""
+    """What search finds for the message and the `keywords` of active topics, taken as they stand: quotes and dashes in
+    them are no operators."""
     if not message.strip():
         return None
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
@@ -206,6 +217,7 @@ async def _found(
         exclude_session=own,
         exclude_from=conversation.in_window,
         operators=False,
+        also=keywords,
     )
     return await find(memory, request)
 
@@ -239,6 +251,8 @@ def compiler_settings(settings: Settings) -> CompilerSettings:
         identity_kb=knobs.identity_budget_kb,
         memory_kb=knobs.memory_budget_kb,
         journal_kb=knobs.journal_budget_kb,
+        topic_kb=knobs.topic_budget_kb,
+        topic_share=knobs.topic_share,
         clarity_tokens=settings.clarity.block_tokens,
     )
 

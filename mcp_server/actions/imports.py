@@ -9,7 +9,7 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
+from mcp_server.actions import sessions, watch
 from mcp_server.actions.after_turn import after_turns
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
@@ -132,6 +132,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
                 await memory.state.save_session(row, keys)
         await after_turns(memory, row, fresh)
     memory.changes.publish(Change("turn", row.path, imported.session_id))
+    await watch.heard(memory, row, fresh)
     return _recorded(imported, row.path, turns, fresh, sorted_out)
 
 

@@ -1,8 +1,8 @@
 """Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
 
     for_start    the brief of the project, once a window
-    for_prompt   the passages that this prompt is about, and that this window was not sent before; to a first prompt
-                 that only asks to go on, the end of the conversation before
+    for_prompt   the passages that this prompt is about, and the topics that it brings in, as far as this window was
+                 not sent them before; to a first prompt that only asks to go on, the end of the conversation before
 
 Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, checkpoints, going_on, pauses, sessions
+from mcp_server.actions import briefs, checkpoints, going_on, inject_topics, pauses, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
 from mcp_server.actions.left_off import of_checkpoint
@@ -130,8 +130,9 @@ async def _for_prompt(
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
     last = await going_on.last_session(memory, project, session) if before else None
+    asks = None if last else injection.asks_nothing(prompt)
     silent = (
-        (None if last else injection.asks_nothing(prompt))
+        (asks if asks != injection.NO_SUBJECT else None)
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
@@ -146,6 +147,9 @@ async def _for_prompt(
         return await _go_on(
             memory, session, replace(_inputs(memory, prompt, session, project), last_session=last), window
         )
+    topics = await inject_topics.offered(memory, session, prompt, window.lines)
+    if asks and not topics:
+        return Injection(event, "", asks)
     found = await find(
         memory,
         SearchRequest(
@@ -158,18 +162,28 @@ async def _for_prompt(
         ),
     )
     judged = await run_sync(_judged, memory, prompt, found, window.lines)
-    chosen = [one for one in judged if one.included]
+    chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
-    if not chosen:
+    if not chosen and not topics:
         why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
         return Injection(event, "", f"nothing is relevant enough: {why}", considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
-    inputs = replace(_inputs(memory, prompt, session, project), hits=candidates, gate=found.gate, in_window=start)
+    inputs = replace(
+        _inputs(memory, prompt, session, project),
+        hits=candidates,
+        gate=found.gate,
+        in_window=start,
+        topics=topics.topics,
+        corrections=topics.corrections,
+        settings=replace(compiler_settings(memory.settings), topic_share=inject_topics.SHARE),
+    )
     compiled = await run_sync(compiled_within, memory, inputs)
-    inside = {one.id: one.tokens for one in compiled.receipt.considered if one.included}
-    if not inside:
+    included = [one for one in compiled.receipt.considered if one.included]
+    inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
+    if not included:
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(one.hit.passage.text)}
+    new |= topics.marks(compiled.receipt)
     await _sent(memory, session, replace(window, lines=window.lines | new))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     return Injection(
@@ -178,9 +192,9 @@ async def _for_prompt(
         "relevant to the prompt",
         tokens=compiled.tokens,
         passages=len(inside),
-        considered=_rows(judged, inside, reasons),
+        considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
         gate=gate,
-        line=injection.visible_line(len(inside), compiled.tokens),
+        line=injection.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
     )
 
 

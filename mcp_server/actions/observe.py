@@ -1,6 +1,7 @@
 """Observe: a message arrives, and is on disk before anybody is told so (SPEC §2).
 
     check → redact → which session → the same as before? → transcript (durable) → state → what follows → tell the others
+    → which topics it brings in (outside the lock: the gate may ask an LLM)
 
 Each step is a function of its own, in this order, below.
 """
@@ -14,7 +15,7 @@ from typing import Literal, get_args
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
+from mcp_server.actions import sessions, watch
 from mcp_server.actions.after_turn import after_turns
 from mcp_server.actions.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
@@ -121,6 +122,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
         notes = await _after(memory, row, said, turn)
 
     memory.changes.publish(Change("turn", row.path, session))
+    notes += await watch.heard(memory, row, [said], [chunk.id for chunk in turn.chunks if chunk.type == "file"])
     return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=notes)
 
 

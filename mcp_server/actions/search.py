@@ -39,6 +39,7 @@ class SearchRequest:
 
     `exclude_session` leaves out a conversation with all that continues it; with `exclude_from` only its turns from that
     number on. `operators` off takes the query as a message: quotes, `-word` and `since:` in it mean nothing special.
+    `also` are words that rank as if they stood in the query; the gate does not hear them.
     """
 
     query: str
@@ -54,6 +55,7 @@ class SearchRequest:
     exclude_from: int | None = None
     operators: bool = True
     speaker: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +129,18 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         candidates = await memory.index.candidates(replace(query, phrases=()), filters, request.mode)
         if candidates.found:
             messages.append(f"nothing holds {wanted} word for word; these hold its words")
-    return await run_sync(_ranked, memory, candidates, query.text, request.limit, tuple(messages))
+    heard = candidates
+    if request.also:
+        wider = replace(query, text=" ".join((query.text, *request.also)))
+        candidates = await memory.index.candidates(wider, filters, request.mode)
+    return await run_sync(_ranked, memory, candidates, heard, query.text, request.limit, tuple(messages))
 
 
-def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, messages: tuple[str, ...]) -> Found:
-    """The candidates by rank, and what the gate says of them: some milliseconds of counting."""
+def _ranked(
+    memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int, messages: tuple[str, ...]
+) -> Found:
+    """The candidates by rank, and what the gate says of those of the message alone (`heard`): some milliseconds of
+    counting."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
     hits = []
@@ -139,10 +148,10 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
         passage = by_identity[id(one.candidate)].passage
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
-    ask = _question(memory, candidates, message)
+    ask = _question(memory, heard, message)
     return Found(
         hits=tuple(hits),
-        gate=ask.decide(candidates.candidates).signal(),
+        gate=ask.decide(heard.candidates).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=messages,

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoints, clarity_views, forget, pauses, restore, sessions
+from mcp_server.actions import checkpoints, clarity_views, forget, pauses, restore, sessions, topics
 from mcp_server.actions.anchor import problems as anchor_problems
 from mcp_server.actions.approve import waiting_sentence
 from mcp_server.actions.checkpoint_views import told, when
@@ -23,7 +23,7 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 
-VIEWS = ("all", "sessions", "gauges", "clarity", "hooks", "index", "git", "llm", "settings", "sizes")
+VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10
 
 
@@ -73,6 +73,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *memory.problems(),
         *await run_sync(map_problems, memory),
         *await run_sync(anchor_problems, memory),
+        *await topics.problems(memory),
         *await run_sync(_trust, memory),
     ]
     views: dict[str, Mapping[str, Any]] = {}
@@ -228,7 +229,20 @@ async def _clarity(memory: Memory, session: str | None = None) -> Mapping[str, A
     return await clarity_views.for_status(memory, session, None)
 
 
-OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity}
+async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """How many topics there are, and which are active: in one conversation, else in the one that was last heard of."""
+    if session is None:
+        session = next((row.session for row in await sessions.list_sessions(memory, open_only=True, limit=1)), None)
+    view = await topics.list_topics(memory, session)
+    return {
+        "topics": len(view.topics),
+        "by_activation": dict(Counter(row.activation for row in view.topics)),
+        "session": session,
+        "active": {row.name: row.by for row in view.topics if row.state == "active"},
+    }
+
+
+OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity, "topics": _topics}
 """Views that can be of one conversation."""
 
 

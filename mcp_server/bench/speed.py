@@ -19,11 +19,11 @@ from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.bench import clarity, hooks, made_up
+from mcp_server.bench import clarity, hooks, made_up, topics_speed
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.server_process import ServerProcess, empty, ours, proportional, resident, running
-from mcp_server.bench.workbench import ASKER, Workbench
+from mcp_server.bench.workbench import ASKER, Workbench, unseen
 from mcp_server.clients.importers.run import import_path
 from mcp_server.core.projects import Project
 from mcp_server.memory import Memory
@@ -35,6 +35,8 @@ CHANGES = 10
 SERVERS = 6
 HOOKS = 30
 PLAIN_QUERIES = 5
+TOPICS = 1_000
+MESSAGES = 300
 LARGE = 50_000
 """From so many passages on, the bars for 100,000 hold."""
 
@@ -98,6 +100,7 @@ async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] =
             ("search", lambda: _search(memory, passages)),
             ("compile", lambda: _compile(memory, passages)),
             ("a changed file", lambda: _changed_file(bench, memory, workspace)),
+            ("topics", lambda: _topics(bench)),
         ]
         total = len(steps) + 4
         bench.show(0, total, "filling the workspace")
@@ -114,6 +117,13 @@ async def measure_speed(bench: Workbench, passages: int, files: Sequence[Path] =
         rows += await anyio.to_thread.run_sync(_memory, workspace)
         rows += await anyio.to_thread.run_sync(_hooks, workspace)
     return SpeedReport(held, os.cpu_count() or 1, name, tuple(rows), curve)
+
+
+async def _topics(bench: Workbench) -> Sequence[Measured]:
+    """What a message costs the watchers with many topics, before the gate."""
+    found = await topics_speed.measure_speed(dataclasses.replace(bench, show=unseen), TOPICS, MESSAGES)
+    what = f"topics: a message, {found.topics:,} topics with {found.triggers} triggers"
+    return [Measured(what, "ms", found.median_ms, found.p95_ms, found.messages, found.bar_ms)]
 
 
 async def _fill(bench: Workbench, memory: Memory, passages: int, files: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""`context-manager bench retrieval|injection|speed`."""
+"""`context-manager bench retrieval|injection|topics|speed`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mcp_server.bench.live import LiveReport
     from mcp_server.bench.retrieval import RetrievalReport
     from mcp_server.bench.speed import SpeedReport
+    from mcp_server.bench.topics import TopicsReport
+    from mcp_server.bench.topics_speed import TopicsSpeed
     from mcp_server.bench.workbench import Workbench
     from mcp_server.memory import Memory
 
@@ -37,7 +39,7 @@ embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "no
 
 @click.group("bench")
 def command() -> None:
-    """Measure retrieval, injection and speed, each in a temporary workspace of its own."""
+    """Measure retrieval, injection, topics and speed, each in a temporary workspace of its own."""
 
 
 @command.command("retrieval")
@@ -92,6 +94,24 @@ def injection(
 
     report = _run("Asking", lambda bench: measure_injection(bench, paths, embedder=embedder, budget=budget))
     _deliver(report.as_dict(), json_file, lambda: _print_injection(report, find_threshold))
+
+
+@command.command("topics")
+@click.argument("path", type=EXISTING, required=False)
+@click.option("--number", type=click.IntRange(0), default=1000, show_default=True, help="Made-up topics for the speed.")
+@click.option("--mistakes", is_flag=True, help="Show what was decided wrongly on the half for tuning.")
+@embedder_option
+@to_json
+def topics(path: Path | None, number: int, mistakes: bool, embedder: str | None, json_file: Path | None) -> None:
+    """Do the right topics come in, and how fast? Precision and recall by tier on a labelled set (tests/bench/labelled
+    in a clone), without an LLM; then what a message costs with many topics, before the gate."""
+    from mcp_server.bench.topics import measure_topics
+    from mcp_server.bench.topics_speed import measure_speed
+
+    labelled = _run("Judging", lambda bench: measure_topics(bench, path, embedder)) if path else None
+    speed = _run("Measuring", lambda bench: measure_speed(bench, number)) if number else None
+    report = {"labelled": labelled and labelled.as_dict(), "speed": speed and speed.as_dict()}
+    _deliver(report, json_file, lambda: _print_topics(labelled, speed, mistakes))
 
 
 @command.command("speed")
@@ -216,6 +236,58 @@ def _print_injection(report: InjectionReport, find_threshold: bool) -> None:
         ]
         columns = ("constant", "answerable shut out", "others let in")
         print_table(columns, shown, right=columns, title=f"Constants for the gate (AUC {report.auc:.3f})")
+
+
+def _print_topics(labelled: TopicsReport | None, speed: TopicsSpeed | None, mistakes: bool) -> None:
+    from mcp_server.bench.topics import LEAST_PRECISION, LEAST_RECALL, MEASURED
+
+    if labelled is not None:
+        click.echo(
+            f"{sum(labelled.messages.values())} messages, {sum(labelled.near_misses.values())} of them near misses, "
+            f"for {labelled.topics} topics of {labelled.path}, embedder {labelled.embedder}, no LLM"
+        )
+        last = list(labelled.tiers[MEASURED])[-1]
+        for half, tiers in labelled.tiers.items():
+            rows = [
+                (
+                    tier,
+                    one.hits,
+                    one.false,
+                    one.missed,
+                    f"{one.precision:.3f}",
+                    f"{one.recall:.3f}",
+                    _verdict(one.precision >= LEAST_PRECISION and one.recall >= LEAST_RECALL)
+                    if (half, tier) == (MEASURED, last)
+                    else "",
+                )
+                for tier, one in tiers.items()
+            ]
+            numbers = ("right", "wrong", "missed", "precision", "recall")
+            bar = f", bar {LEAST_PRECISION:.2f} at recall {LEAST_RECALL:.2f}" if half == MEASURED else ""
+            title = (
+                f"The half {half}: {labelled.messages[half]} messages, {labelled.near_misses[half]} near misses{bar}"
+            )
+            print_table(("", *numbers, ""), rows, right=numbers, title=title)
+        if mistakes:
+            wrong = [("came in" if one.false else "missed", one.topic, one.text, one.why) for one in labelled.mistakes]
+            print_table(("", "topic", "message", "why"), wrong, title="Decided wrongly on the half for tuning")
+    if speed is not None:
+        row = (
+            f"{speed.median_ms:.1f}",
+            f"{speed.p95_ms:.1f}",
+            f"≤ {speed.bar_ms:.0f}",
+            _verdict(speed.met),
+            f"{speed.cpu_p95_ms:.1f}",
+            f"{speed.look_ms:.2f}",
+            f"{speed.first_ms:,.0f}",
+            f"{speed.changed_ms:,.0f}",
+        )
+        columns = ("median", "p95", "bar", "", "p95 of a core", "of it files", "first", "after a change")
+        title = (
+            f"Milliseconds a message costs before the gate: {speed.topics:,} topics, {speed.triggers} triggers each, "
+            f"{speed.messages} messages, {speed.candidates:.0f} candidates a message"
+        )
+        print_table(columns, [row], right=columns, title=title)
 
 
 def _print_speed(report: SpeedReport) -> None:

@@ -101,8 +101,15 @@ def _reason(record: Mapping[str, Any]) -> str:
     count = int(record.get("passages") or 0)
     if record.get("event") == "SessionStart":
         return "a window begins: the brief, which says who you are, what lasts and what was last worked on"
-    what = "one passage bears" if count == 1 else f"{count} passages bear"
-    return f"{what} on the prompt, and this window had not seen {'it' if count == 1 else 'them'}"
+    what = "one passage bears on the prompt" if count == 1 else f"{count} passages bear on the prompt"
+    topics = sum(bool(one.get("included")) and one.get("slot") == "topics" for one in record.get("considered") or ())
+    wrong = any(one.get("included") and one.get("slot") == "corrections" for one in record.get("considered") or ())
+    said = [what] if count else []
+    said += ["a topic came in"] if topics else []
+    new = (
+        f"{' and '.join(said)}, and this window had not seen {'it' if count + topics == 1 else 'them'}" if said else ""
+    )
+    return "; ".join(filter(None, (new, "the last answer is corrected" if wrong else "")))
 
 
 def _table(considered: list[dict[str, Any]]) -> RenderableType:

@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "anchor": ("anchor", "Mark what must stay in view, or list what is marked."),
     "unanchor": ("unanchor", "Take such a mark off."),
     "clarity": ("clarity", "What a conversation is about: items and their scores."),
+    "topics": ("topics", "Playbooks that appear by themselves: list, try, switch on and off."),
+    "gate": ("gate", "Which topics came in, whether that was of use, and what to change."),
     "recover": ("recover", "Bring back an earlier version, an archived entry, what went cold."),
     "checkpoint": ("checkpoint", "Make, list, show and compare checkpoints of a conversation."),
     "prune": ("prune", "What could leave a context or the memory, and why; it goes, recoverably."),

@@ -7,7 +7,7 @@ import click
 from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text
 
-VIEWS = ("all", "sessions", "gauges", "clarity", "hooks", "index", "git", "settings", "sizes")
+VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 
 
 @click.command("status")

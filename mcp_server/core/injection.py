@@ -59,6 +59,9 @@ LOOKED_AT = 12
 LONGEST = 9_500
 """Characters of one injection: over 10,000 the client makes a file of it."""
 
+NO_SUBJECT = "no word in it is about anything"
+"""Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
+
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
 _NOTE = re.compile(r"#(?![#\d])[^\n]*$")
 _HOST = re.compile(
@@ -81,7 +84,7 @@ def asks_nothing(prompt: str) -> str | None:
     if _HOST.match(said):
         return "written by the client, not by a person"
     if not subject_words(said):
-        return "no word in it is about anything"
+        return NO_SUBJECT
     return None
 
 
@@ -206,6 +209,8 @@ def _tells_nothing(passage: Passage, subject: frozenset[str]) -> str | None:
         return "a note of the system"
     if passage.category == "identity":
         return "identity: part of the brief"
+    if passage.category == "topic":
+        return "a topic: what brings it in are its triggers"
     if ends_with_question(passage.text):
         return "only a question"
     said = frozenset(content_words(passage.text)) - TALK_WORDS
@@ -218,10 +223,14 @@ def _unit_before(passage: Passage) -> str:
     return f"{passage.path}#{passage.turn - 1}" if passage.turn else ""
 
 
-def visible_line(passages: int, tokens: int, what: str = "") -> str:
-    """What the user sees of an injection: `memory: 2 passages, 310 tokens`."""
-    counted = what or f"{passages} passage{'' if passages == 1 else 's'}"
-    return f"memory: {counted}, {tokens:,} tokens"
+def visible_line(passages: int, tokens: int, what: str = "", topics: Sequence[str] = ()) -> str:
+    """What the user sees of an injection: `memory: 2 passages, topic email-triage, 310 tokens`."""
+    counted = [what] if what else []
+    if not what and (passages or not topics):
+        counted.append(f"{passages} passage{'' if passages == 1 else 's'}")
+    if topics:
+        counted.append(f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}")
+    return f"memory: {', '.join(counted)}, {tokens:,} tokens"
 
 
 def ids(judged: Iterable[Judged]) -> list[str]:

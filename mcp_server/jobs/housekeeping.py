@@ -10,7 +10,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, cold, inject, noted, sessions
+from mcp_server.actions import checkpoint, clarity, cold, inject, noted, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -27,4 +27,5 @@ async def keep_house(memory: Memory) -> None:
     await checkpoint.sweep(memory)
     await clarity.forget_old(memory)
     await noted.forget_old(memory)
+    await topics.forget_old(memory)
     await sessions.close_idle(memory)  # last: it says which transcript is broken by raising

@@ -8,14 +8,17 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcp_server.errors import Refused, Unavailable
+from mcp_server.serve.webhooks import Checked, Doors, Webhooks
 
 if TYPE_CHECKING:
-    from mcp.server import MCPServer
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from tools.rim import Rim
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
@@ -23,13 +26,15 @@ LONGEST_BODY = 64 * 1024 * 1024
 """Bytes of one request; a message of 20 MB is stored whole (SPEC §4), and JSON may double it."""
 
 
-def token_of(given: str | None, environ: Mapping[str, str], kept: Path) -> tuple[str, str]:
+def token_of(
+    given: str | None, environ: Mapping[str, str], kept: Path, variable: str = TOKEN_VARIABLE
+) -> tuple[str, str]:
     """The token that callers must bring, and where it comes from: the option, the environment, else the file `kept`,
     made if it is not there, readable for the user alone."""
     if given:
         return given, "--token"
-    if environ.get(TOKEN_VARIABLE):
-        return environ[TOKEN_VARIABLE], TOKEN_VARIABLE
+    if environ.get(variable):
+        return environ[variable], variable
     try:
         for folder in (kept.parent.parent, kept.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,13 +43,20 @@ def token_of(given: str | None, environ: Mapping[str, str], kept: Path) -> tuple
     except FileExistsError:
         kept.chmod(0o600)
     except OSError as error:
-        raise Unavailable(
-            f"no token could be kept in {kept} ({error.strerror}); pass one in {TOKEN_VARIABLE}"
-        ) from error
+        raise Unavailable(f"no token could be kept in {kept} ({error.strerror}); pass one in {variable}") from error
     token = kept.read_text("ascii").strip()
     if not token:
         raise Refused(f"{kept} is empty; delete it, and the next start makes a new token")
     return token, str(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDoor:
+    """How webhooks come in: with which token, from where it is, and how many bytes one may send."""
+
+    token: str
+    source: str
+    most_bytes: int
 
 
 class Guard:
@@ -73,21 +85,23 @@ class Guard:
         return await self.app(scope, receive, send)
 
 
-def application(mcp: MCPServer[Any], host: str, port: int, token: str | None) -> ASGIApp:
-    """The ASGI application on `/mcp`: Host must name this server, Origin (of a browser) too, and the token must fit."""
-    from mcp.server.transport_security import TransportSecuritySettings
+def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookDoor | None = None) -> ASGIApp:
+    """The ASGI application on `/mcp`: Host must name this server, Origin (of a browser) too, and the token must fit.
+    With `webhooks`, other programs may post events, with a token of their own."""
+    from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)
-    app = mcp.streamable_http_app(
-        host=host,
-        max_request_body_size=LONGEST_BODY,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=[f"{name}:{port}" for name in written],
-            allowed_origins=[f"{scheme}://{name}:{port}" for name in written for scheme in ("http", "https")],
-        ),
+    security = TransportSecuritySettings(
+        allowed_hosts=[f"{name}:{port}" for name in written],
+        allowed_origins=[f"{scheme}://{name}:{port}" for name in written for scheme in ("http", "https")],
     )
-    return app if token is None else Guard(app, token)
+    served = mcp.streamable_http_app(host=host, max_request_body_size=LONGEST_BODY, transport_security=security)
+    app = served if token is None else Guard(served, token)
+    if webhooks is None:
+        return app
+    limited = RequestBodyLimitMiddleware(Webhooks(mcp.memory), webhooks.most_bytes)
+    return Doors(app, Guard(Checked(limited, security), webhooks.token))
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -105,7 +119,14 @@ def bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(mcp: MCPServer[Any], listening: socket.socket, token: str | None, source: str, host: str) -> None:
+async def serve(
+    mcp: Rim,
+    listening: socket.socket,
+    token: str | None,
+    source: str,
+    host: str,
+    webhooks: WebhookDoor | None = None,
+) -> None:
     """Serves until interrupted. Says on stderr where, and where the token is; stdout stays empty."""
     import uvicorn
 
@@ -113,8 +134,11 @@ async def serve(mcp: MCPServer[Any], listening: socket.socket, token: str | None
     shown = f"[{host}]" if ":" in host else host
     secured = "no token is asked for: every program on this machine can read this memory" if token is None else source
     print(f"context-manager: http://{shown}:{port}/mcp — token: {secured}", file=sys.stderr, flush=True)  # noqa: T201
+    if webhooks is not None:
+        door = f"http://{shown}:{port}/webhook/SOURCE/EVENT — token: {webhooks.source}"
+        print(f"context-manager: {door}", file=sys.stderr, flush=True)  # noqa: T201
     config = uvicorn.Config(
-        application(mcp, host, port, token),
+        application(mcp, host, port, token, webhooks),
         log_level="warning",
         log_config=None,
         access_log=False,

@@ -5,16 +5,22 @@ Unknown fields are allowed and kept, an unknown type is a warning, a malformed f
 
 from __future__ import annotations
 
+import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.errors import Invalid
-from mcp_server.store.yaml_text import dump_line, load
+from mcp_server.store.yaml_text import Lines, dump_line, located
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+TOPICS = "topics/"
 
 
 def _moment(value: object) -> object:
@@ -63,14 +69,6 @@ class Person(KnowledgeFields):
     relationship: str | None = None
 
 
-class Topic(KnowledgeFields):
-    triggers: tuple[dict[str, Any], ...] = ()
-    subscriptions: tuple[str, ...] = ()
-    activation: Literal["auto", "gated", "manual"] = "gated"
-    priority: Literal["low", "medium", "high", "critical"] = "medium"
-    max_context_kb: float | None = Field(None, gt=0)
-
-
 TYPES: dict[str, type[KnowledgeFields]] = {
     "identity": Identity,
     "memory": MemoryFile,
@@ -81,7 +79,7 @@ TYPES: dict[str, type[KnowledgeFields]] = {
     "project_notes": ProjectFile,
     "person": Person,
     "person_index": KnowledgeFields,
-    "topic": Topic,
+    "topic": KnowledgeFields,  # `trigger_fields.Topic`, which takes longer to import than all the others together
     "procedure": KnowledgeFields,
     "reference": KnowledgeFields,
 }
@@ -89,13 +87,15 @@ TYPES: dict[str, type[KnowledgeFields]] = {
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file's front matter (`fields` as written, `known` as understood), its body, and what is odd about it."""
+    """A file's front matter (`fields` as written, `known` as understood), its body, what is odd about it, and on which
+    line of the file each field stands."""
 
     fields: dict[str, Any]
     known: KnowledgeFields
     body: str
     body_line: int
     warnings: tuple[str, ...] = ()
+    lines: Lines = field(default_factory=dict)
 
 
 def check(text: str, where: str) -> Checked:
@@ -104,27 +104,64 @@ def check(text: str, where: str) -> Checked:
     Raises Invalid naming file, line and field. A type that we do not know is a warning.
     """
     found = split_front_matter(text)
-    fields = load(found.raw, where, first_line=2) if found.raw else {}
-    kind = fields.get("type")
+    is_topic = where.startswith(TOPICS) or re.search(r"^type:[ \t]*['\"]?topic\b", found.raw, re.MULTILINE) is not None
+    raw = found.raw
+    if is_topic:
+        from mcp_server.store import trigger_fields
+
+        raw = trigger_fields.as_entries(raw)
+    fields, lines = located(raw, where, first_line=2) if raw else ({}, {})
+    kind = fields.get("type", "topic" if is_topic else None)
     model = TYPES.get(kind, KnowledgeFields) if isinstance(kind, str) else KnowledgeFields
+    if is_topic and kind == "topic":
+        model = trigger_fields.Topic
+        fields, lines = trigger_fields.taken_out(fields, lines)
     try:
         known = model.model_validate(fields)
     except ValidationError as error:
-        problem = error.errors()[0]
-        name = str(problem["loc"][0]) if problem["loc"] else "front matter"
-        line = _line_of(found.raw, name)
-        part = ".".join(str(step) for step in problem["loc"]) or name
-        given = "" if problem["type"] == "missing" else f", not {str(problem['input'])[:60]!r}"
-        raise Invalid(
-            f"{where}: line {line}: `{part}`: {problem['msg'][:1].lower()}{problem['msg'][1:]}{given}"
-        ) from error
+        raise Invalid(_explained(error, where, lines)) from error
     warnings: tuple[str, ...] = ()
     if isinstance(kind, str) and kind not in TYPES:
-        line = _line_of(found.raw, "type")
+        line = lines.get(("type",), 1)
         warnings = (
             f"{where}: line {line}: type {kind!r} is not one of {', '.join(TYPES)}; it is read as plain knowledge",
         )
-    return Checked(fields, known, found.body, found.body_line, warnings)
+    return Checked(fields, known, found.body, found.body_line, warnings, lines)
+
+
+def _explained(error: ValidationError, where: str, lines: Lines) -> str:
+    """File, line, field and what is wrong with it. The way to a trigger's field also names its type: that is no step
+    in the file."""
+    problem = error.errors()[0]
+    line = 1
+    steps: tuple[str | int, ...] = ()
+    part: list[str] = []
+    for step in problem["loc"]:
+        if (*steps, step) in lines:
+            steps = (*steps, step)
+            line = lines[steps]
+            part.append(str(step))
+        elif step == problem["loc"][-1]:
+            part.append(str(step))
+    said = {
+        "union_tag_invalid": _no_kind(problem),
+        "union_tag_not_found": "a trigger needs a `type`: pattern, keywords, glob, …",
+        "missing": "field required",
+    }.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+    silent = problem["type"] in ("missing", "union_tag_not_found", "union_tag_invalid")
+    given = "" if silent else f", not {str(problem['input'])[:60]!r}"
+    name = ".".join(part) or "front matter"
+    return f"{where}: line {line}: `{name}`: {said[:1].lower()}{said[1:]}{given}"
+
+
+def _no_kind(problem: ErrorDetails) -> str:
+    """A trigger's `type` that there is not, and the nearest that there is."""
+    told = problem.get("ctx", {})
+    tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))
+    close = difflib.get_close_matches(tag, known, n=1)
+    return f"{tag!r} is no kind of trigger; " + (
+        f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    )
 
 
 def with_field(text: str, name: str, value: object) -> str:
@@ -158,8 +195,3 @@ def _is_field(line: str, name: str) -> bool:
         re.match(rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*:(?:[ \t\r\n]|$)", line)
         is not None
     )
-
-
-def _line_of(raw: str, name: str) -> int:
-    """The line of the file on which field `name` stands; that of the opening fence if it is missing."""
-    return next((number for number, line in enumerate(raw.splitlines(), start=2) if _is_field(line, name)), 1)

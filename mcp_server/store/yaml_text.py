@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mcp_server.core.text.yaml_line import yaml_line
@@ -11,6 +12,9 @@ LONGEST = 1_000_000
 MOST_VALUES = 100_000
 """Values of one text, counted as often as aliases (`*name`) repeat them: ten lines of those can mean billions."""
 
+DEEPEST = 4
+"""Steps down to which lines are known: no field of ours lies deeper."""
+
 
 def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins
@@ -19,13 +23,27 @@ def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     Raises Invalid naming file and line for a text that is no YAML, holds a key twice, is no mapping, or repeats itself
     by aliases without measure.
     """
+    return located(text, where, first_line)[0]
+
+
+Step = str | int
+"""A key of a mapping, or a position in a list."""
+
+Lines = Mapping[tuple[Step, ...], int]
+"""The line of every key and list entry, by the steps that lead to it."""
+
+
+def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
+    """As `load`, and the line of every key and list entry, by the steps that lead to it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
     if len(text) > LONGEST:
         raise Invalid(f"{where}: line {first_line}: over {LONGEST:,} characters of YAML; is a closing `---` missing?")
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        yaml = YAML(typ="safe", pure=True)
+        node = yaml.compose(text)
+        value = None if node is None else yaml.constructor.construct_document(node)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = first_line + (mark.line if mark is not None else 0)
@@ -37,10 +55,23 @@ def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
     if "*" in text and _values_in(value, {}) > MOST_VALUES:
         raise Invalid(f"{where}: line {first_line}: aliases repeat more than {MOST_VALUES:,} values; write them out")
     if value is None:
-        return {}
+        return {}, {}
     if not isinstance(value, dict):
         raise Invalid(f"{where}: line {first_line}: must be `name: value` lines, not a {type(value).__name__}")
-    return {str(key): entry for key, entry in value.items()}
+    lines: dict[tuple[Step, ...], int] = {}
+    _note_lines(node, (), first_line, lines)
+    return {str(key): entry for key, entry in value.items()}, lines
+
+
+def _note_lines(node: Any, steps: tuple[Step, ...], first_line: int, lines: dict[tuple[Step, ...], int]) -> None:
+    if len(lines) > MOST_VALUES or len(steps) > DEEPEST or not isinstance(node.value, list):
+        return
+    for place, entry in enumerate(node.value):
+        pair = isinstance(entry, tuple)
+        key, inner = entry if pair else (entry, entry)
+        here = (*steps, str(key.value) if pair else place)
+        lines[here] = first_line + key.start_mark.line
+        _note_lines(inner, here, first_line, lines)
 
 
 def _values_in(value: object, known: dict[int, int]) -> int:

@@ -31,7 +31,7 @@ def test_a_bar_is_met_by_the_figure_that_decides(row: Measured, met: bool | None
 
 @pytest.mark.anyio
 async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS"):
+    for name in ("STARTS", "OBSERVED", "QUERIES", "CHANGES", "SERVERS", "PLAIN_QUERIES", "HOOKS", "TOPICS", "MESSAGES"):
         monkeypatch.setattr(speed, name, 1)
     monkeypatch.setattr(clarity, "POINTS", (20, 50))
     report = await measure_speed(bench, 100)
@@ -46,6 +46,7 @@ async def test_every_bar_is_measured(bench: Workbench, monkeypatch: pytest.Monke
         "compile",
         "index build",
         "changed file",
+        "topics",
         "memory, one server",
         "hook",
     ):

@@ -7,7 +7,7 @@ left out and how to read them; those lines may still come in by relevance (P3).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from mcp_server.core.compiler.budget import (
@@ -18,7 +18,7 @@ from mcp_server.core.compiler.budget import (
     kilobytes,
     shared_out,
 )
-from mcp_server.core.compiler.cut import Cut, beginning
+from mcp_server.core.compiler.cut import beginning
 from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
@@ -84,46 +84,73 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
 
     def fill(filling: Filling, room: Room) -> Section:
         considered: list[Considered] = []
-        wanted: list[tuple[SourceFile, str, str]] = []
+        wanted: list[Prepared] = []
         for source in _of_slot(filling.inputs, belongs):
             reason = _ruled_out(filling.inputs, source)
-            text = "" if reason else file_text(source.text)
-            if reason or not text:
-                considered.append(_account(name, source, included=False, reason=reason or "empty"))
+            file = None if reason else prepared(name, source)
+            if file is None:
+                considered.append(account(name, source, included=False, reason=reason or "empty"))
             else:
-                shown_from = source.first_line + text.count("\n", 0, len(text) - len(text.lstrip("\n")))
-                wanted.append((replace(source, first_line=shown_from), label(name, source.path), text.lstrip("\n")))
+                wanted.append(file)
         blocks: list[str] = []
         lines: dict[str, int] = {}
         meter = filling.meter
-        needs = [_need(head, text, room, meter) for _, head, text in wanted]
-        for (source, head, text), tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
+        needs = [file.need(room, meter) for file in wanted]
+        for file, tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
             spent = sum(len(block.encode("utf-8", "replace")) + len(SEPARATOR) for block in blocks)
-            inside = Room(tokens, room.bytes - spent).less(head, meter)
-            shown = beginning(text, inside, meter, _mark(source, text))
-            if not shown.whole and inside.tokens < _LEAST_TOKENS:
-                shown = _NOT
-            if not shown.text:
-                considered.append(_account(name, source, included=False, reason="no room within its share"))
+            shown = file.within(Room(tokens, room.bytes - spent), meter)
+            if shown is None:
+                considered.append(account(name, file.source, included=False, reason="no room within its share"))
                 continue
-            blocks.append(min(f"{head}\n{tight(shown.text)}", f"{head}\n{shown.text}", key=meter))
-            lines[source.path] = _first_left_out(source, text, shown.end) - 1
+            blocks.append(shown.text)
+            lines[file.source.path] = shown.last
             reason = "always shown" if shown.whole else "always shown, cut to its share"
-            account = _account(name, source, included=True, reason=reason)
-            considered.append(replace(account, tokens=meter(blocks[-1]), whole=shown.whole))
+            entry = account(name, file.source, included=True, reason=reason)
+            considered.append(replace(entry, tokens=meter(shown.text), whole=shown.whole))
         return Section(SEPARATOR.join(blocks), tuple(considered), lines) if considered else NOTHING
 
     return fill
 
 
-_NOT = Cut("", 0, False)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A file as a block: its label and as much of its text as fitted, down to line `last` of the file."""
+
+    text: str
+    last: int
+    whole: bool
 
 
-def _need(head: str, text: str, room: Room, meter: Meter) -> int:
-    """Tokens that a block would like to have; of one that cannot fit anyhow, all that there are."""
-    if len(text) > room.tokens * MOST_CHARACTERS_PER_TOKEN:
-        return room.tokens
-    return meter.line(head) + meter.line(text) + meter(SEPARATOR)
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A file ready to be shown: its label, and its text made safe, from line `source.first_line` of the file on."""
+
+    source: SourceFile
+    head: str
+    text: str
+
+    def need(self, room: Room, meter: Meter) -> int:
+        """Tokens that the block would like to have; of one that cannot fit anyhow, all that there are."""
+        if len(self.text) > room.tokens * MOST_CHARACTERS_PER_TOKEN:
+            return room.tokens
+        return meter.line(self.head) + meter.line(self.text) + meter(SEPARATOR)
+
+    def within(self, room: Room, meter: Meter) -> Shown | None:
+        """The block within this room; None if not enough of it fits."""
+        inside = room.less(self.head, meter)
+        shown = beginning(self.text, inside, meter, _mark(self.source, self.text))
+        if not shown.text or (not shown.whole and inside.tokens < _LEAST_TOKENS):
+            return None
+        text = min(f"{self.head}\n{tight(shown.text)}", f"{self.head}\n{shown.text}", key=meter)
+        return Shown(text, _first_left_out(self.source, self.text, shown.end) - 1, shown.whole)
+
+
+def prepared(name: str, source: SourceFile) -> Prepared | None:
+    """A file ready to be shown under the label `name`; None if nothing stands in it."""
+    text = file_text(source.text)
+    shown_from = source.first_line + text.count("\n", 0, len(text) - len(text.lstrip("\n")))
+    text = text.lstrip("\n")
+    return Prepared(replace(source, first_line=shown_from), label(name, source.path), text) if text else None
 
 
 def _first_left_out(source: SourceFile, text: str, end: int) -> int:
@@ -142,7 +169,8 @@ def _mark(source: SourceFile, text: str) -> Callable[[int], str]:
     return mark
 
 
-def _account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
+def account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
+    """A file's line in the receipt."""
     last = source.first_line + source.text.count("\n")
     return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
 

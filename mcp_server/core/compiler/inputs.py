@@ -2,8 +2,7 @@
 
 The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
 version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
-Fields whose features come with later issues (anchors, topics, corrections) stand here from the start, empty, so that
-adding those features does not change what was stored before.
+The field `anchors` stands here from the start, empty, so that filling it would not change what was stored before.
 """
 
 from __future__ import annotations
@@ -19,9 +18,11 @@ from typing import Any, Literal
 
 from mcp_server.core.clarity.block import BlockItem
 from mcp_server.core.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, ToolCall, Turn
+from mcp_server.core.topics import Priority
+from mcp_server.core.watchers.activations import Correction, Payload
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 1
+COMPILER_VERSION = 2
 """Goes up with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
@@ -43,6 +44,8 @@ class CompilerSettings:
     memory_kb: float = 3.0
     journal_kb: float = 4.0
     active_projects_kb: float = 1.0
+    topic_kb: float = 6.0
+    topic_share: float = 0.20
     clarity_tokens: int = 150
 
 
@@ -83,6 +86,22 @@ class Shortened:
 
     turn: int
     ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTopic:
+    """A topic that is in the conversation: its file, why it is (`by`), the files that come with it, and what events
+    sent. `missing` are subscriptions that name no file; `most_kb` caps all of its text, in KB of 1,024 bytes."""
+
+    name: str
+    source: SourceFile
+    by: str = ""
+    priority: Priority = "medium"
+    score: float | None = None
+    most_kb: float | None = None
+    subscriptions: tuple[SourceFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    payloads: tuple[Payload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +160,8 @@ class CompileInputs:
     first_exchange: int = 0
     live_set: tuple[Shortened, ...] = ()
     anchors: tuple[Any, ...] = ()
-    topics: tuple[Any, ...] = ()
-    corrections: tuple[Any, ...] = ()
+    topics: tuple[ActiveTopic, ...] = ()
+    corrections: tuple[Correction, ...] = ()
     clarity: tuple[BlockItem, ...] = ()
     checkpoint: LeftOff | None = None
     drop_list: tuple[Dropped, ...] = ()
@@ -266,6 +285,17 @@ def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
     return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
 
 
+def _topic(value: Mapping[str, Any]) -> ActiveTopic:
+    return ActiveTopic(
+        **{
+            **_known(ActiveTopic, value),
+            "source": SourceFile(**_known(SourceFile, value["source"])),
+            "subscriptions": tuple(SourceFile(**_known(SourceFile, one)) for one in value.get("subscriptions", ())),
+            "payloads": tuple(Payload(**_known(Payload, one)) for one in value.get("payloads", ())),
+        }
+    )
+
+
 def _left_off(value: Mapping[str, Any] | None) -> LeftOff | None:
     if value is None:
         return None
@@ -286,6 +316,8 @@ _READERS: Mapping[str, Any] = {
     "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
     "turns": lambda values: tuple(_turn(value) for value in values),
     "clarity": lambda values: tuple(BlockItem(**_known(BlockItem, value)) for value in values or ()),
+    "topics": lambda values: tuple(_topic(value) for value in values),
+    "corrections": lambda values: tuple(Correction(**_known(Correction, value)) for value in values),
     "live_set": lambda values: tuple(Shortened(**_known(Shortened, value)) for value in values),
     "drop_list": lambda values: tuple(Dropped(**_known(Dropped, value)) for value in values),
     "last_session": _last_session,

@@ -218,6 +218,8 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
             return "said later than this compilation looks"
         if passage.turn in hidden:
             return "shown in the history"
+    if passage.category == "topic":
+        return "a topic: what brings it in are its triggers"
     if passage.path == MEMORY_FILE and inputs.kind != "main":
         return f"for main sessions only, this one is {inputs.kind}"
     if any(source.untouched and source.path == passage.path for source in inputs.files):

@@ -143,7 +143,8 @@ def _score(one: Considered) -> str:
     if one.slot == "clarity":
         terms = " ".join(f"{name} {value:+g}" for name, value in one.relevance.items() if value)
         return f", score {one.score:g} = {terms}"
-    return f", score {one.score:g}{product}, less {one.charge:g} for its length"
+    charged = f", less {one.charge:g} for its length" if one.charge else ""
+    return f", score {one.score:g}{product}{charged}"
 
 
 def accounted(considered: Iterable[Considered]) -> tuple[tuple[Considered, ...], Mapping[str, int]]:

@@ -8,7 +8,17 @@ A new slot is one file with a `fill` function and one entry in each of these two
 
 from __future__ import annotations
 
-from mcp_server.core.compiler import checkpoint, clarity, drop_list, files, history, knowledge, last_session, safety
+from mcp_server.core.compiler import (
+    checkpoint,
+    clarity,
+    drop_list,
+    files,
+    history,
+    knowledge,
+    last_session,
+    safety,
+    topics,
+)
 from mcp_server.core.compiler.section import Slot
 
 FILL: tuple[Slot, ...] = (
@@ -20,6 +30,8 @@ FILL: tuple[Slot, ...] = (
     files.PROJECT,
     checkpoint.CHECKPOINT,
     last_session.LAST_SESSION,
+    topics.CORRECTIONS,  # P2
+    topics.TOPICS,
     clarity.CLARITY,
     knowledge.KNOWLEDGE,  # P3
     history.HISTORY,  # P4
@@ -36,6 +48,8 @@ SHOWN: tuple[str, ...] = (
     "last session",
     "checkpoint",
     "history",
+    "topics",
+    "corrections",
     "knowledge",
     "clarity",
     "dropped",

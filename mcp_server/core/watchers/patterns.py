@@ -1,0 +1,358 @@
+"""Tier 1: which triggers does a message set off? (S4 §4.2)
+
+A thousand topics with five triggers each cost a message about as much as ten do, because triggers are not asked one by
+one: words, phrases and names stand in one inverted index, and a regular expression is asked only if a text holds a
+literal that every match of it must hold (`literals`).
+
+Regular expressions are the users' own, so each runs against a limit of time, and all of one message against another.
+One that is cut off is named; one that is cut off three times is not asked any more until its file changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import zip_longest
+
+from mcp_server.core.topics import (
+    Code,
+    Cron,
+    Direction,
+    Glob,
+    Heard,
+    Keywords,
+    Language,
+    Match,
+    Mention,
+    Pattern,
+    SentimentShift,
+    TextTrigger,
+    Topic,
+    Trouble,
+    Url,
+    Webhook,
+)
+from mcp_server.core.watchers import code, globs, literals, urls, voice
+from mcp_server.core.watchers.spoken import Spoken, has_no_spaces, spoken
+
+LONGEST_HEARD = 40_000
+"""Characters of a message that are looked at, half of them from its end: what it is about stands there."""
+
+MOST_SAID = 5
+"""Matches of one trigger that are told."""
+
+LEAST_SURE = 0.6
+"""How sure (0..1) the language of a message must be, and `LEAST_LETTERS` how long: one word may be of any language."""
+LEAST_LETTERS = 8
+
+PATIENCE = 3
+"""So often a regular expression may be cut off before it is left alone."""
+
+_Said = tuple[int, int] | str
+"""Where in the text, or what it was if that is no part of the text."""
+
+Search = Callable[[str, float], tuple[int, int] | None]
+"""Where an expression first matches a text, within so many seconds; raises TimeoutError after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """What core cannot do by itself: `compile_regex` makes a search of a pattern, `language` tells the language of a
+    text (ISO 639-1) and how sure that is (0..1), `people` are the names of those who have a file."""
+
+    compile_regex: Callable[[Pattern], Search]
+    language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
+    people: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tier1:
+    """What fired: matches by topic, and what could not be asked."""
+
+    matches: Mapping[str, tuple[Match, ...]] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """One trigger of one topic."""
+
+    topic: str
+    place: int
+    trigger: TextTrigger
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """A word or phrase of a trigger: what follows its first two words, whether an `@` must stand before it."""
+
+    entry: _Entry
+    rest: tuple[str, ...]
+    at: bool = False
+
+
+@dataclass(slots=True)
+class _Regex:
+    """A pattern with the literals of which a text must hold one, compiled when it is first asked."""
+
+    entry: _Entry
+    pattern: Pattern
+    wanted: frozenset[str]
+    search: Search | None = None
+    cut_off: int = 0
+
+
+class Watchers:
+    """Tier 1 of a set of topics. Building it reads every trigger once; asking it changes nothing but a count of
+    expressions that were cut off."""
+
+    def __init__(self, topics: Iterable[Topic], senses: Senses) -> None:
+        listed = list(topics)
+        self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
+
+    def matches(self, heard: Heard, seconds: float, left: Callable[[], float] = lambda: 1.0) -> Tier1:
+        """All that fires. An expression may take `seconds`, and all of them together until `left()` (seconds) is 0."""
+        return self._sides[heard.direction].matches(_Message(heard), seconds, left)
+
+
+class _Message:
+    """A message, with what several triggers look at in it; each is looked up once, when it is asked for."""
+
+    def __init__(self, heard: Heard) -> None:
+        self.paths = heard.paths
+        self.text = heard.text
+        self._tail = 0
+        if len(heard.text) > LONGEST_HEARD:
+            half = LONGEST_HEARD // 2
+            self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
+            self._tail = len(heard.text) - len(self.text)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Characters of the text that is looked at as characters of the whole message."""
+        shift = self._tail if start > LONGEST_HEARD // 2 else 0
+        return start + shift, end + shift
+
+    def is_called(self, start: int) -> bool:
+        """Does an `@` stand before the word at `start`, and no part of an address before that?"""
+        return self.text[start - 1 : start] == "@" and not self.text[start - 2 : start - 1].isalnum()
+
+    @cached_property
+    def folded(self) -> str:
+        return literals.folded(self.text)
+
+    @cached_property
+    def spoken(self) -> Spoken:
+        return spoken(self.text)
+
+    @cached_property
+    def code(self) -> tuple[code.CodeBlock, ...]:
+        return code.blocks(self.text)
+
+    @cached_property
+    def urls(self) -> tuple[urls.Url, ...]:
+        return tuple(urls.urls(self.text))
+
+    @cached_property
+    def voice(self) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted(voice.marks(self.text)))
+
+
+class _Side:
+    """What is looked for in messages of one direction."""
+
+    def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
+        self._senses = senses
+        self._words: dict[str, list[_Phrase]] = defaultdict(list)
+        self._phrases: dict[tuple[str, str], list[_Phrase]] = defaultdict(list)
+        self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
+        self._unspaced: list[tuple[str, _Entry]] = []
+        self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
+        self._always: list[_Regex] = []
+        self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
+        self._others: dict[type, list[_Entry]] = defaultdict(list)
+        for topic in topics:
+            for place, trigger in enumerate(topic.triggers):
+                if not isinstance(trigger, Webhook | Cron) and trigger.scope in (direction, "both"):
+                    self._add(_Entry(topic.name, place, trigger))
+
+    def _add(self, entry: _Entry) -> None:
+        match entry.trigger:
+            case Pattern() as pattern:
+                self._add_regex(_Regex(entry, pattern, literals.required(pattern.match, pattern.flags)))
+            case Keywords(words=words):
+                for said in words:
+                    self._add_phrase(said, entry)
+            case Mention(names=names):
+                for said in names or self._senses.people:
+                    self._add_phrase(said, entry)
+                if not names:
+                    self._others[Mention].append(entry)
+            case Url(sites=sites) if sites:
+                for site in sites:
+                    self._sites[urls.host_of(site)].append((site, entry))
+            case Glob(paths=paths):
+                for pattern_ in paths:
+                    self._globs[globs.suffix(pattern_)].append((pattern_, entry))
+            case _:
+                self._others[type(entry.trigger)].append(entry)
+
+    def _add_phrase(self, said: str, entry: _Entry) -> None:
+        if has_no_spaces(said):
+            self._unspaced.append((literals.folded(said.strip()), entry))
+            return
+        words = tuple(spoken(said).words)
+        phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
+        if len(words) == 1:
+            self._words[words[0]].append(phrase)
+        elif words:
+            self._phrases[words[0], words[1]].append(phrase)
+
+    def _add_regex(self, regex: _Regex) -> None:
+        if not regex.wanted:
+            self._always.append(regex)
+            return
+        for literal in regex.wanted:
+            size = min(3, len(literal))
+            self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
+
+    def matches(self, message: _Message, seconds: float, left: Callable[[], float]) -> Tier1:
+        found: dict[str, list[Match]] = defaultdict(list)
+        troubles: list[Trouble] = []
+        for entry, spans in self._fired(message, seconds, left, troubles):
+            said = list(dict.fromkeys(spans))[:MOST_SAID]
+            found[entry.topic] += [self._match(message, entry, one) for one in said]
+        ordered = {name: tuple(sorted(ones, key=lambda one: (one.place, one.start))) for name, ones in found.items()}
+        return Tier1(ordered, tuple(troubles))
+
+    def _match(self, message: _Message, entry: _Entry, span: _Said) -> Match:
+        if isinstance(span, str):
+            return Match(entry.topic, entry.place, entry.trigger, span)
+        return Match(entry.topic, entry.place, entry.trigger, message.text[span[0] : span[1]], *message.span(*span))
+
+    def _fired(
+        self, message: _Message, seconds: float, left: Callable[[], float], troubles: list[Trouble]
+    ) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
+        """Every trigger that fires, with where in the text it does, or with what it was if that is no part of it."""
+        yield from self._by_words(message)
+        yield from self._by_paths(message)
+        yield from self._by_kind(message)
+        yield from self._by_regex(message, seconds, left, troubles)
+
+    def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
+        if self._words or self._phrases:
+            words, spans = message.spoken.words, message.spoken.spans
+            for place, (word, after) in enumerate(zip_longest(words, words[1:], fillvalue="")):
+                for size, phrases in ((1, self._words.get(word)), (2, self._phrases.get((word, after)))):
+                    for phrase in phrases or ():
+                        end = place + size + len(phrase.rest)
+                        if phrase.rest and tuple(words[place + size : end]) != phrase.rest:
+                            continue
+                        start = spans[place][0]
+                        if not phrase.at or message.is_called(start):
+                            said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
+        for literal, entry in self._unspaced:
+            if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
+                said[entry].setdefault(literal, (start, start + len(literal)))
+        for entry, found in said.items():
+            if not isinstance(entry.trigger, Keywords) or len(found) >= entry.trigger.least:
+                yield entry, sorted(found.values())
+
+    def _by_paths(self, message: _Message) -> Iterator[tuple[_Entry, list[str]]]:
+        if not self._globs or not message.paths:
+            return
+        found: dict[_Entry, list[str]] = defaultdict(list)
+        for path in dict.fromkeys(message.paths):
+            name = path.replace("\\", "/").rpartition("/")[2].lower()
+            ending = f".{name.rpartition('.')[2]}" if "." in name else ""
+            for suffix in {ending, ""}:
+                for pattern, entry in self._globs.get(suffix, ()):
+                    if globs.matches(pattern, path):
+                        found[entry].append(path)
+        yield from found.items()
+
+    def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
+        for entry in self._others.get(Code, ()) if message.code else ():
+            wanted = {code.plain(name) for name in entry.trigger.languages} if isinstance(entry.trigger, Code) else ()
+            spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
+            if spans:
+                yield entry, spans
+        for entry in self._others.get(Url, ()) if message.urls else ():  # any link will do
+            yield entry, [(one.start, one.end) for one in message.urls]
+        yield from self._by_site(message)
+        for entry in self._others.get(SentimentShift, ()):
+            if isinstance(entry.trigger, SentimentShift) and len(message.voice) >= entry.trigger.least:
+                yield entry, message.voice
+        for entry in self._others.get(Mention, ()):
+            named = [(start - 1, end) for start, end in message.spoken.spans if message.is_called(start)]
+            if named:
+                yield entry, named
+        yield from self._by_language(message)
+
+    def _by_site(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        found: dict[_Entry, list[tuple[int, int]]] = defaultdict(list)
+        links = {one.text: one for one in reversed(message.urls)} if self._sites else {}
+        for link in links.values():
+            for host in (*urls.hosts(link), ""):
+                for site, entry in self._sites.get(host, ()):
+                    if urls.leads_to(link, site):
+                        found[entry].append((link.start, link.end))
+        yield from ((entry, sorted(spans)) for entry, spans in found.items())
+
+    def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
+        entries = self._others.get(Language, ())
+        if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
+            return
+        language, sure = self._senses.language(message.text)
+        if sure < LEAST_SURE:
+            return
+        for entry in entries:
+            if isinstance(entry.trigger, Language) and language in entry.trigger.languages:
+                yield entry, (language,)
+
+    def _by_regex(
+        self, message: _Message, seconds: float, left: Callable[[], float], troubles: list[Trouble]
+    ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        for regex in self._asked(message):
+            if regex.cut_off >= PATIENCE:
+                continue
+            limit = min(seconds, left())
+            if limit <= 0:
+                what = "was not asked: the time for all patterns of a message was over"
+                troubles.append(replace(_trouble(regex, what), fault=False))
+                continue
+            if regex.search is None:
+                regex.search = self._senses.compile_regex(regex.pattern)
+            try:
+                span = regex.search(message.text, limit)
+            except TimeoutError:
+                regex.cut_off += 1
+                again = "" if regex.cut_off < PATIENCE else "; it is not asked again until the file changes"
+                troubles.append(_trouble(regex, f"was cut off after {limit * 1000:.0f} ms{again}"))
+                continue
+            if span is not None:
+                yield regex.entry, [span]
+
+    def _asked(self, message: _Message) -> list[_Regex]:
+        """The expressions that may match, the ones that were cut off before last."""
+        asked = {id(regex): regex for regex in self._always}
+        text = message.folded
+        for size, by_beginning in self._regexes.items():
+            if not by_beginning:
+                continue
+            if size == 1:
+                here = by_beginning.keys() & set(text)
+            else:
+                here = by_beginning.keys() & {text[place : place + size] for place in range(len(text) - size + 1)}
+            for beginning in here:
+                for literal, regexes in by_beginning[beginning].items():
+                    if literal in text:
+                        asked.update((id(regex), regex) for regex in regexes)
+        return sorted(asked.values(), key=lambda regex: (regex.cut_off, regex.entry.topic, regex.entry.place))
+
+
+def _trouble(regex: _Regex, what: str) -> Trouble:
+    shown = regex.pattern.match if len(regex.pattern.match) <= 60 else f"{regex.pattern.match[:60]}…"
+    return Trouble(regex.entry.topic, regex.entry.trigger.line, f"the pattern {shown!r} {what}")

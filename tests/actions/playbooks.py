@@ -1,0 +1,43 @@
+"""Topics written for a test, and a conversation that sets them off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.observe import NewTurn, Observed, observe
+from mcp_server.core.model import Caller, ToolCall
+from mcp_server.memory import Memory
+
+TEA = """\
+---
+triggers:
+  - {type: pattern, match: '\\btea\\b'}
+activation: auto
+keywords: [kettle]
+---
+
+# Tea
+
+Warm the pot first.
+"""
+
+
+def write(memory: Memory, path: str, text: str) -> None:
+    """Writes a file as a person would, past us."""
+    place = memory.files.root / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+
+
+async def say(
+    memory: Memory, text: str, role: str = "user", session: str = "s", files: tuple[str, ...] = (), **more: Any
+) -> Observed:
+    """One turn of a conversation."""
+    calls = (ToolCall("edit", files=files),) if files else ()
+    return await observe(memory, NewTurn(role, text, session, tool_calls=calls, **more), Caller())
+
+
+async def context(memory: Memory, session: str | None = "s", message: str | None = None, budget: int = 4000) -> str:
+    """The compiled context."""
+    return (await compile_context(memory, CompileRequest(message, session, budget=budget), Caller())).text

@@ -1,0 +1,56 @@
+"""`topics list|activate|deactivate` for a person and for a program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcp_server.cli.main import main
+
+
+def test_topics_are_listed_and_switched(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        capsys.readouterr()
+        assert main(["--workspace", str(workspace), *arguments]) == code
+        shown = capsys.readouterr()
+        return shown.err if code else shown.out
+
+    before = json.loads(run("topics", "list", "--json"))
+    assert [topic["name"] for topic in before["topics"]] == [
+        "pull-request-review",
+        "python-3",
+        "deployment",
+        "email-triage",
+        "weekly-review",
+    ]
+    assert {topic["name"] for topic in before["topics"] if topic["activation"] == "manual"} == {
+        "deployment",
+        "weekly-review",
+    }
+    assert before["session"] is None
+    assert "no conversation yet" in run("topics", "activate", "deployment", code=1)
+
+    said = run("observe", "Please go through my inbox and sort the unread mails", "--session", "s")
+    assert "topics now active: email-triage (pattern “go through my inbox" in said
+    table = run("topics", "list")
+    assert "topics in session s" in table
+    assert "active, 3 more" in table
+    assert "deployment is active now, until you deactivate it (session s)" in run("topics", "activate", "Deployment")
+    assert json.loads(run("topics", "deactivate", "deployment", "--json"))["changed"] is True
+    assert "was deactivated already" in run("topics", "deactivate", "deployment")
+    assert json.loads(run("status", "topics", "--session", "s", "--json"))["topics"]["active"].keys() == {
+        "email-triage"
+    }
+
+    (workspace / "topics" / "bad.md").write_text("---\ntriggers:\n  - type: patern\n---\n", encoding="utf-8")
+    assert "! topics/bad.md: line 3: `triggers.0`: 'patern' is no kind of trigger" in run("topics", "list")
+    assert "did you mean 'email-triage'?" in run("topics", "activate", "emial", code=1)
+    assert "no session 'x'" in run("topics", "list", "--session", "x", code=1)

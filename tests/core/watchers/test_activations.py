@@ -1,0 +1,102 @@
+"""Activations: how long a topic stays, what a person switches, what is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.watchers.activations import (
+    MOST_CORRECTIONS,
+    MOST_PAYLOADS,
+    Activation,
+    Activations,
+    Correction,
+    Payload,
+)
+
+TTL = 3
+
+
+def names(activations: Activations, exchange: int) -> list[str]:
+    return sorted(activations.living(exchange, TTL))
+
+
+def test_a_topic_stays_for_some_exchanges_after_it_last_fired() -> None:
+    now = Activations().fired([Activation("tea", 5, "pattern")], 5, TTL)
+    assert [names(now, exchange) for exchange in (5, 8, 9)] == [["tea"], ["tea"], []]
+    again = now.fired([Activation("tea", 8, "pattern")], 8, TTL)
+    assert names(again, 11) == ["tea"]
+    assert Activations().fired([Activation("tea", 1)], 1, TTL).fired([], 9, TTL).topics == {}
+
+
+def test_what_the_user_activates_stays_and_what_they_deactivate_does_not_come_back() -> None:
+    on = Activations().switched("tea", on=True, exchange=1, by="you")
+    assert names(on, 100) == ["tea"]
+    assert on.fired([Activation("tea", 50, "pattern")], 50, TTL).topics["tea"].manual
+    off = on.switched("tea", on=False, exchange=2, by="you")
+    assert names(off, 2) == []
+    assert names(off.fired([Activation("tea", 3)], 3, TTL), 3) == []
+    assert off.off == {"tea"}
+    assert names(off.switched("tea", on=True, exchange=4, by="you"), 90) == ["tea"]
+
+
+def test_a_correction_lives_until_the_agent_speaks_again() -> None:
+    first, second = Correction("code", "Use Python 3", 2), Correction("code", "No tabs", 4)
+    now = Activations().answered(2, [first])
+    assert now.corrections == (first,)
+    assert now.fired([], 2, TTL).corrections == (first,)
+    assert now.answered(4, [second]).corrections == (second,)
+    assert now.answered(4, []).corrections == ()
+    assert now.answered(1, []).corrections == (first,)  # two turns judged at once, the older one last
+    many = [Correction("code", f"hint {number}", 2) for number in range(99)]
+    assert len(Activations().answered(2, many).corrections) == MOST_CORRECTIONS
+
+
+def test_payloads_and_people_add_up_and_the_oldest_give_way() -> None:
+    now = Activations()
+    for number in range(MOST_PAYLOADS + 2):
+        came = Activation(
+            "mail", 1, "webhook", people=(f"p{number % 2}",), payloads=(Payload("w", "now", f"{number}"),)
+        )
+        now = now.fired([came], 1, TTL)
+    one = now.topics["mail"]
+    assert [payload.text for payload in one.payloads] == ["2", "3", "4"]
+    assert one.people == ("p0", "p1")
+
+
+def test_a_message_that_was_judged_ahead_is_known_by_its_words() -> None:
+    now = Activations().judged_ahead("look  at\nmy inbox")
+    assert now.recorded("something else") == now
+    assert now.recorded("look at my inbox").ahead == ()
+
+
+WORD = st.text(max_size=5)
+ONE = st.builds(
+    Activation,
+    name=WORD,
+    fired=st.integers(0, 9),
+    by=WORD,
+    score=st.none() | st.floats(0, 1),
+    manual=st.booleans(),
+    off=st.booleans(),
+    people=st.lists(WORD, max_size=2).map(tuple),
+    payloads=st.lists(st.builds(Payload, WORD, WORD, WORD), max_size=2).map(tuple),
+)
+
+
+@given(
+    st.lists(ONE, max_size=3),
+    st.lists(st.builds(Correction, WORD, WORD, st.integers(0, 9)), max_size=3),
+    st.lists(WORD, max_size=2),
+)
+def test_what_is_stored_reads_back_the_same(ones: list[Activation], wrong: list[Correction], ahead: list[str]) -> None:
+    stored = Activations({one.name: one for one in ones}, tuple(wrong), tuple(ahead))
+    assert Activations.from_json(stored.to_json()) == stored
+
+
+@pytest.mark.parametrize("stored", [None, [], "x", {}, {"topics": {"a": 1}, "corrections": [], "ahead": []}])
+def test_what_cannot_be_read_is_nothing(stored: Any) -> None:
+    assert Activations.from_json(stored) == Activations()

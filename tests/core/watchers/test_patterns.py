@@ -1,0 +1,160 @@
+"""Tier 1: every kind of trigger fires where it should, says where, and costs no more than its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+import pytest
+
+from mcp_server.actions.senses import compile_regex, language
+from mcp_server.core.topics import (
+    Code,
+    Cron,
+    Direction,
+    Glob,
+    Heard,
+    Keywords,
+    Language,
+    Match,
+    Mention,
+    Pattern,
+    Scope,
+    SentimentShift,
+    TextTrigger,
+    Topic,
+    Trigger,
+    Url,
+    Webhook,
+)
+from mcp_server.core.watchers.patterns import LONGEST_HEARD, PATIENCE, Search, Senses, Tier1, Watchers
+
+LIMIT = 0.05
+DIRECTIONS: tuple[Direction, ...] = ("input", "output")
+
+
+def watchers(*triggers: Trigger, people: tuple[str, ...] = ()) -> Watchers:
+    return Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(compile_regex, language, people))
+
+
+def fired(trigger: TextTrigger, heard: Heard | str, people: tuple[str, ...] = ()) -> list[str]:
+    message = Heard(heard) if isinstance(heard, str) else heard
+    found = watchers(trigger, people=people).matches(message, LIMIT).matches.get("t", ())
+    for one in found:
+        assert not one.end or message.text[one.start : one.end] == one.said
+    return [one.said for one in found]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "message", "said"),
+    [
+        (Pattern(match=r"\b(email|inbox)\b"), "My Inbox is full", ["Inbox"]),
+        (Pattern(match=r"\b(email|inbox)\b"), "the emails", []),
+        (Pattern(match="Inbox", flags=""), "my inbox", []),
+        (Pattern(match=r"^to:", flags="im"), "hi\nTo: you", ["To:"]),
+        (Keywords(words=("deploy", "Roll out")), "We ROLL-OUT, then deploy.", ["ROLL-OUT", "deploy"]),
+        (Keywords(words=("deploy",)), "redeploying", []),
+        (Keywords(words=("deploy",)), "the deploy's late", ["deploy"]),
+        (Keywords(words=("šljiva",)), "dve sljive i jedna Šljiva", ["Šljiva"]),
+        (Keywords(words=("café",)), "at the cafe\u0301", ["cafe\u0301"]),
+        (Keywords(words=("a", "b", "c"), least=2), "only a", []),
+        (Keywords(words=("a", "b", "c"), least=2), "a and c", ["a", "c"]),
+        (Keywords(words=("部署",)), "请部署到生产", ["部署"]),
+        (Code(), "```go\nx\n```", ["```go\nx\n```"]),
+        (Code(languages=("py",)), "```python\nx\n```", ["```python\nx\n```"]),
+        (Code(languages=("rust",)), "```python\nx\n```", []),
+        (Language(languages=("de",)), "Kannst du bitte die Rechnung prüfen?", ["de"]),
+        (Language(languages=("de",)), "Can you check the invoice, please?", []),
+        (Language(languages=("de",)), "Danke!", []),
+        (Mention(names=("David",)), "ask david and @David", ["david"]),
+        (Mention(names=("@silas",)), "silas or @Silas", ["Silas"]),
+        (Mention(), "ask @ana-b, not ana@example.org", ["@ana"]),
+        (Mention(), "nobody is named", []),
+        (Url(), "see https://a.example/x", ["https://a.example/x"]),
+        (Url(sites=("github.com",)), "see https://a.example/x", []),
+        (Url(sites=("github.com/*/*/pull/",)), "https://github.com/a/b/pull/1", ["https://github.com/a/b/pull/1"]),
+        (SentimentShift(), "It is down!!!", ["!!!"]),
+        (SentimentShift(least=2), "It is down!!!", []),
+    ],
+)
+def test_a_trigger_fires_and_says_where(trigger: TextTrigger, message: str, said: list[str]) -> None:
+    assert fired(trigger, message) == said
+
+
+def test_paths_of_tools_set_off_globs() -> None:
+    heard = Heard("done", "output", ("/p/src/app.py", "README.md"))
+    assert fired(Glob(paths=("*.py", "docs/*")), heard) == ["/p/src/app.py"]
+    assert fired(Glob(paths=("*.rs",)), heard) == []
+    assert fired(Glob(paths=("*.py",)), "no paths at all, app.py is only named") == []
+
+
+def test_without_names_everybody_who_has_a_file_counts_as_mentioned() -> None:
+    assert fired(Mention(), "ask ana kovac about it", people=("ana kovac", "milan")) == ["ana kovac"]
+
+
+@pytest.mark.parametrize(("scope", "hears"), [("input", "input"), ("output", "output"), ("both", "input output")])
+def test_a_scope_is_who_speaks(scope: Scope, hears: str) -> None:
+    trigger = Pattern(match="tea", scope=scope)
+    for direction in DIRECTIONS:
+        assert bool(fired(trigger, Heard("tea", direction))) is (direction in hears)
+
+
+def test_events_are_never_set_off_by_words() -> None:
+    made = watchers(Webhook(source="tea"), Cron(schedule="0 8 * * *"))
+    assert made.matches(Heard("tea at 0 8 * * *"), LIMIT) == Tier1()
+
+
+def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
+    topics = [
+        Topic("one", "topics/one.md", "", triggers=(Keywords(words=("tea",)), Pattern(match="t.a"))),
+        Topic("two", "topics/two.md", "", triggers=(Keywords(words=("tea", "cup")),)),
+        Topic("three", "topics/three.md", "", triggers=(Keywords(words=("coffee",)),)),
+    ]
+    found = Watchers(topics, Senses(compile_regex)).matches(Heard("a cup of tea"), LIMIT).matches
+    assert {name: [one.place for one in ones] for name, ones in found.items()} == {"one": [0, 1], "two": [0, 0]}
+    assert isinstance(found["one"][0], Match)
+    assert [one.kind for one in found["one"]] == ["keywords", "pattern"]
+
+
+def test_the_end_of_a_very_long_message_is_heard_and_found_where_it_stands() -> None:
+    text = "x " * LONGEST_HEARD + "the inbox"
+    assert fired(Pattern(match="inbox"), text) == ["inbox"]
+    assert fired(Keywords(words=("inbox",)), text) == ["inbox"]
+
+
+def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
+    made = watchers(Pattern(match=r"^(a|a)*$", line=7), Keywords(words=("tea",)))
+    evil = Heard("a" * 60 + "! tea")
+    for attempt in range(PATIENCE):
+        began = perf_counter()
+        found = made.matches(evil, LIMIT)
+        assert perf_counter() - began < 20 * LIMIT  # far from the minutes that it would take
+        assert [one.said for one in found.matches["t"]] == ["tea"]
+        (trouble,) = found.troubles
+        assert (trouble.topic, trouble.line) == ("t", 7)
+        assert "was cut off after 50 ms" in trouble.what
+        assert ("not asked again" in trouble.what) is (attempt == PATIENCE - 1)
+    assert made.matches(evil, LIMIT).troubles == ()
+    assert made.matches(Heard("aaa"), LIMIT).matches == {}
+
+
+def test_when_the_time_of_a_message_is_over_the_rest_is_named() -> None:
+    made = watchers(Pattern(match=r"\w+"), Pattern(match=r"\d+"))
+    times = iter([1.0, 0.0])
+    found = made.matches(Heard("7"), LIMIT, lambda: next(times))
+    assert len(found.matches["t"]) == 1
+    assert "was not asked" in found.troubles[0].what
+
+
+def test_what_cannot_match_is_not_even_compiled() -> None:
+    asked: list[str] = []
+
+    def counting(pattern: Pattern) -> Search:
+        asked.append(pattern.match)
+        search: Callable[[str, float], tuple[int, int] | None] = compile_regex(pattern)
+        return search
+
+    triggers = tuple(Pattern(match=rf"\bword{number:03}\b") for number in range(100))
+    made = Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(counting))
+    made.matches(Heard("say word007 and WORD042"), LIMIT)
+    assert sorted(asked) == [r"\bword007\b", r"\bword042\b"]

@@ -1,0 +1,143 @@
+"""Tier 2, the methods that are pure: what they tell apart, and that no text whatever leaves 0..1."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.topics import Keywords, Mention, Pattern, Topic
+from mcp_server.core.watchers.overlap import Grams, Jaccard, sketched
+from mcp_server.core.watchers.profiles import HEAD, TAIL, Profile, compared, profile, stems, trigger_words
+from mcp_server.core.watchers.tfidf import NONE, Likeness, TfIdf, Weights, lessened, unlike
+
+TRAVEL = Topic(
+    "travel",
+    "topics/travel.md",
+    "# Travel\n\n- Compare three trains or flights.\n- A hotel near the meeting, free cancellation.\n",
+    description="Booking business trips: flights, trains, hotels.",
+    not_for=("training a model, a train of thought", "books to read"),
+)
+BACKUP = Topic("backup", "topics/backup.md", "Copy the disks every night, and try to restore them.")
+TOPICS = (TRAVEL, BACKUP)
+
+
+def plain(word: str) -> str:
+    """A stemmer that cuts a plural's s."""
+    return word.removesuffix("s")
+
+
+PROFILES = [profile(one, plain) for one in TOPICS]
+WEIGHTS = Weights(PROFILES)
+TFIDF = TfIdf(PROFILES, WEIGHTS)
+
+
+def tfidf(message: str) -> dict[str, Likeness]:
+    return TFIDF.likenesses(WEIGHTS.vector(stems(message, plain)), ["travel", "backup"])
+
+
+def score(message: str, topic: Profile = PROFILES[0]) -> float:
+    vector = WEIGHTS.vector(stems(message, plain))
+    return lessened(tfidf(message).get(topic.topic, NONE), unlike(topic, vector)).score
+
+
+def test_a_message_is_most_like_the_topic_that_it_is_about() -> None:
+    assert score("Two flights and a hotel") > 0.3
+    assert score("Restore the disk", PROFILES[1]) > 0.3
+    assert tfidf("Which disks do we copy tonight?").keys() == {"backup"}
+    assert tfidf("ok, thanks") == {}
+
+
+def test_words_that_no_topic_says_count_against_likeness() -> None:
+    assert score("a flight") > score("a flight of geese over frozen northern lakes") > 0
+
+
+def test_what_a_topic_is_not_for_speaks_against_it() -> None:
+    assert score("compare three trains") > 2 * score("compare three trains of thought")
+    assert score("trains of thought in books to read") < 0.1
+    assert lessened(Likeness(0.5, {}), 0.0).terms == {}
+    assert PROFILES[1].unlike == frozenset()
+
+
+def test_a_profile_keeps_what_it_says_itself_out_of_what_it_is_not_for() -> None:
+    assert "train" in PROFILES[0].stems
+    assert "train" not in PROFILES[0].unlike
+    assert {"thought", "model", "read"} <= PROFILES[0].unlike
+
+
+def test_triggers_lend_a_profile_the_words_they_are_made_of() -> None:
+    topic = Topic(
+        "mail",
+        "topics/mail.md",
+        "",
+        triggers=(
+            Pattern(match=r"\b(in-?box|e-?mails?)\b"),
+            Pattern(match="print ", scope="output"),
+            Keywords(words=("unread", "newsletter")),
+            Keywords(words=("hidden",), scope="output"),
+            Mention(names=("Ada",)),
+            Mention(names=("Bob",), scope="output"),
+        ),
+    )
+    assert trigger_words(topic).split() == ["inbox", "emails", "unread", "newsletter", "Ada"]
+
+
+def test_of_a_very_long_message_beginning_and_end_are_compared() -> None:
+    long = "first " + "x" * 20_000 + " last"
+    assert len(compared(long)) == HEAD + TAIL + 1
+    assert compared(long).startswith("first")
+    assert compared(long).endswith("last")
+    assert compared("short") == "short"
+
+
+def test_jaccard_is_the_share_of_words_in_common_with_the_best_piece() -> None:
+    topic = Topic("soup", "topics/soup.md", "- boil water\n- carrots, onions, salt, pepper, garlic\n")
+    found = Jaccard([profile(topic, plain)]).likenesses(stems("boil the water quickly", plain))
+    assert found["soup"].score == pytest.approx(2 / 3)
+    assert Jaccard([profile(topic, plain)]).likenesses(["nothing"]) == {}
+
+
+def test_grams_forgive_spelling_where_words_do_not() -> None:
+    topic = Topic("deployment", "topics/deployment.md", "- deployment to production\n- something else entirely\n")
+    one = profile(topic, plain)
+    misspelt = "depolyment to prodction"
+    assert "deployment" not in Jaccard([one]).likenesses(stems(misspelt, plain))
+    assert Grams([one]).likenesses(misspelt)["deployment"].score > 0.2
+    assert Grams([one]).likenesses("deployment to production")["deployment"].score == 1.0
+    assert Grams([one]).likenesses("qqqq wwww") == {}
+
+
+@given(
+    st.sets(st.integers(0, 400), min_size=150, max_size=300), st.sets(st.integers(0, 400), min_size=150, max_size=300)
+)
+def test_the_sketch_estimates_the_true_jaccard_index(left: set[int], right: set[int]) -> None:
+    def text(numbers: set[int]) -> str:
+        return " ".join(f"{number:03d}" for number in sorted(numbers))
+
+    def grams(said: str) -> set[str]:
+        padded = f" {said} "
+        return {padded[place : place + 3] for place in range(len(padded) - 2)}
+
+    mine, other = sketched(text(left)), sketched(text(right))
+    agreeing = sum(other.get(place) == least for place, least in mine.items())
+    estimate = agreeing / len(mine.keys() | other.keys())
+    true = len(grams(text(left)) & grams(text(right))) / len(grams(text(left)) | grams(text(right)))
+    assert estimate == pytest.approx(true, abs=0.22)
+
+
+@given(st.text(max_size=300))
+def test_no_text_leaves_the_range_or_raises(message: str) -> None:
+    said = stems(message, plain)
+    for found in (tfidf(message), Jaccard(PROFILES).likenesses(said), Grams(PROFILES).likenesses(message)):
+        for one in found.values():
+            assert 0 < one.score <= 1
+    for one_profile in PROFILES:
+        assert 0 <= unlike(one_profile, WEIGHTS.vector(said)) <= 1
+
+
+@given(st.lists(st.text(max_size=60), max_size=5), st.text(max_size=200))
+def test_any_topic_has_a_profile(pieces: list[str], body: str) -> None:
+    topic = Topic("any", "topics/any.md", body, keywords=tuple(pieces), not_for=tuple(pieces))
+    one = profile(topic, plain)
+    assert all(one.pieces)
+    assert not one.unlike & set(one.stems)
