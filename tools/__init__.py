@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from mcp.server.mcpserver.tools import Tool
 
 from mcp_server.connection import Connection
-from tools import anchor, compile_context, hook, observe, prune, read, recover, remember, search, status
+from tools import anchor, compile_context, history, hook, observe, prune, read, recover, remember, search, status
+
+Profile = Literal["core", "full"]
 
 ALL: tuple[Callable[[Connection], Tool], ...] = (
     search.tool,
@@ -22,5 +25,14 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
 )
 """Each makes its tool for one connection; in the order in which they are listed."""
 
-WITH_HOOKS = (*(tool for tool in ALL if tool not in (observe.tool, compile_context.tool)), hook.tool)
-"""For a client whose hooks record what is said and bring in the context: the model has nothing to do with either."""
+FULL = (history.tool,)
+"""What `--tools full` adds: every tool that is offered costs the model tokens, and these are for few conversations."""
+
+
+def offered(profile: Profile = "core", *, hooks: bool = False) -> tuple[Callable[[Connection], Tool], ...]:
+    """The tools of a server. `hooks`: of a client whose hooks record what is said and bring in the context, so that the
+    model has nothing to do with either."""
+    chosen = (*ALL, *FULL) if profile == "full" else ALL
+    if hooks:
+        chosen = (*(tool for tool in chosen if tool not in (observe.tool, compile_context.tool)), hook.tool)
+    return chosen

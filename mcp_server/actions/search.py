@@ -15,6 +15,7 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.core.injection import LOOKED_AT
+from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
@@ -142,7 +143,7 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
     ask = _question(memory, candidates, message)
     return Found(
         hits=tuple(hits),
-        gate=ask.decide(candidates.candidates).signal(),
+        gate=ask.decide(candidates.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=messages,
@@ -161,7 +162,7 @@ async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000)
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    snippets = tuple(snippet(hit.passage.text, found.words) for hit in found.hits)
+    snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("nothing stored seems to be about this: these are only the nearest passages")
@@ -208,7 +209,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
 
 def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
     """The message as the gate sees it, with the weights that go with the embedder in use."""
-    seen = found.candidates
+    seen = found.said
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
@@ -272,12 +273,18 @@ def _where(passage: Passage) -> str:
     who = f" · {_line(passage.speaker) or passage.role}" if passage.turn is not None else ""
     when = f" · {passage.at:%Y-%m-%d}" if passage.at else ""
     title = f" · {_line(passage.title)[:80]}" if passage.title else ""
+    title += "".join(f" · from {_line(str(source))}" for source in _sources(passage)[:1])
     return f"{_line(passage.path)}:{passage.start}-{passage.end}{turn}{who}{when}{title} · {passage.category}"
 
 
 def _line(text: str) -> str:
     """Stored text on one line, and harmless there."""
     return " ".join(neutralise(text).split())
+
+
+def _sources(passage: Passage) -> tuple[Source, ...]:
+    """The turns that a derived line comes from."""
+    return () if passage.turn is not None else sources_of(passage.text)
 
 
 def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:
@@ -294,6 +301,7 @@ def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:
         "category": passage.category,
         "title": passage.title,
         "at": passage.at.isoformat() if passage.at else None,
+        "sources": [str(source) for source in _sources(passage)],
         "snippet": text,
         "score": hit.score,
         "terms": dict(hit.terms),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mcp_server.errors import ContextManagerError
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Serving:
     """How to serve: `workspace` as given by the user; HTTP instead of stdio, and then where and behind which token.
 
-    `hooks`: the client's hooks record what is said and bring in the context, so the model gets no tools for that."""
+    `hooks`: the client's hooks record what is said and bring in the context, so the model gets no tools for that.
+    `tools`: "full" offers the less usual ones too."""
 
     workspace: Path | None = None
     http: bool = False
@@ -34,6 +35,7 @@ class Serving:
     token: str | None = None
     ask_token: bool = True
     hooks: bool = False
+    tools: Literal["core", "full"] = "core"
 
 
 def run(serving: Serving, environ: Mapping[str, str]) -> None:
@@ -64,7 +66,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
         window = environ.get(WINDOW_VARIABLE)
-        mcp = build(enter, folder=folder, kept=instructions, hooks=serving.hooks, window=window)
+        mcp = build(enter, folder=folder, kept=instructions, hooks=serving.hooks, profile=serving.tools, window=window)
         from mcp_server.serve import stdio
 
         anyio.run(stdio.serve, mcp)
@@ -74,7 +76,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
     http.refuse_open_door(serving.host, serving.ask_token)
     token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
-    mcp = build(enter, transport="http", kept=instructions, hooks=serving.hooks)
+    mcp = build(enter, transport="http", kept=instructions, hooks=serving.hooks, profile=serving.tools)
     listening = http.bound(serving.host, serving.port)
     anyio.run(http.serve, mcp, listening, token, source, serving.host)
 
@@ -104,8 +106,11 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
     parser.add_argument("--no-token", action="store_true", help="ask for no token; on loopback only")
     parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and bring in the context")
+    parser.add_argument("--tools", choices=("core", "full"), default="core", help="full: also the less usual tools")
     given = parser.parse_args(arguments)
-    serving = Serving(given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks)
+    serving = Serving(
+        given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks, given.tools
+    )
     try:
         run(serving, environ)
     except ContextManagerError as error:

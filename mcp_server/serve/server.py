@@ -37,13 +37,14 @@ def build(
     folder: str | None = None,
     kept: Path | None = None,
     hooks: bool = False,
+    profile: tools.Profile = "core",
     window: str | None = None,
 ) -> MCPServer[Any]:
     """The server of a workspace that `enter` opens: after the first answer, or with the first call that needs it.
 
     `folder` is where the client works (its project); `kept` the file in which the instructions wait for the next start.
     `hooks`: the client's hooks record and bring in the context, so the model gets no tools for it; `window` is what
-    they call the client's window.
+    they call the client's window. `profile`: which tools are offered.
     """
     subscriptions = Subscriptions()
 
@@ -87,7 +88,7 @@ def build(
         "context-manager",
         title="Context manager",
         version=__version__,
-        tools=[tool(connection) for tool in (tools.WITH_HOOKS if hooks else tools.ALL)],
+        tools=[tool(connection) for tool in tools.offered(profile, hooks=hooks)],
         lifespan=life,
         log_level="WARNING",
         cache_hints={"resources/read": FRESH},

@@ -37,7 +37,7 @@ async def test_with_hooks_the_model_is_offered_no_tool_for_what_they_do(workspac
     assert "observe" not in text
     assert "compile_context" not in text
     assert len(text.encode()) < 2048
-    assert len(tools.WITH_HOOKS) == len(tools.ALL) - 1
+    assert len(tools.offered(hooks=True)) == len(tools.ALL) - 1
 
 
 async def test_it_answers_with_json_alone_also_where_there_is_nothing_to_say(workspace: Path) -> None:

@@ -27,7 +27,7 @@ from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
 from mcp_server.store.index.opening import Health, Lock, Reading, inode_of, open_reading
-from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score
+from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
 from mcp_server.store.index.vectors import nearest
@@ -112,9 +112,13 @@ class Index:
                 return score(asking, fetch_rows(connection, ids, opened.names), opened.names, vector)
 
             found = scored([*by_keyword, *by_meaning])
+            scope = scope_of(connection, filters)
+            of = sources(connection, found, scope)
+            known = {one.row_id for one in found}
+            found = united([*found, *scored([number for number in of.values() if number not in known])], of)
             if mode != "hybrid":
                 return found
-            return found + scored(around(connection, asking, found, scope_of(connection, filters)))
+            return found + scored(around(connection, asking, found, scope))
 
         found = await opened.words.database.read(values)
         if mode == "vector" and vector is not None:

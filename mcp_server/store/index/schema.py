@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-SCHEMA = 2
+SCHEMA = 3
 
 TABLES = """
 -- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
