@@ -242,8 +242,14 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.jobs.committing import keep_committed
     from mcp_server.jobs.extracting import keep_extracted
 
+    async def keep_jobs(memory: Memory) -> None:
+        from mcp_server.jobs.registry import JOBS
+        from mcp_server.jobs.scheduler import keep_schedule
+
+        await keep_schedule(memory, JOBS)
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs, keep_extracted, keep_committed))
+        tasks.start_soon(maintainer.run, memory, (attend, keep_briefs, keep_extracted, keep_committed, keep_jobs))
         try:
             yield
         finally:

@@ -76,6 +76,13 @@ class Lifecycle(Section):
         Literal["on_session_end", "manual"],
         Field(description="When conversations become knowledge; manual: only by `extract`"),
     ] = "on_session_end"
+    condensation_schedule: Annotated[
+        str | None, Field(description="Cron expression for the day's condensation; null: never by itself")
+    ] = "0 23 * * *"
+    pruning_schedule: Annotated[
+        str | None, Field(description="Cron expression for the week's; files that nobody needs go to archive/, too")
+    ] = "0 0 * * 0"
+    monthly_schedule: Annotated[str | None, Field(description="Cron expression for the month's")] = "30 0 1 * *"
     journal_retention_days: Annotated[
         int, Field(ge=2, description="Older journals move to archive/ when the month is condensed")
     ] = 90

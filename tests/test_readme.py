@@ -35,7 +35,9 @@ def test_every_command_is_in_it_and_no_other() -> None:
     assert told == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", ["session", "project", "index", "bench", "clarity", "logs", "cold-storage"])
+@pytest.mark.parametrize(
+    "name", ["session", "project", "index", "bench", "clarity", "logs", "cold-storage", "history", "tag", "explore"]
+)
 def test_the_subcommands_are_in_it(name: str) -> None:
     context = click.Context(cli)
     group = cli.get_command(context, name)
@@ -55,7 +57,7 @@ def test_every_setting_is_in_it_with_its_default() -> None:
 
 @pytest.mark.anyio
 async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: Path) -> None:
-    async with connected(workspace) as client:
+    async with connected(workspace, profile="full") as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         resources = {str(found.uri) for found in (await client.list_resources()).resources}
         templates = {found.uri_template for found in (await client.list_resource_templates()).resource_templates}

@@ -52,6 +52,11 @@ async def git_problems(memory: Memory) -> list[str]:
     named = [f"{path} is not committed: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
     if memory.settings.git.auto_commit and report.note:
         named.append(f"nothing could be committed: {report.note}")
+    if await run_sync(memory.git.available):
+        busy, files = await run_sync(memory.git.unmerged)
+        named += [
+            f"{path} has an unresolved conflict ({busy}); it is left out of contexts until then" for path in files
+        ]
     return named
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from zoneinfo import ZoneInfo
 
 from anyio.to_thread import run_sync
@@ -64,9 +65,10 @@ def _joined(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> tupl
     if base == theirs:
         return None, []
     contested: set[str] = set()
-    resolve = resolver(memory, ours, theirs, contested)
+    beside: dict[str, bytes | None] = {}
+    resolve = resolver(memory, ours, theirs, contested, beside)
     plan = merger.plan(ours, base, theirs, resolve)
-    cleaned = merger.replaced(plan, _forgotten(memory, plan))
+    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside)
     refuse_staged(memory, cleaned)
     written = merger.apply(cleaned, memory.files, resolve)
     forward = theirs if base == ours and cleaned.tree == plan.tree else None
@@ -76,14 +78,21 @@ def _joined(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> tupl
     return Joined(commit, tuple(sorted(cleaned.changed)), tuple(sorted(contested))), written
 
 
-def resolver(memory: Memory, ours: str, theirs: str, contested: set[str]) -> Resolve:
-    """Decides what becomes of a file that both sides changed; those edited in the same place are added to
-    `contested`."""
+def resolver(
+    memory: Memory, ours: str, theirs: str, contested: set[str], beside: dict[str, bytes | None] | None = None
+) -> Resolve:
+    """Decides what becomes of a file that both sides changed; those edited in the same place are added to `contested`,
+    and what cannot stand in one file, such as two pictures, is put `beside` it under a name of its own."""
     days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
 
     def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
-        if path.startswith("raw/") or any(b"\0" in data for data in (one, other)):
-            return one  # a conversation that is over, a picture: ours
+        if path.startswith("raw/"):
+            return one  # a conversation that is over
+        if b"\0" in one or b"\0" in other:
+            if beside is not None:
+                beside[_other_name(path, other, days[1])] = other
+            contested.add(path)
+            return one
         before = None if base is None else _text(base)
         found = merged(path, before, _text(one), _text(other), days)
         if found.contested:
@@ -117,6 +126,13 @@ def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
         if without != text:
             cleaned[path] = None if without is None else without.encode("utf-8", "surrogateescape")
     return cleaned
+
+
+def _other_name(path: str, data: bytes, day: str) -> str:
+    """`a.other-2026-02-16-1a2b3c.png` for `a.png`: the same on every machine."""
+    folder, slash, name = path.rpartition("/")
+    stem, dot, ending = name.partition(".")
+    return f"{folder}{slash}{stem}.other-{day}-{sha256(data).hexdigest()[:6]}{dot}{ending}"
 
 
 def _text(data: bytes) -> str:

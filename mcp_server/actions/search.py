@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.core.text.passages import is_imported
+from mcp_server.core.text.passages import is_imported, own_text
 from mcp_server.core.text.query import parse_query, period, plain_query
 from mcp_server.core.text.words import words
 from mcp_server.errors import Invalid
@@ -135,9 +135,13 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
     """The candidates by rank, and what the gate says of them: some milliseconds of counting."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
+    derived: dict[str, list[Passage]] = {}
+    for found in candidates.found:
+        if found.source is not None:
+            derived.setdefault(found.candidate.unit, []).append(found.passage)
     hits = []
     for one in ranked:
-        passage = by_identity[id(one.candidate)].passage
+        passage = _not_of_a_journal(by_identity[id(one.candidate)].passage, derived.get(one.candidate.unit, ()))
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
     ask = _question(memory, candidates, message)
@@ -151,6 +155,15 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
         considered=len({one.candidate.unit for one in candidates.found}),
         alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
     )
+
+
+def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
+    """A journal repeats what stands in the file of a person or project: where both are found, that one is shown, so that
+    what is shown comes from fewer files."""
+    if passage.category != "journal" or not derived:
+        return passage
+    said = own_text(passage).removeprefix("- ").removeprefix("Decision: ").removeprefix("Lesson: ")
+    return next((one for one in derived if one.category != "journal" and said in own_text(one)), passage)
 
 
 async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:

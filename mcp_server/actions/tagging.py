@@ -77,4 +77,4 @@ async def tag_days(memory: Memory) -> list[str]:
             await run_sync(memory.git.tags.create, name, commit)
         made.append(name)
     await memory.state.put(STATE, TAGGED, today)
-    return made
+    return sorted(made)

@@ -51,6 +51,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "extract": ("extract", "Make knowledge of conversations, each line with its source."),
     "history": ("history", "When and where something was learned, what changed; take a commit back."),
     "condense": ("condense", "Distil journals into MEMORY.md and keep everything within its cap."),
+    "reconstruct": ("reconstruct", "Derive all knowledge again on a branch, compare, merge or drop."),
+    "jobs": ("jobs", "What runs at planned times, and what is due."),
     "archive": ("archiving", "Move old journals, unused files, or the files you name to archive/."),
     "tag": ("tag", "Give the memory as it is now a name."),
     "explore": ("explore", "What if? Try a change of the memory on a branch of its own."),

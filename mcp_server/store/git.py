@@ -114,11 +114,27 @@ class Git:
         with Objects(self._repository.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these paths that a filter closes on their way into git (git-crypt, LFS): nothing of what is in them
+        may stand in a commit's message. Raises Unavailable."""
+        try:
+            return self._repository.filtered(paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read .gitattributes: {error}") from error
+
     def check_free(self) -> None:
         """Raises Unavailable where git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
         if not self.available():
             raise Unavailable(NEEDS_GIT)
         self._committer.check_free()
+
+    def unmerged(self) -> tuple[str, list[str]]:
+        """What git is in the middle of (empty: nothing), and the files that it could not merge."""
+        busy = self._repository.busy() if self._repository.exists() else None
+        if busy is None:
+            return "", []
+        listed = self._repository.run("ls-files", "--unmerged", "-z").split(b"\0")
+        return busy, sorted({os.fsdecode(line.partition(b"\t")[2]) for line in listed if line})
 
     def branch(self) -> str | None:
         """The branch that HEAD is on; None where it is detached or there is no repository."""
@@ -141,6 +157,8 @@ class Git:
             if not mode.startswith("100"):
                 raise Invalid(f"{path} was no file at {at}")
             data = self._repository.run("cat-file", "blob", blob)
+            if self._repository.is_closed(data):
+                data = self._repository.opened(path, blob)
         except Failed as error:
             raise Unavailable(f"git could not read {path} at {at}: {error}") from error
         try:

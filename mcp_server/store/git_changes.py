@@ -20,13 +20,22 @@ _HEAD_BYTES = 4096
 
 
 def changes(git: Git, root: Path, prefixes: Sequence[str]) -> list[FileChange]:
-    """What was changed, made or deleted under these paths since the last commit and was not staged, in the order of
-    paths. Conversations that are still going on are left out. Blocks; raises Unavailable if git is missing or fails."""
+    """What was changed, made or deleted under these paths since the last commit and was not staged.
+
+    Conversations that are still going on are left out; of files that are encrypted on their way into git there is no
+    text. Blocks; raises Unavailable if git is missing or fails.
+    """
     paths = [path for path in git.uncommitted(prefixes) if not _is_open(root, path)]
     read = paths[:MOST_READ]
     before = git.committed_texts(read, LONGEST_TEXT)
-    known = [FileChange(path, before[path], _text(root / path)) for path in read]
+    closed = git.filtered(read)
+    known = [FileChange(path, before[path], _text(root / path)) for path in read if path not in closed]
+    known += [_unread(path, before[path], _text(root / path)) for path in sorted(closed)]
     return known + [FileChange(path, "", "" if (root / path).exists() else None) for path in paths[MOST_READ:]]
+
+
+def _unread(path: str, before: str | None, after: str | None) -> FileChange:
+    return FileChange(path, None if before is None else "", None if after is None else "")
 
 
 def _is_open(root: Path, path: str) -> bool:

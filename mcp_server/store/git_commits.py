@@ -237,6 +237,8 @@ class Committer:
             ]
             if lines and not self._update_index(nul(lines)):
                 return  # somebody holds the index; it stays written down for the next commit
+            with contextlib.suppress(Failed):  # or git takes them for changed until it has looked at them once
+                self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
     def _update_index(self, info: bytes) -> bool:

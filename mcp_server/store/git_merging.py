@@ -78,12 +78,14 @@ class Merger:
         return Plan(old, tree, changed, tuple(path for path in both if path in changed))
 
     def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
-        """The plan with other contents of these files (None: without them)."""
+        """The plan with other contents of these files (None: without them), new ones among them."""
         if not contents:
             return plan
         with self._committer.index_of(None) as index:
             self._repository.run("read-tree", plan.tree, index=index)
-            entries = {path: self._stored(path, data, plan.changed[path][1]) for path, data in contents.items()}
+            entries = {
+                path: self._stored(path, data, plan.changed.get(path, ("", ""))[1]) for path, data in contents.items()
+            }
             self._set(index, entries)
             tree = self._repository.text("write-tree", index=index)
         return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
@@ -92,7 +94,7 @@ class Merger:
         """A file as it stands in the work tree (after git's filters), by its entry; None if there is none."""
         if not entry.startswith("100"):
             return None
-        return self._repository.run("cat-file", "--filters", f"--path={path}", entry.split(" ")[1])
+        return self._repository.opened(path, entry.split(" ")[1])
 
     def staged_by_user(self, plan: Plan) -> list[str]:
         """Paths of the plan that the user has staged otherwise than they stand in the old commit."""

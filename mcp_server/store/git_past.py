@@ -101,7 +101,7 @@ class Past:
         needle = text.lower()
         with Objects(self._repository.root) as objects:
             for commit, (old, new, path) in _raw(said):
-                before, after = (_count(objects, blob, needle) for blob in (old, new))
+                before, after = (self._count(objects, path, blob, needle) for blob in (old, new))
                 if before != after:
                     found.append(Occurrence(commit, path, before, after))
         return sorted(found, key=lambda one: one.commit.at)
@@ -132,7 +132,7 @@ class Past:
     def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
         """What changed between two commits or trees (`old` None: from nothing) under these paths, as a diff."""
         named = [] if not paths else ["--", *map(clean_path, paths)]
-        wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--unified=1")
+        wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--textconv", "--unified=1")
         return self._ask("diff-tree", *wanted, old or self.empty_tree(), new, *named)
 
     def counts(self, old: str | None, new: str, paths: Sequence[str]) -> list[tuple[str, int, int]]:
@@ -159,6 +159,14 @@ class Past:
         return self._repository.text("mktree", stdin=b"")
 
     # ------------------------------------------------------------ running
+
+    def _count(self, objects: Objects, path: str, blob: str, needle: str) -> int:
+        if not blob.strip("0"):
+            return 0
+        data = objects.read(blob)[1]
+        if self._repository.is_closed(data):
+            data = self._repository.opened(path, blob)
+        return data.decode("utf-8", "replace").lower().count(needle)
 
     def _has_history(self) -> bool:
         if version() is None:
@@ -203,12 +211,6 @@ def _raw(said: bytes) -> Iterator[tuple[Commit, tuple[str, str, str]]]:
 
 def _number(count: bytes) -> int:
     return int(count) if count.isdigit() else -1
-
-
-def _count(objects: Objects, blob: str, needle: str) -> int:
-    if not blob.strip("0"):
-        return 0
-    return objects.read(blob)[1].decode("utf-8", "replace").lower().count(needle)
 
 
 def _blamed(said: bytes) -> Iterator[tuple[int, str, str]]:

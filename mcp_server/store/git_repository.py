@@ -95,6 +95,22 @@ class Repository:
                 found[os.fsdecode(name)] = f"{mode} {blob}"
         return found
 
+    def opened(self, path: str, blob: str) -> bytes:
+        """A blob as it stands in the work tree under this path: after git's filters (git-crypt, LFS, line ends)."""
+        return self.run("cat-file", "--filters", f"--path={path}", blob)
+
+    def is_closed(self, data: bytes) -> bool:
+        """Whether a blob holds something else than its file does: encrypted, or kept elsewhere."""
+        return data.startswith((b"\0GITCRYPT\0", b"version https://git-lfs.github.com/"))
+
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these paths that a filter closes on their way into git."""
+        if not paths:
+            return frozenset()
+        said = self.run("check-attr", "-z", "--stdin", "filter", stdin=nul(paths)).split(b"\0")
+        values = zip(said[0::3], said[2::3], strict=False)
+        return frozenset(os.fsdecode(path) for path, value in values if value not in (b"unspecified", b"unset", b""))
+
     def folder(self) -> Path:
         """Git's own folder."""
         place = self.root / ".git"

@@ -75,7 +75,8 @@ class Tags:
             )
         except Failed as error:
             raise Unavailable(f"git could not list commits: {error}") from error
-        found = [line.split(" ") for line in said.split("\n") if line]
+        # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
+        found = [line.split(" ") for line in reversed(said.split("\n")) if line]
         return sorted(
             ((oid, datetime.fromtimestamp(int(seconds), UTC)) for oid, seconds in found), key=lambda one: one[1]
         )

@@ -157,7 +157,7 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
     first, _, rest = answer.strip().strip("`").strip().partition("\n")
     given, colon, summary = first.partition(":")
     summary = " ".join(summary.split())
-    if not colon or given.strip().lower() not in TYPES or not summary or len(summary) > LINE:
+    if not colon or given.strip().lower() not in TYPES or not summary or len(f"{kind}: {summary}") > SUBJECT:
         return None
     if not all(character.isprintable() or character == "\n" for character in rest):
         return None

@@ -22,10 +22,10 @@ def moment(text: str, now: datetime, *, end: bool = True) -> datetime | None:
         if text.lower() == "now":
             return now
         return _of_day(now - timedelta(days=text.lower() == "yesterday"), end)
-    if ago := _AGO.fullmatch(text):
-        count = int(ago[1]) if ago[1].isdigit() else 1
-        return now - timedelta(hours=count * _HOURS[ago[2].lower()])
     try:
+        if ago := _AGO.fullmatch(text):
+            count = int(ago[1]) if ago[1].isdigit() else 1
+            return now - timedelta(hours=count * _HOURS[ago[2].lower()])
         if week := _WEEK.fullmatch(text):
             return _of_day(datetime.fromisocalendar(int(week[1]), int(week[2]), 7 if end else 1), end, now)
         if _DAY.fullmatch(text):

@@ -56,7 +56,8 @@ class Left:
 
 
 def over_budget(body: str, size: int, most: int = JOURNAL_BYTES) -> list[Left]:
-    """The derived lines that leave a journal of `size` bytes: those that hold least, until it has `most`."""
+    """The derived lines that leave a journal of `size` bytes, marks of provenance not counted: those that hold least,
+    until it has `most`."""
     derived = [one for one in entries.entries(body) if one.start == one.end and sources_of(one.text)]
     settled = tuple(f"- {prefix}" for prefix in PREFIXES.values())
     leaving: list[Left] = []
@@ -64,7 +65,7 @@ def over_budget(body: str, size: int, most: int = JOURNAL_BYTES) -> list[Left]:
         if size <= most:
             break
         leaving.append(Left(one, f"a journal has at most {most:,} bytes; this line holds least"))
-        size -= len(one.text.encode()) + 1
+        size -= len(without_sources(one.text).encode()) + 1
     return leaving
 
 

@@ -214,3 +214,17 @@ INSTRUCTION = re.compile(
 )
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
+VERBS_BEFORE = re.compile(
+    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|just\s+|also\s+|still\s+|never\s+|always\s+)*[\w'’]+|\bto \w+|^\w+ing\b",
+    re.IGNORECASE,
+)
+"""What before a pronoun is no noun that it could stand for."""
+POINTS_AT = re.compile(
+    r"(?:\w{2,}ing|watch(?:ed)?|saw|see|loved?|liked?|made|bought|read|tried|in|on|at|of|about|for|with|to|from|by|like)\s+$",
+    re.IGNORECASE,
+)
+"""What stands before a "that" which points at a thing."""
+ENDS_AT = re.compile(
+    r"(?:way|time|day|one)?\W*$|(?:in|on|at|for|to|with|too|again|as|about|from|of|by)\b", re.IGNORECASE
+)
+"""What stands after a "that" which joins nothing."""

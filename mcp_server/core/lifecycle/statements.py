@@ -201,8 +201,9 @@ def _stands_alone(sentence: str, definite: list[str]) -> bool:
         found = patterns.PRONOUN.search(sentence, found.end())
     if found is None:
         return True
-    before = set(content_words(sentence[: found.start()]))
-    return sum(word in before for word in definite) >= LEAST_DEFINITE
+    before = patterns.VERBS_BEFORE.sub(" ", sentence[: found.start()])
+    nouns = set(content_words(before))
+    return sum(word in nouns and not word.endswith("ly") for word in definite) >= LEAST_DEFINITE
 
 
 def _harmless(sentence: str, found: re.Match[str]) -> bool:
@@ -210,15 +211,8 @@ def _harmless(sentence: str, found: re.Match[str]) -> bool:
     word, after = found[0].lower(), sentence[found.end() :].lstrip()
     if word in ("their", "his", "her", "its"):
         return False
-    if word == "that":  # it joins clauses, unless nothing follows that it could join
-        return (
-            re.match(
-                r"(?:in|on|at|for|to|with|too|again|as|about|from|of|by|way|time|day)?\W*$|(?:in|on|at|for|to"
-                r"|with|too|again|as|about|from|of|by)\b",
-                after,
-            )
-            is None
-        )
+    if word == "that":  # it joins clauses, unless it points at a thing
+        return not patterns.POINTS_AT.search(sentence[: found.start()]) and not patterns.ENDS_AT.match(after)
     if word == "this":
         return bool(re.match(r"(?:year|month|week|weekend|morning|summer|winter|spring|fall)\b", after))
     if word == "there":

@@ -117,7 +117,7 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
                     title=title,
                     category=category_of(path),
                     project=project_of(path),
-                    at=_day_of(text) or at,
+                    at=_day_of(text) or moment(_date_in_name(path)) or at,
                 )
             )
             ordinal += 1

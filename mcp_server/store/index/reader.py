@@ -231,6 +231,7 @@ def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
             role=turn.role,
             speaker=turn.speaker,
             first_person=turn.first_person,
+            tells_time=turn.tells_time,
             length=turn.length,
             bm25=min(one.candidate.bm25, most),
         )

@@ -97,7 +97,8 @@ def test_an_index_names_everybody_once_and_leaves_what_is_by_hand() -> None:
 
 
 def test_a_description_is_the_line_of_the_first_section_that_holds_most() -> None:
-    body = f"## What happened\n- 2026-02-01: Ana ran. {SRC}\n## About\n- 2026-02-01: Ana is. {SRC}\n- Ana keeps bees in Oslo. {SRC}\n"
+    body = f"## What happened\n- 2026-02-01: Ana ran. {SRC}\n"
+    body += f"## About\n- 2026-02-01: Ana is. {SRC}\n- Ana keeps bees in Oslo. {SRC}\n"
     found = indexes.description([body])
     assert found is not None
     assert found[0] == "Ana keeps bees in Oslo."

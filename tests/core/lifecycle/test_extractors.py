@@ -72,7 +72,7 @@ STEPS = "1. Install certbot with snap.\n2. Run certbot --nginx for the domain.\n
 
 
 def test_steps_become_a_procedure_once_the_user_says_that_they_work() -> None:
-    asked = ("user", "How do I renew the TLS certificate on Nginx?")
+    asked: tuple[Role, str] = ("user", "How do I renew the TLS certificate on Nginx?")
     (line,) = by("procedures", talk(asked, ("agent", STEPS), ("user", "Great, that worked!")))
     assert line.turn == 2
     assert line.text.startswith("Renew the TLS certificate on Nginx: 1) Install certbot with snap; 2) ")
@@ -82,8 +82,10 @@ def test_steps_become_a_procedure_once_the_user_says_that_they_work() -> None:
 
 
 def test_a_journal_has_few_lines_and_the_settled_ones_first() -> None:
-    many = [("user", f"I visited the harbour number {number} in Rijeka with Marko.") for number in range(20)]
-    lines = by("journal", talk(*many, ("user", "I decided to keep Postgres 15 for billing.")))  # type: ignore[arg-type]
+    many: list[tuple[Role, str]] = [
+        ("user", f"I visited the harbour number {number} in Rijeka with Marko.") for number in range(20)
+    ]
+    lines = by("journal", talk(*many, ("user", "I decided to keep Postgres 15 for billing.")))
     assert len(lines) == MOST
     assert lines[-1].text == "Decision: The user decided to keep Postgres 15 for billing."
     assert {place_of(line, "Harbours").path for line in lines} == {"knowledge/journal/2026-02-16.md"}

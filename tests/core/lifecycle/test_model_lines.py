@@ -42,7 +42,7 @@ def test_a_request_shows_messages_with_their_numbers_and_nothing_that_a_program_
 
 def test_a_line_of_an_answer_keeps_its_turn() -> None:
     for text in (answer(), f"```json\n{answer()}\n```"):
-        (line,) = read(text, TURNS, context()) or ()
+        (line,) = read(text, TURNS, context()) or []
         assert (line.kind, line.turn, line.person, line.day) == ("event", 1, "Ana", "2026-02-15")
 
 
@@ -60,5 +60,5 @@ def test_a_line_that_its_turn_does_not_say_does_not_count(wrong: dict[str, objec
 
 
 def test_a_day_that_is_none_and_a_person_whom_nobody_knows_are_left_out() -> None:
-    (line,) = read(answer(day="soon", person="Zed"), TURNS, context()) or ()
+    (line,) = read(answer(day="soon", person="Zed"), TURNS, context()) or []
     assert (line.day, line.person) == ("2026-02-16", None)

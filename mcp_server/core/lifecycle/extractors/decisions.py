@@ -24,7 +24,8 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         settled = decision_at(turn.role, turn.content, answer.content if answer else None)
         if settled and "[redacted:" not in settled and "[forgotten]" not in settled:
             source = answer if answer is not None and settled not in turn.content else turn
-            found.append(context.line("decision", settled, source, weight=WEIGHT))
+            line = context.line("decision", settled, source, weight=WEIGHT)
+            found += [line] if line not in found else []  # marked in the answer, and then confirmed
         answer = turn if turn.role == "agent" else None
     return sorted(found, key=lambda line: line.turn)
 
