@@ -162,8 +162,8 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock:
         problems.append(str(error))
     settings = _settings(root, environ)
     try:
-        if git.available() and settings.git.hooks and not git.hooks.in_place():
-            git.hooks.ensure()
+        if git.available() and settings.git.hooks != git.hooks.in_place():
+            git.hooks.ensure() if settings.git.hooks else git.hooks.remove()
     except ContextManagerError as error:
         problems.append(str(error))
     return settings

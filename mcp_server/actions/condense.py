@@ -37,7 +37,6 @@ JOURNALS = "knowledge/journal/"
 PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
 OLD_PLANS_DAYS = 180
 """A derived plan that old leaves the file of its person or project for the same file in archive/."""
-PLAN_SECTIONS = ("Plans", "Next")
 ACTIVE_DAYS = 30
 """A project of which nothing was said for so long is not listed as active by us."""
 SHOWN = 40
@@ -125,7 +124,7 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
         listed = [
             one
             for one in decide.candidates(journals, [*known, *(one.text for one in chosen)])
-            if recent or one.section != decide.ACTIVE
+            if recent or (one.section != decide.ACTIVE and one.weight >= decide.LEAST_LATE)
         ]
         chosen += await _best(memory, listed, room)
 
@@ -242,7 +241,8 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
 
 
 def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
-    """Derived plans that are old move to the file of the same name in archive/, which gets them first."""
+    """Derived plans that are old, and what happened longest ago in a long file, move to the file of the same name in
+    archive/, which gets them first."""
     before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
     for folder in ("knowledge/people/", "knowledge/projects/"):
         for stat in list(memory.files.walk(folder)):
@@ -250,11 +250,7 @@ def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
             if text is None:
                 continue
             body = split_front_matter(text).body
-            leaving = [
-                decide.Left(one, "an old plan")
-                for one in entries.entries(body)
-                if one.section in PLAN_SECTIONS and one.date and one.date < before and sources_of(one.text)
-            ]
+            leaving = decide.cold(body, before)
             if not leaving:
                 continue
             cold = stat.path.replace("knowledge/", "archive/", 1)

@@ -158,7 +158,7 @@ def _ranked(memory: Memory, candidates: Candidates, message: str, limit: int, me
 
 
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
-    """A journal repeats what stands in the file of a person or project: where both are found, that one is shown, so that
+    """A journal repeats what stands in the file of a person or project: where both are found, that one is shown, and
     what is shown comes from fewer files."""
     if passage.category != "journal" or not derived:
         return passage
@@ -314,7 +314,7 @@ def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:
         "category": passage.category,
         "title": passage.title,
         "at": passage.at.isoformat() if passage.at else None,
-        "sources": [str(source) for source in _sources(passage)],
+        "sources": [str(source) for source in _sources(passage)] or None,
         "snippet": text,
         "score": hit.score,
         "terms": dict(hit.terms),

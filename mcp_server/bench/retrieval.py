@@ -17,6 +17,7 @@ from typing import Any, Literal
 import anyio
 
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
+from mcp_server.actions.condense import condense
 from mcp_server.actions.extract import extract
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
@@ -142,6 +143,7 @@ async def import_conversation(bench: Workbench, memory: Memory, conversation: Co
 async def _with_knowledge(bench: Workbench, memory: Memory) -> Mapping[str, frozenset[str]]:
     """Extracts and condenses what was imported, as the schedule would; the units of the lines, with their turns'."""
     await extract(memory)
+    await condense(memory, "weekly")
     await bench.catch_up(memory)
     return await derived_units(memory)
 

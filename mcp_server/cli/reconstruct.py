@@ -115,12 +115,16 @@ def merge(name: str, as_json: bool) -> None:
 
 @command.command("drop")
 @click.argument("name")
-def drop(name: str) -> None:
+@json_option
+def drop(name: str, as_json: bool) -> None:
     """End it. It can be made again."""
     from mcp_server.actions import reconstruct
 
     with_memory(lambda memory: reconstruct.drop(memory, name))
-    click.echo(f"{name} is dropped")
+    if as_json:
+        print_json({"dropped": name})
+    else:
+        click.echo(f"{name} is dropped")
 
 
 def _show(found: Comparison) -> None:

@@ -17,7 +17,7 @@ async def _daily(memory: Memory) -> str:
 async def _weekly(memory: Memory) -> str:
     said = await _condensed(memory, "weekly")
     moved = await prune_files(memory, dry_run=False)
-    return f"{said}; {len(moved.of_fate("gone"))} files archived"
+    return f"{said}; {len(moved.of_fate('gone'))} files archived"
 
 
 async def _monthly(memory: Memory) -> str:

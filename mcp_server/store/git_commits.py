@@ -62,6 +62,7 @@ class Committer:
         forgetting = _FORGETTING.search(message) is not None
         self.check_free(detached=forgetting)  # what is forgotten must be so in every version
         try:
+            self._remove_leftovers()
             self._finish_pending()
             for attempt in range(_TRIES):
                 done = self._try_commit(wanted, message, author, Admission(forgetting, redacted))
@@ -253,6 +254,13 @@ class Committer:
             else:
                 return True
         return False
+
+    def _remove_leftovers(self) -> None:
+        """Private indexes of commands that were killed."""
+        for index in self._repository.folder().glob("context-manager-*.index*"):
+            with contextlib.suppress(OSError):
+                if time.time() - index.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    index.unlink()
 
     def _locks(self) -> list[Path]:
         folder = self._repository.folder()

@@ -258,3 +258,14 @@ async def test_no_message_goes_out_without_the_fields_of_the_report(memory: Memo
     swept = await commit_changes(memory)
 
     assert dataclasses.asdict(await committing.report(memory)) == dataclasses.asdict(swept)
+
+
+async def test_the_setting_takes_our_hooks_away_and_brings_them_back(workspace: Path) -> None:
+    hook = workspace / ".git" / "hooks" / "pre-commit"
+    async with open_memory(workspace, KEYWORDS_ONLY):
+        assert hook.exists()
+    async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__HOOKS": "false"}) as memory:
+        assert not hook.exists()
+        assert "switched off" in (await status(memory, "git")).views["git"]["hooks"]
+    async with open_memory(workspace, KEYWORDS_ONLY):
+        assert hook.exists()

@@ -20,12 +20,19 @@ from mcp_server.core.text import entries
 JOURNAL_BYTES = 4_096
 """S4's budget for a journal. Derived lines over it leave: the people's files and the transcripts have them."""
 
+LEAST_LATE = 3.0
+"""What a decision or lesson must hold that is condensed months later, after an import: few of these still matter."""
+
 A_WEEK = 5
 """Lines of a week that MEMORY.md gets."""
 LEAST_WEIGHT, LEAST_SETTLED = 2.5, 1.5
 """What a line must hold to be chosen, and a decision or lesson."""
 STALE_DAYS = 60
 """After so many days a derived line of "Active Context" is not active any more."""
+
+LONGEST_FILE = 300
+"""Derived lines that a person's or project's file may have; what happened longest ago goes to archive/ beyond that."""
+PLANS, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
 
 ACTIVE = "Active Context"
 SECTIONS = {"Decision: ": "Key Decisions", "Lesson: ": "Lessons Learned"}
@@ -103,6 +110,16 @@ def stale(body: str, today: date) -> list[Left]:
         for one in entries.entries(body)
         if one.section == ACTIVE and one.date and one.date < before and sources_of(one.text)
     ]
+
+
+def cold(body: str, before: str) -> list[Left]:
+    """The derived lines that leave a person's or project's file: plans of days before `before` (YYYY-MM-DD), and of
+    more than `LONGEST_FILE` derived lines what happened longest ago."""
+    derived = [one for one in entries.entries(body) if one.start == one.end and one.date and sources_of(one.text)]
+    leaving = [Left(one, "an old plan") for one in derived if one.section in PLANS and one.date < before]
+    happened = sorted((one for one in derived if one.section in HAPPENED), key=lambda one: (one.date, one.start))
+    over = max(0, len(derived) - len(leaving) - LONGEST_FILE)
+    return leaving + [Left(one, "long ago, in a long file") for one in happened[:over]]
 
 
 def without(body: str, leaving: Iterable[Left]) -> str:

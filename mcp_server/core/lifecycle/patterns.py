@@ -94,8 +94,9 @@ NEWS = re.compile(
     re.IGNORECASE,
 )
 FRAGMENT = re.compile(
-    r"^(?:I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]|[Mm]y [\w ]+,(?!.*\b(?:I|is|are|was|were|has|have|had"
-    r"|will|\w+ed)\b))"
+    r"\b(?:huge|big|total|massive) fan[.!]*$|\bit looks\b|\bcheers for asking\b"
+    r"|^(?:(?:after|before|until|like) (?:that|this|then|I said)\b|I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]"
+    r"|[Mm]y [\w ]+,(?!.*\b(?:I|is|are|was|were|has|have|had|will|\w+ed)\b))",
 )
 ASKING = re.compile(
     r"^(?:can|could|would|will|do|does|did|should|have you|are you|is (?:it|there|this|that)|what|how|why|where"
@@ -117,7 +118,7 @@ TALK = re.compile(
     r"|good luck|have fun|no problem|no worries|glad to (?:hear|help)|happy to (?:hear|help)|hope (?:you|it|that"
     r"|everything|all|this|they)"
     r"|i(?:['’]m| am) (?:here for|off to|sure|so glad|glad|grateful|thankful|sorry|happy to hear|curious|all ears"
-    r"|in!|fine|good|okay|doing (?:well|great|good|okay|fine|alright))"
+    r"|in!|fine|good|okay|doing (?:well|great|good|ok|okay|fine|alright))"
     r"|i (?:appreciate|understand|know (?:what|how|that|it)|bet|guess|see|hear|get (?:it|that|what)|wish|promise"
     r"|swear|mean|feel (?:you|like|that|so|really|blessed|lucky|great|good|proud|happy))\b"
     r"|i['’]ll (?:let|keep|check (?:it|that|them|those)|try (?:it|that)|give (?:it|that)|look into|do my best"
@@ -215,7 +216,8 @@ INSTRUCTION = re.compile(
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
 VERBS_BEFORE = re.compile(
-    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|just\s+|also\s+|still\s+|never\s+|always\s+)*[\w'’]+|\bto \w+|^\w+ing\b",
+    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|just\s+|also\s+|still\s+|never\s+|always\s+)*[\w'’]+|\bto \w+|^\w+ing\b"
+    r"|\bmy \w+ \w+",
     re.IGNORECASE,
 )
 """What before a pronoun is no noun that it could stand for."""

@@ -121,7 +121,7 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         return None
     if not named and patterns.REQUEST.search(sentence):
         return None
-    if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.match(sentence):
+    if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence):
         return None
     if own and not (patterns.SUBJECT.match(sentence) or patterns.ELLIPTIC.match(sentence)):
         own_late = re.search(r"\b(?:I|my|we|our)\b", sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from mcp_server.core.lifecycle import indexes
-from mcp_server.core.lifecycle.condense import ACTIVE, candidates, over_budget, picked, stale, without
+from mcp_server.core.lifecycle.condense import ACTIVE, candidates, cold, over_budget, picked, stale, without
 from mcp_server.core.lifecycle.lines import Source
 from mcp_server.core.lifecycle.memory_pruning import leaving
 from mcp_server.core.text.entries import entries
@@ -52,6 +52,14 @@ def test_a_journal_over_its_budget_loses_the_derived_lines_that_hold_least() -> 
 def test_what_is_not_active_any_more_leaves_and_what_is_by_hand_stays() -> None:
     body = f"## {ACTIVE}\n- 2025-01-01: old {SRC}\n- 2025-01-01: old, by hand\n- 2026-02-10: new {SRC}\n"
     assert [left.entry.text for left in stale(body, date(2026, 2, 16))] == [f"- 2025-01-01: old {SRC}"]
+
+
+def test_old_plans_and_of_a_long_file_what_happened_longest_ago_go_cold() -> None:
+    plans = f"## Plans\n- 2025-01-01: sail {SRC}\n- 2026-01-01: row {SRC}\n- 2025-01-01: by hand\n"
+    assert [left.entry.text for left in cold(plans, "2025-06-01")] == [f"- 2025-01-01: sail {SRC}"]
+    rows = [f"- 2026-01-{day:02}: walk {number} {SRC}\n" for number in range(101) for day in (3, 1, 2)]
+    left = cold("## About\n- 2020-01-01: by hand\n## What happened\n" + "".join(rows), "2025-06-01")
+    assert [one.entry.date for one in left] == ["2026-01-01"] * 3
 
 
 def memory_body() -> str:
