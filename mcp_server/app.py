@@ -23,7 +23,7 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
-from mcp_server.actions import sessions
+from mcp_server.actions import committing, sessions
 from mcp_server.actions.ask_llm import MeteredLlm
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
@@ -46,7 +46,7 @@ from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
 from mcp_server.store.topic_files import TopicFiles
 from mcp_server.store.transcripts import Transcripts
-from mcp_server.store.workspace import create, templates
+from mcp_server.store.workspace import BEGINNING, create, templates
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
@@ -73,7 +73,8 @@ async def open_memory(
     root = resolve_workspace(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
-        settings = await run_sync(_created, root, environ, problems)
+        now = clock or (lambda: datetime.now(UTC))
+        settings = await run_sync(_created, root, environ, problems, now)
         local = await run_sync(_local_folder, root, settings, problems, stack)
         files = WorkspaceFiles(root, local)
         locks = Locks(local)
@@ -85,7 +86,6 @@ async def open_memory(
         index = Index(files, locks, local / "index", loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
         timezone = await run_sync(_timezone, settings)
-        now = clock or (lambda: datetime.now(UTC))
 
         def local_date(moment: datetime) -> str:
             return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
@@ -108,7 +108,7 @@ async def open_memory(
             topics=TopicFiles(files),
             locks=locks,
             index=index,
-            git=Git(root),
+            git=Git(root, lambda: now().astimezone(ZoneInfo(timezone))),
             folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
             embedder=loaded,
             tokens=TokenCounter(),
@@ -161,7 +161,7 @@ async def _closed(port: State | Index) -> None:
         await port.close()
 
 
-def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Settings:
+def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock: Callable[[], datetime]) -> Settings:
     """Makes the workspace if it is missing, and reads its settings."""
     try:
         create(root, {CONFIG: default_document()})
@@ -169,13 +169,19 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str]) -> Set
         if not root.is_dir():
             raise
         problems.append(f"{error}; what is there can be read, nothing can be recorded")
+    git = Git(root, clock)
     try:
-        git = Git(root)
         if git.init():
-            git.commit([CONFIG, *templates()], "maintenance: a new memory\n\nThe files it begins with.")
+            git.commit([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
     except ContextManagerError as error:
         problems.append(str(error))
-    return settings_of(root, environ)
+    settings = settings_of(root, environ)
+    try:
+        if git.available() and settings.git.hooks != git.hooks.in_place():
+            git.hooks.ensure() if settings.git.hooks else git.hooks.remove()
+    except ContextManagerError as error:
+        problems.append(str(error))
+    return settings
 
 
 def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
@@ -235,6 +241,7 @@ async def catch_up(memory: Memory) -> None:
             await restore.finish(memory)
             await queue.drain(memory, work)
             await memory.index.refresh()
+            await committing.commit_if_due(memory)
         finally:
             held.release()
 
@@ -250,15 +257,19 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.clients.hooks.attending import attend
     from mcp_server.jobs import maintainer
     from mcp_server.jobs.briefs import keep_briefs
+    from mcp_server.jobs.committing import keep_committed
     from mcp_server.jobs.enriching import keep_enriching
+    from mcp_server.jobs.extracting import keep_extracted
     from mcp_server.jobs.topic_times import keep_topic_times
 
-    duties: list[maintainer.Duty] = [
-        attend,
-        keep_briefs,
-        keep_topic_times,
-        *([keep_enriching] if memory.llm is not None else []),
-    ]
+    async def keep_jobs(memory: Memory) -> None:
+        from mcp_server.jobs.registry import JOBS
+        from mcp_server.jobs.scheduler import keep_schedule
+
+        await keep_schedule(memory, JOBS)
+
+    duties = [attend, keep_briefs, keep_extracted, keep_committed, keep_topic_times, keep_jobs]
+    duties += [keep_enriching] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)
         try:

@@ -82,6 +82,23 @@ class Lifecycle(Section):
     memory_line_cap: Annotated[
         int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
     ] = 200
+    extraction_trigger: Annotated[
+        Literal["on_session_end", "manual"],
+        Field(description="When conversations become knowledge; manual: only by `extract`"),
+    ] = "on_session_end"
+    condensation_schedule: Annotated[
+        str | None, Field(description="Cron expression for the day's condensation; null: never by itself")
+    ] = "0 23 * * *"
+    pruning_schedule: Annotated[
+        str | None, Field(description="Cron expression for the week's; files that nobody needs go to archive/, too")
+    ] = "0 0 * * 0"
+    monthly_schedule: Annotated[str | None, Field(description="Cron expression for the month's")] = "30 0 1 * *"
+    journal_retention_days: Annotated[
+        int, Field(ge=2, description="Older journals move to archive/ when the month is condensed")
+    ] = 90
+    commit_interval_minutes: Annotated[
+        float, Field(gt=0, description="What changed is committed so often, and when a server ends")
+    ] = 30
 
 
 class Knowledge(Section):
@@ -196,7 +213,17 @@ class Watchers(Section):
 class Git(Section):
     """The workspace's own repository."""
 
-    auto_commit: Annotated[bool, Field(description="Commit a conversation when it is closed")] = True
+    auto_commit: Annotated[
+        bool, Field(description="Commit closed conversations at once, the rest on a cadence; false: you commit")
+    ] = True
+    auto_tag_daily: Annotated[
+        bool, Field(description="Tag the last commit of every day and week in which something changed")
+    ] = True
+    hooks: Annotated[bool, Field(description="Keep our pre-commit, commit-msg and post-commit hooks beside yours")] = (
+        True
+    )
+    remote: Annotated[str | None, Field(description="Name of the remote that sync and auto_push use")] = None
+    auto_push: Annotated[bool, Field(description="Push to that remote after commits; never by force")] = False
 
 
 class LlmSection(Section):

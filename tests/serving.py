@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters
 from mcp.server import MCPServer
 from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotification, TextContent, TextResourceContents
 
+import tools
 from mcp_server.app import maintain, open_memory
 from mcp_server.memory import Memory
 from mcp_server.serve.server import build
@@ -51,17 +52,12 @@ async def connected(
     transport: Literal["stdio", "http"] = "stdio",
     maintained: bool = False,
     folder: str | None = None,
+    profile: tools.Profile = "core",
     updates: Updates | None = None,
-    tools: Literal["core", "full"] = "core",
 ) -> AsyncIterator[Client]:
     """A client of a server in this process, on the workspace at `root`."""
-    server = build(
-        opener(root, maintained),
-        transport=transport,
-        folder=folder,
-        kept=root / ".local" / "instructions.md",
-        profile=tools,
-    )
+    kept = root / ".local" / "instructions.md"
+    server = build(opener(root, maintained), transport=transport, folder=folder, kept=kept, profile=profile)
     async with _client(server, client, mode, updates) as connection:
         yield connection
 

@@ -37,7 +37,10 @@ def test_every_command_is_in_it_and_no_other() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["session", "project", "index", "bench", "clarity", "logs", "cold-storage", "checkpoint", "topics", "gate"],
+    [
+        *("session", "project", "index", "bench", "clarity", "logs", "cold-storage", "checkpoint", "topics", "gate"),
+        *("history", "tag", "explore", "reconstruct", "jobs"),
+    ],
 )
 def test_the_subcommands_are_in_it(name: str) -> None:
     context = click.Context(cli)
@@ -58,7 +61,7 @@ def test_every_setting_is_in_it_with_its_default() -> None:
 
 @pytest.mark.anyio
 async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: Path) -> None:
-    async with connected(workspace, tools="full") as client:
+    async with connected(workspace, profile="full") as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         resources = {str(found.uri) for found in (await client.list_resources()).resources}
         templates = {found.uri_template for found in (await client.list_resource_templates()).resource_templates}

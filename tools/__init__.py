@@ -12,6 +12,7 @@ from tools import (
     anchor,
     checkpoint,
     compile_context,
+    history,
     hook,
     observe,
     prune,
@@ -39,7 +40,7 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
 )
 """Each makes its tool for one connection; in the order in which they are listed."""
 
-FULL = (topics.tool,)
+FULL = (topics.tool, history.tool)
 """What `--tools full` adds: every tool that is offered costs the model tokens, and these are for few conversations."""
 
 

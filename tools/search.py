@@ -33,6 +33,7 @@ class Hit(TypedDict):
     score: float
     terms: dict[str, float]
     cold: NotRequired[str]
+    sources: NotRequired[list[str]]
 
 
 class Gate(TypedDict):

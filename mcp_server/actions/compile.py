@@ -33,6 +33,7 @@ from mcp_server.core.compiler.inputs import (
 )
 from mcp_server.core.model import Caller, Delivery, Turn
 from mcp_server.core.projects import Project
+from mcp_server.core.text.conflicts import marked_line
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.errors import ContextManagerError, Invalid
@@ -234,6 +235,8 @@ def source_files(memory: Memory, local_date: str, project: Project) -> Iterator[
                 continue
             text = memory.files.read_text(path)
         except ContextManagerError:
+            continue
+        if marked_line(text) is not None:  # two versions that nobody has merged: neither is the user's word
             continue
         split = split_front_matter(text)
         yield SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))

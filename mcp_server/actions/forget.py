@@ -356,7 +356,7 @@ async def _in_git(run: _Run, left: list[str]) -> Receipt:
         return Receipt(request.id, True, (), 0, Survey(0), left=tuple(left))
     async with memory.locks.git():
         try:
-            commit = await _committed(run)
+            commit = await _committed(run, left)
         except ContextManagerError as error:
             left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
         past = History(memory.files.root)
@@ -373,14 +373,16 @@ async def _in_git(run: _Run, left: list[str]) -> Receipt:
     return Receipt(request.id, True, (), 0, survey, rewritten, backup, commit, left=tuple(left))
 
 
-async def _committed(run: _Run) -> str | None:
+async def _committed(run: _Run, left: list[str]) -> str | None:
     memory, request = run.memory, run.request
     if not memory.settings.git.auto_commit:
         raise Refused("git.auto_commit is off")
     still_open = {row.path for row in await memory.state.sessions(open_only=True)}
     paths = [path for path in (*run.intent.paths, FORGOTTEN) if path not in still_open]
     message = f"maintenance: forgotten on request\n\n{len(paths) - 1} files.\n\nForget: {request.id}"
-    return await run_sync(memory.git.commit, paths, message)
+    done = await run_sync(memory.git.commit_files, paths, message)
+    left += [f"{path} was left out of the commit: {reason}" for path, reason in done.left_out.items()]
+    return done.commit
 
 
 def backup_place(root: Path, request_id: str) -> Path:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from anyio.to_thread import run_sync
 
@@ -101,6 +102,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
             row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
             await memory.state.save_session(row, keys)
             await memory.state.put(sessions.PENDING_COMMITS, path, head.slug)
+            await sessions.queue_extraction(memory, path, imported.session_id)
     memory.changes.publish(Change("session", path, imported.session_id))
     return _recorded(imported, path, turns, fresh, sorted_out)
 
@@ -164,7 +166,7 @@ async def commit_import(memory: Memory, name: str, paths: list[str]) -> str:
     message = f"conversation: import {name}\n\n{len(everything)} files"
     try:
         async with memory.locks.git():
-            committed = await run_sync(memory.git.commit, everything, message)
+            committed = await run_sync(partial(memory.git.commit, everything, message, redacted=True))
     except ContextManagerError as error:
         return f"not committed yet: {error}"
     await memory.state.remove(sessions.PENDING_COMMITS, *waiting)

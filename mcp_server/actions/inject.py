@@ -30,6 +30,7 @@ from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
 from mcp_server.core.model import Caller, Hit
 from mcp_server.core.projects import Project
+from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -182,7 +183,7 @@ async def _for_prompt(
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
-    new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(one.hit.passage.text)}
+    new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(own_text(one.hit.passage))}
     new |= topics.marks(compiled.receipt)
     await _sent(memory, session, replace(window, lines=window.lines | new))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}

@@ -7,9 +7,9 @@ under one id, which takes all of it back at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from anyio.to_thread import run_sync
 
@@ -18,7 +18,10 @@ from mcp_server.actions.editing import WARN_LINES, archive, stamped
 from mcp_server.actions.remember import TRIES
 from mcp_server.core.anchors import Anchor, items_of
 from mcp_server.core.clarity.extraction import extract
+from mcp_server.core.lifecycle.condense import without
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
+from mcp_server.core.lifecycle.lines import without_sources
+from mcp_server.core.lifecycle.memory_pruning import leaving as decide_memory
 from mcp_server.core.pruning import Fated, Pruned
 from mcp_server.core.text import entries
 from mcp_server.core.text.links import linked, links
@@ -42,8 +45,9 @@ COMMITS = 100_000
 
 
 async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
-    """Archives the oldest dated entries of MEMORY.md until it has at most `target` lines: by default the length at
-    which it warns, or the cap where that is shorter. Anchored and undated entries stay."""
+    """Archives entries of MEMORY.md until it has at most `target` lines: by default the length at which it warns, or
+    the cap where that is shorter. Of derived ones those first that another file or entry says, then stale ones; then
+    the oldest of all. Anchored and undated entries stay."""
     if dry_run:
         return await run_sync(_memory, memory, target, True)
     async with memory.locks.files():
@@ -69,7 +73,10 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
     most = min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
     listed = entries.entries(start.body)
     spared = _spared(anchors(memory), listed, head)
-    body, leaving = entries.without_oldest(start.body, max(0, lines - most), spared)
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+    steps = decide_memory(start.body, max(0, lines - most), specific_lines(memory), today, spared)
+    body, leaving = without(start.body, steps), [step.entry for step in steps]
+    reasons = {step.entry.start: step.why for step in steps}
     undo: tuple[str, ...] = ()
     if leaving and not dry_run:
         archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
@@ -81,7 +88,7 @@ def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
     left = lines - sum(entry.end - entry.start + 1 for entry in leaving)
     fates = []
     for entry in listed:
-        why = f"the oldest go until {most} lines are left"
+        why = reasons.get(entry.start) or f"the oldest go until {most} lines are left"
         if entry.start not in gone:
             why = "anchored" if entry.start in spared else "newer" if entry.date else "without a date"
         what = title_of(entry.text)
@@ -128,10 +135,9 @@ async def prune_files(memory: Memory, dry_run: bool) -> Pruned:
         return _told(await run_sync(_decided, memory, reads), dry_run, (), ())
     async with memory.locks.files():
         decided = await run_sync(_decided, memory, reads)
-        moved, undo, notes = await run_sync(_evicted, memory, [one.file.path for one in decided if one.goes])
-    for path in moved:
-        memory.changes.publish(Change("file", path))
-        memory.changes.publish(Change("file", archived_path(path)))
+        going = [one.file.path for one in decided if one.goes]
+        moved, undo, notes = await run_sync(_evicted, memory, going, "prune files")
+    _tell(memory, moved)
     stayed = {one.file.path for one in decided if one.goes} - set(moved)
     return _told([one for one in decided if one.file.path not in stayed], dry_run, undo, notes)
 
@@ -152,19 +158,47 @@ def _told(decided: list[Eviction], dry_run: bool, undo: tuple[str, ...], notes: 
     return Pruned("files", dry_run, "knowledge files", fates, where="archive/", notes=notes, undo=undo)
 
 
-def _evicted(memory: Memory, paths: list[str]) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+async def moved_to_archive(
+    memory: Memory, paths: Sequence[str], why: str
+) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
+    """Moves knowledge files to archive/: those that moved, the id that brings them back, what to say of the others."""
+    async with memory.locks.files():
+        moved, undo, notes = await run_sync(_evicted, memory, paths, why)
+    _tell(memory, moved)
+    return moved, undo, notes
+
+
+def _tell(memory: Memory, moved: Sequence[str]) -> None:
+    for path in moved:
+        memory.changes.publish(Change("file", path))
+        memory.changes.publish(Change("file", archived_path(path)))
+
+
+def specific_lines(memory: Memory) -> list[str]:
+    """What the files of people, projects and reference say, line by line."""
+    found: list[str] = []
+    for folder in ("knowledge/people/", "knowledge/projects/", "knowledge/reference/"):
+        for stat in memory.files.walk(folder):
+            text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+            if text is not None and stat.path.count("/") <= 3:
+                body = split_front_matter(text).body
+                found += [entries.normalised(without_sources(entry.text)) for entry in entries.entries(body)]
+    return found
+
+
+def _evicted(memory: Memory, paths: Sequence[str], why: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
     """Moves files; returns those that moved, the id that brings them back, and what to say of the others."""
     moved: list[str] = []
     notes: list[str] = []
-    going = {path: memory.files.read_text(path) for path in paths}
-    taken = [path for path in paths if memory.files.exists(archived_path(path))]
+    going = {path: memory.files.read_text(path) for path in paths if memory.files.exists(path)}
+    taken = [path for path in going if memory.files.exists(archived_path(path))]
     for path in taken:
         notes.append(f"{path} stays: {archived_path(path)} exists already; rename one of them")
         del going[path]
     if not going:
         return [], (), tuple(notes)
     before: dict[str, str | None] = {**going, **{archived_path(path): None for path in going}}
-    undo = KeptCopies(memory.files).keep(before, "prune files", memory.clock())
+    undo = KeptCopies(memory.files).keep(before, why, memory.clock())
     for path in going:
         try:
             memory.files.move(path, archived_path(path))

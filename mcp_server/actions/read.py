@@ -57,7 +57,12 @@ async def read(
     # Asked of the place that the path leads to: by `././`, a symbolic link or other letter case it does not show.
     if (await run_sync(memory.files.relative, path)).split("/")[0].casefold() in PRIVATE:
         raise Refused(f"{path} is the machine's own; read files under knowledge/, raw/, topics/ or archive/")
-    text = await run_sync(memory.git.show, path, at) if at else await run_sync(_current, memory, path)
+    # History may still hold what was forgotten on request: it is not shown.
+    text = (
+        memory.forgotten.clean(await run_sync(memory.git.show, path, at))
+        if at
+        else await run_sync(_current, memory, path)
+    )
     lines = text.split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()  # a final newline ends the last line, it begins no other

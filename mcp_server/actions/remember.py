@@ -9,6 +9,7 @@ from typing import get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.committing import WRITTEN_IN
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.actions.editing import archive, difference, edited
 from mcp_server.actions.projects import claim, project_of
@@ -223,3 +224,4 @@ async def _note_in_transcript(memory: Memory, session: str, done: Remembered, co
     change = KnowledgeChange(done.path, done.action, summary if len(summary) <= 120 else summary[:119] + "…", now)
     size = await run_sync(memory.transcripts.append, row.path, change, row.size, row.last_at, row.turns)
     await memory.state.save_session(sessions.grown(row, size, now))
+    await memory.state.put(WRITTEN_IN, done.path, row.path, waits=False)

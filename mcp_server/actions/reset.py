@@ -22,14 +22,14 @@ from mcp_server.store.walking import FileStat
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"
-KEPT_ENTRIES = (pauses.NAMESPACE, sessions.PENDING_COMMITS)
-"""What the user has switched, and what is still to be committed, is no state that a reset may lose."""
+KEPT_ENTRIES = (pauses.NAMESPACE, sessions.PENDING_COMMITS, sessions.PENDING_EXTRACTION)
+"""What the user has switched, and what is still to be committed or extracted, is no state that a reset may lose."""
 
 STAYS = (
     "raw/ (conversations)",
     "knowledge/, topics/, archive/, checkpoints/, anchors.yaml, forgotten.jsonl",
     "cold records whose time is not over, or that a checkpoint names",
-    "what waits for approval or for a commit, pauses, and what recover keeps for its undo",
+    "what waits for approval, a commit or an extraction, pauses, and what recover keeps for its undo",
 )
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -15,11 +15,12 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.core.injection import LOOKED_AT
+from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.core.text.passages import is_imported
+from mcp_server.core.text.passages import is_imported, own_text
 from mcp_server.core.text.query import parse_query, period, plain_query
 from mcp_server.core.text.words import words
 from mcp_server.errors import Invalid
@@ -143,15 +144,19 @@ def _ranked(
     counting."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
+    derived: dict[str, list[Passage]] = {}
+    for found in candidates.found:
+        if found.source is not None:
+            derived.setdefault(found.candidate.unit, []).append(found.passage)
     hits = []
     for one in ranked:
-        passage = by_identity[id(one.candidate)].passage
+        passage = _not_of_a_journal(by_identity[id(one.candidate)].passage, derived.get(one.candidate.unit, ()))
         whole = len(passage.text) >= one.candidate.length
         hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
     ask = _question(memory, heard, message)
     return Found(
         hits=tuple(hits),
-        gate=ask.decide(heard.candidates).signal(),
+        gate=ask.decide(heard.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
         messages=messages,
@@ -159,6 +164,15 @@ def _ranked(
         considered=len({one.candidate.unit for one in candidates.found}),
         alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
     )
+
+
+def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
+    """A journal repeats what stands in the file of a person or project: where both are found, that one is shown, and
+    what is shown comes from fewer files."""
+    if passage.category != "journal" or not derived:
+        return passage
+    said = own_text(passage).removeprefix("- ").removeprefix("Decision: ").removeprefix("Lesson: ")
+    return next((one for one in derived if one.category != "journal" and said in own_text(one)), passage)
 
 
 async def settled(memory: Memory) -> None:
@@ -180,7 +194,7 @@ async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000)
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    snippets = tuple(snippet(hit.passage.text, found.words) for hit in found.hits)
+    snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("nothing stored seems to be about this: these are only the nearest passages")
@@ -227,7 +241,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
 
 def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
     """The message as the gate sees it, with the weights that go with the embedder in use."""
-    seen = found.candidates
+    seen = found.said
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
         weights = replace(gate.WITH_EMBEDDER, threshold=memory.embedder.gate_threshold)
@@ -291,12 +305,18 @@ def _where(passage: Passage) -> str:
     who = f" · {_line(passage.speaker) or passage.role}" if passage.turn is not None else ""
     when = f" · {passage.at:%Y-%m-%d}" if passage.at else ""
     title = f" · {_line(passage.title)[:80]}" if passage.title else ""
+    title += "".join(f" · from {_line(str(source))}" for source in _sources(passage)[:1])
     return f"{_line(passage.path)}:{passage.start}-{passage.end}{turn}{who}{when}{title} · {passage.category}"
 
 
 def _line(text: str) -> str:
     """Stored text on one line, and harmless there."""
     return " ".join(neutralise(text).split())
+
+
+def _sources(passage: Passage) -> tuple[Source, ...]:
+    """The turns that a derived line comes from."""
+    return () if passage.turn is not None else sources_of(passage.text)
 
 
 def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:
@@ -313,6 +333,7 @@ def _as_dict(hit: Hit, text: str, cold: str | None) -> Mapping[str, Any]:
         "category": passage.category,
         "title": passage.title,
         "at": passage.at.isoformat() if passage.at else None,
+        "sources": [str(source) for source in _sources(passage)] or None,
         "snippet": text,
         "score": hit.score,
         "terms": dict(hit.terms),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from anyio.to_thread import run_sync
 
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 
 PENDING_COMMITS = "pending_commits"
 """Namespace of the state: path of a closed transcript → the slug for its commit's message."""
+
+PENDING_EXTRACTION = "pending_extraction"
+"""Namespace of the state: path of a closed transcript that extractors are still to read → its session."""
 
 CONTINUING = "continuing"
 """Sessions that are just getting another transcript: should the process die, the next one looks for it."""
@@ -258,11 +262,18 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
         knowledge_changes=transcript.changes,
     )
     await memory.state.put(PENDING_COMMITS, row.path, head.slug)
+    await queue_extraction(memory, row.path, row.session)
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
     await _archived(memory, row.session)
     return closed
+
+
+async def queue_extraction(memory: Memory, path: str, session: str) -> None:
+    """Notes that a closed transcript is to become knowledge; `extract_pending` does it."""
+    if memory.settings.lifecycle.extraction_trigger == "on_session_end":
+        await memory.state.put(PENDING_EXTRACTION, path, session)
 
 
 async def _archived(memory: Memory, session: str) -> None:
@@ -292,16 +303,19 @@ async def commit_pending(memory: Memory) -> tuple[str | None, str]:
     if not memory.settings.git.auto_commit:
         return None, "git.auto_commit is off"
     committed: str | None = None
+    note = ""
     for path, slug in (await memory.state.entries(PENDING_COMMITS)).items():
         try:
             async with memory.locks.git():
                 message = f"conversation: {slug}\n\nSession: {path}"
                 paths = [path, *await run_sync(_checkpoints_of, memory, path)]
-                committed = await run_sync(memory.git.commit, paths, message) or committed
+                done = await run_sync(partial(memory.git.commit_files, paths, message, redacted=True))
+                committed = done.commit or committed
         except ContextManagerError as error:
             return committed, f"not committed yet: {error}"
         await memory.state.remove(PENDING_COMMITS, path)
-    return committed, ""
+        note = "".join(f"left out of the commit: {reason}" for reason in done.left_out.values()) or note
+    return committed, note
 
 
 def _checkpoints_of(memory: Memory, path: str) -> list[str]:

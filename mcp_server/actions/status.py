@@ -15,6 +15,7 @@ from mcp_server.actions.anchor import problems as anchor_problems
 from mcp_server.actions.approve import waiting_sentence
 from mcp_server.actions.checkpoint_views import told, when
 from mcp_server.actions.costs import costs
+from mcp_server.actions.git_view import git_problems, git_view
 from mcp_server.actions.health import health
 from mcp_server.actions.projects import map_problems
 from mcp_server.core.model import Category
@@ -64,7 +65,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
     makers = {
         "hooks": _hooks,
         "index": _index,
-        "git": _git,
+        "git": git_view,
         "llm": _llm,
         "settings": _settings,
         "sizes": _sizes,
@@ -75,6 +76,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *await run_sync(anchor_problems, memory),
         *await topics.problems(memory),
         *await run_sync(_trust, memory),
+        *await git_problems(memory),
     ]
     views: dict[str, Mapping[str, Any]] = {}
     for name in chosen:
@@ -265,18 +267,6 @@ def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
 
 async def _index(memory: Memory) -> Mapping[str, Any]:
     return asdict(await memory.index.status())
-
-
-async def _git(memory: Memory) -> Mapping[str, Any]:
-    waiting = await memory.state.entries(sessions.PENDING_COMMITS)
-    version = await run_sync(memory.git.version)
-    head = await run_sync(memory.git.head) if version else None
-    return {
-        "git": version or "not found: capture, search and compiling work; history needs git on PATH",
-        "last_commit": head or "none",
-        "commits_waiting": len(waiting),
-        "auto_commit": memory.settings.git.auto_commit,
-    }
 
 
 async def _llm(memory: Memory) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mcp_server.core.compiler.receipt import Receipt
 from mcp_server.core.compiler.render import said
+from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.memory import Memory
 
 
@@ -17,6 +18,24 @@ class KnownTurn:
     turn_id: str
     unit: str
     shown: str
+
+
+async def derived_units(memory: Memory) -> Mapping[str, frozenset[str]]:
+    """The units of knowledge lines, each with the units of the turns that it names as its sources."""
+    import anyio
+
+    def read() -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for folder in ("knowledge/", "archive/"):
+            for stat in memory.files.walk(folder):
+                text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+                for number, line in enumerate((text or "").splitlines(), start=1):
+                    sources = sources_of(line)
+                    if sources:
+                        found[f"{stat.path}#{number}"] = frozenset(map(str, sources))
+        return found
+
+    return await anyio.to_thread.run_sync(read)
 
 
 async def known_turns(memory: Memory) -> Mapping[str, KnownTurn]:
@@ -47,8 +66,13 @@ def whole(turns: Iterable[KnownTurn], text: str) -> frozenset[str]:
     return frozenset(turn.turn_id for turn in turns if turn.shown in line)
 
 
-def inside(turns: Iterable[KnownTurn], text: str, receipt: Receipt) -> frozenset[str]:
-    """The ids of those that stand in `text` whole, or with the part that was found of a long one."""
+def inside(
+    turns: Iterable[KnownTurn], text: str, receipt: Receipt, derived: Mapping[str, frozenset[str]] | None = None
+) -> frozenset[str]:
+    """The ids of those that stand in `text` whole, with the part that was found of a long one, or as a line that was
+    derived from them."""
     wanted = list(turns)
     units = {one.unit for one in receipt.considered if one.included and one.unit}
+    for unit in tuple(units):
+        units |= (derived or {}).get(unit, frozenset())
     return whole(wanted, text) | frozenset(turn.turn_id for turn in wanted if turn.unit in units)

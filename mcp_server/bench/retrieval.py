@@ -17,14 +17,17 @@ from typing import Any, Literal
 import anyio
 
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
+from mcp_server.actions.condense import condense
+from mcp_server.actions.extract import extract
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
-from mcp_server.bench.evidence import KnownTurn, inside, known_turns, whole
+from mcp_server.bench.evidence import KnownTurn, derived_units, inside, known_turns, whole
 from mcp_server.bench.full_files import full_files
 from mcp_server.bench.metrics import distinct, macro, mean, ndcg_at, percentile, recall_at
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.workbench import ASKER, Workbench, temporary_folder
 from mcp_server.clients.importers.run import import_path
+from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.core.projects import Project
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
@@ -74,8 +77,12 @@ async def measure_retrieval(
     kind: Literal["locomo", "beam"],
     embedder: str | None = None,
     with_files: Sequence[Files] = FILES,
+    knowledge: bool = False,
 ) -> RetrievalReport:
     """Runs the whole measurement on `path`; `with_files` says with which identity and memory files to compile.
+
+    `knowledge`: what the lifecycle makes of each conversation lies beside its transcripts, and a line of it counts as
+    the turns that it names as its sources.
 
     Raises:
         NotFound, Invalid: the data set is not there or not of that format.
@@ -91,6 +98,7 @@ async def measure_retrieval(
     for conversation in todo:
         async with bench.temporary(overrides) as (memory, workspace):
             await import_conversation(bench, memory, conversation)
+            lines = await _with_knowledge(bench, memory) if knowledge else {}
             turns = await known_turns(memory)
             here = await _search_all(memory, conversation, turns)
             for place, files in enumerate(with_files):
@@ -98,7 +106,7 @@ async def measure_retrieval(
                     await anyio.to_thread.run_sync(_fill_files, workspace)
                     await bench.catch_up(memory)
                 for number, one in enumerate(here, start=1):
-                    await _compile_for(memory, one, files, turns)
+                    await _compile_for(memory, one, files, turns, lines)
                     done = len(asked) + (place * len(here) + number) / len(with_files)
                     bench.show(done, total, conversation.name)
             asked += here
@@ -132,10 +140,27 @@ async def import_conversation(bench: Workbench, memory: Memory, conversation: Co
     await bench.catch_up(memory)
 
 
-async def ranked_turns(memory: Memory, text: str, limit: int = max(DEPTHS)) -> list[str]:
-    """What the ordinary search finds for `text`, best first: turn ids; what is no turn keeps its place as its unit."""
+async def _with_knowledge(bench: Workbench, memory: Memory) -> Mapping[str, frozenset[str]]:
+    """Extracts and condenses what was imported, as the schedule would; the units of the lines, with their turns'."""
+    await extract(memory)
+    await condense(memory, "weekly")
+    await bench.catch_up(memory)
+    return await derived_units(memory)
+
+
+async def ranked_turns(
+    memory: Memory, text: str, limit: int = max(DEPTHS), turns: Mapping[str, KnownTurn] | None = None
+) -> list[str]:
+    """What the ordinary search finds for `text`, best first: turn ids; what is no turn keeps its place as its unit. A
+    derived line counts as the turns that it names."""
     found = await find(memory, SearchRequest(query=text, limit=limit, scope="project", project=Project()))
-    return distinct(hit.passage.turn_id or hit.passage.unit for hit in found.hits)
+    by_unit = {turn.unit: turn.turn_id for turn in (turns or {}).values()}
+    ranked: list[str] = []
+    for hit in found.hits:
+        sources = () if hit.passage.turn is not None else sources_of(hit.passage.text)
+        named = [by_unit[str(source)] for source in sources if str(source) in by_unit]
+        ranked += named or [hit.passage.turn_id or hit.passage.unit]
+    return distinct(ranked)
 
 
 async def _search_all(memory: Memory, conversation: Conversation, turns: Mapping[str, KnownTurn]) -> list[Asked]:
@@ -145,13 +170,15 @@ async def _search_all(memory: Memory, conversation: Conversation, turns: Mapping
     await ranked_turns(memory, "warm up")
     for question in conversation.questions:
         began = time.perf_counter()
-        ranked = await ranked_turns(memory, question.text)
+        ranked = await ranked_turns(memory, question.text, turns=turns)
         took = (time.perf_counter() - began) * 1000
         asked.append(Asked(question, ranked, plain.ranked(question.text, max(DEPTHS)), took))
     return asked
 
 
-async def _compile_for(memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn]) -> None:
+async def _compile_for(
+    memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn], lines: Mapping[str, frozenset[str]]
+) -> None:
     """Compiles for one question at every budget, and looks which of its gold turns are inside. What a compilation sees
     is gathered once: of its inputs only the budget differs."""
     gold = [turns[turn_id] for turn_id in sorted(one.question.gold)]
@@ -162,7 +189,7 @@ async def _compile_for(memory: Memory, one: Asked, files: Files, turns: Mapping[
         began = time.perf_counter()
         compiled = await compile_gathered(memory, replace(gathered, inputs=replace(gathered.inputs, budget=budget)))
         one.compile_ms.append((gathering + time.perf_counter() - began) * 1000)
-        found = inside(gold, compiled.text, compiled.receipt), whole(gold, compiled.text)
+        found = inside(gold, compiled.text, compiled.receipt, lines), whole(gold, compiled.text)
         one.contexts[files, budget] = (len(found[0]) / len(gold), len(found[1]) / len(gold))
 
 

@@ -57,6 +57,7 @@ def command() -> None:
     type=click.IntRange(1000),
     help="Instead: observe turn by turn in `replace` with so many live tokens; what does compaction cost?",
 )
+@click.option("--knowledge", is_flag=True, help="Extract and condense first; a line counts as the turns it names.")
 @embedder_option
 @to_json
 def retrieval(
@@ -64,6 +65,7 @@ def retrieval(
     kind: Literal["locomo", "beam"],
     files: Literal["template", "full", "both"],
     live_limit: int | None,
+    knowledge: bool,
     embedder: str | None,
     json_file: Path | None,
 ) -> None:
@@ -76,7 +78,7 @@ def retrieval(
         return _deliver(live.as_dict(), json_file, lambda: _print_live(live))
 
     with_files = FILES if files == "both" else (files,)
-    report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder, with_files))
+    report = _run("Asking", lambda bench: measure_retrieval(bench, path, kind, embedder, with_files, knowledge))
     return _deliver(report.as_dict(), json_file, lambda: _print_retrieval(report))
 
 

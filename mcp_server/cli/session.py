@@ -61,11 +61,14 @@ def show(session: str, as_json: bool) -> None:
 @json_option
 def end(session: str, as_json: bool) -> None:
     """Close a conversation and commit its transcript."""
+    from mcp_server.actions.extract import extract_pending
     from mcp_server.actions.sessions import SessionEnded, end_session
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> SessionEnded:
-        return await end_session(memory, session)
+        ended = await end_session(memory, session)
+        await extract_pending(memory)
+        return ended
 
     ended = with_memory(act)
     if as_json:

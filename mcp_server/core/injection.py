@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from mcp_server.core.model import GateSignal, Hit, Passage
 from mcp_server.core.scoring.gate import FRAME_WORDS
 from mcp_server.core.scoring.ranking import ends_with_question
+from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.query import plain_query
 from mcp_server.core.text.words import TALK_WORDS, content_words, words
 
@@ -164,7 +165,7 @@ def choose(
         if own >= gate.threshold and silent.get(before) is not None:
             own = max(own, evidence[before])
         reason = silent[hit.passage.unit] or _too_weak(hit, own, best, background, gate)
-        if reason is None and was_sent(hit.passage.text, sent):
+        if reason is None and was_sent(own_text(hit.passage), sent):
             reason = SENT_BEFORE
         if reason is None and room == 0:
             reason = f"{MOST_PASSAGES} better ones go in"
@@ -182,7 +183,7 @@ def _with_answers(
         passage = one.hit.passage
         answers = passage.role == "agent" and _unit_before(passage) in asked and not one.included
         tells = one.hit.whole and one.own >= gate.threshold - ANSWER_SLACK and silent[passage.unit] is None
-        if answers and tells and room and not was_sent(passage.text, sent):
+        if answers and tells and room and not was_sent(own_text(passage), sent):
             room -= 1
             one = Judged(one.hit, one.own, True, "the answer to what goes in")
         yield one
@@ -211,9 +212,9 @@ def _tells_nothing(passage: Passage, subject: frozenset[str]) -> str | None:
         return "identity: part of the brief"
     if passage.category == "topic":
         return "a topic: what brings it in are its triggers"
-    if ends_with_question(passage.text):
+    if ends_with_question(own_text(passage)):
         return "only a question"
-    said = frozenset(content_words(passage.text)) - TALK_WORDS
+    said = frozenset(content_words(own_text(passage))) - TALK_WORDS
     if len(said & subject) >= ECHO * len(said):
         return "says no more than the message"
     return None

@@ -5,27 +5,39 @@ Methods are synchronous: call them in a worker thread, under `locks.git()` where
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 
+from mcp_server.core.history.moments import moment
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.store import git_repository
-from mcp_server.store.git_commits import Committer
+from mcp_server.store.git_commits import Committed, Committer
+from mcp_server.store.git_hooks import Hooks
+from mcp_server.store.git_merging import Merger
+from mcp_server.store.git_past import Past
+from mcp_server.store.git_remote import Remote
 from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, clean_path
+from mcp_server.store.git_tags import Tags
+from mcp_server.store.git_worktrees import Worktrees
+from mcp_server.store.history.objects import Objects
 from mcp_server.store.versions import FORMAT, Version, parse
-
-_DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
-_REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 
 
 class Git:
-    """What the rest of the house asks of git."""
+    """What the rest of the house asks of git. `clock` dates commits and tags; without one git's own does."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, clock: Callable[[], datetime] | None = None) -> None:
+        self.clock = clock
         self._repository = Repository(root)
-        self._committer = Committer(self._repository)
+        self._committer = Committer(self._repository, clock)
+        self.past = Past(self._repository)
+        self.merging = Merger(self._repository, self._committer)
+        self.remote = Remote(self._repository)
+        self.tags = Tags(self._repository, self._committer)
+        self.worktrees = Worktrees(self._repository)
+        self.hooks = Hooks(self._repository)
 
     def available(self) -> bool:
         """True if git can be run."""
@@ -54,15 +66,79 @@ class Git:
             raise Unavailable(f"git could not make a repository in {self._repository.root}: {error}") from error
         return True
 
-    def commit(self, paths: Iterable[str], message: str, author: str | None = None) -> str | None:
-        """Commits these files as they are now, a missing one as deleted; the commit's id, None if nothing changed.
+    def commit(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> str | None:
+        """As `commit_files`; the commit's id, None if nothing changed."""
+        return self.commit_files(paths, message, author, redacted=redacted).commit
 
-        A path with changes that the user has staged waits for its owner and is left out. `author` is `Name <mail>`;
-        by default the user's own identity, or ours if git knows none. Raises Unavailable if git is missing or refuses.
+    def commit_files(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> Committed:
+        """Commits these files as they are now, a missing one as deleted.
+
+        A path with changes that the user has staged waits for its owner; a file that may not go in (a secret, conflict
+        markers, over its cap, a sealed conversation that changed without the trailer `Forget:`) is left out and named.
+        `redacted`: they were written without secrets just now and are not searched again. `author` is `Name <mail>`; by
+        default the user's own identity, or ours if git knows none. Raises Unavailable if
+        git is missing, in the middle of a merge or on no branch, or refuses.
         """
         wanted = sorted({clean_path(path) for path in paths})
         self.init()
-        return self._committer.commit(wanted, message, author)
+        return self._committer.commit(wanted, message, author, redacted=redacted)
+
+    def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
+        """Files under these paths that differ from what the user's index holds: changed, new, deleted. What git
+        ignores, other repositories inside, and files that a sparse checkout leaves out are none. Raises Unavailable."""
+        if not self._repository.exists():
+            return []
+        try:
+            listed = self._repository.run(
+                "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *prefixes
+            )
+        except Failed as error:
+            raise Unavailable(f"git could not say what changed: {error}") from error
+        names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+        return sorted(name for name in names if not name.endswith("/"))
+
+    def committed_texts(self, paths: Sequence[str], longest: int) -> dict[str, str | None]:
+        """These files as the last commit has them: None for one that it does not hold, an empty text for what is no
+        text or has over `longest` bytes. Raises Unavailable."""
+        head = self.head()
+        if head is None:
+            return dict.fromkeys(paths)
+        try:
+            blobs = self._repository.entry_blobs(head, paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read the last commit: {error}") from error
+        with Objects(self._repository.root) as objects:
+            return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
+
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these paths that a filter closes on their way into git (git-crypt, LFS): nothing of what is in them
+        may stand in a commit's message. Raises Unavailable."""
+        try:
+            return self._repository.filtered(paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read .gitattributes: {error}") from error
+
+    def check_free(self) -> None:
+        """Raises Unavailable where git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
+        if not self.available():
+            raise Unavailable(NEEDS_GIT)
+        self._committer.check_free()
+
+    def unmerged(self) -> tuple[str, list[str]]:
+        """What git is in the middle of (empty: nothing), and the files that it could not merge."""
+        busy = self._repository.busy() if self._repository.exists() else None
+        if busy is None:
+            return "", []
+        listed = self._repository.run("ls-files", "--unmerged", "-z").split(b"\0")
+        return busy, sorted({os.fsdecode(line.partition(b"\t")[2]) for line in listed if line})
+
+    def branch(self) -> str | None:
+        """The branch that HEAD is on; None where it is detached or there is no repository."""
+        return self._repository.branch() if self._repository.exists() else None
 
     def tag(self, name: str) -> bool:
         """Tags the current commit; False if there is none, or a tag of this name. Raises Unavailable."""
@@ -83,12 +159,12 @@ class Git:
             raise Unavailable(f"git could not take the tag {name} away: {error}") from error
 
     def show(self, path: str, at: str) -> str:
-        """The file as it was at a commit, tag or branch, or at the end of a day (YYYY-MM-DD, the machine's time zone).
+        """The file as it was at a commit, tag or branch, or at a moment (`moments.moment`; a day is its end).
 
         Raises NotFound for an unknown version or a file that was not there, Invalid for a binary file.
         """
         path = clean_path(path)
-        commit = self._commit_at(at.strip())
+        commit = self.commit_at(at.strip())
         try:
             listed = self._repository.entries_of(commit, [path])
             if path not in listed:
@@ -99,6 +175,8 @@ class Git:
             if not mode.startswith("100"):
                 raise Invalid(f"{path} was no file at {at}")
             data = self._repository.run("cat-file", "blob", blob)
+            if self._repository.is_closed(data):
+                data = self._repository.opened(path, blob)
         except Failed as error:
             raise Unavailable(f"git could not read {path} at {at}: {error}") from error
         try:
@@ -129,20 +207,27 @@ class Git:
         except Failed as error:
             raise Unavailable(f"git could not read {name[:10]}: {error}") from error
 
-    def _commit_at(self, at: str) -> str:
-        if not self.available():
-            raise Unavailable(NEEDS_GIT)
-        if not self._repository.exists() or self._repository.head() is None:
-            raise NotFound("nothing was committed yet; there is only the present (leave out `at`)")
+    def commit_at(self, at: str) -> str:
+        """The commit that `at` names: a commit, a tag, a branch, or a moment (see `moments.moment`), and then the last
+        one before it. Raises NotFound, Unavailable without git."""
+        when = moment(at, self._now())
+        if when is None:
+            return self.past.resolve(at)
+        found = self.past.at(when)
+        if found is None:
+            raise NotFound(f"nothing was committed before the end of {at}; ask for a later date")
+        return found
+
+    def tree_now(self, prefixes: Sequence[str]) -> str:
+        """The id of a tree: the last commit, with the files under these paths as they are now, committed or not."""
         try:
-            if _DATE.fullmatch(at) or _DATE_TIME.fullmatch(at):
-                until = f"{at} 23:59:59" if _DATE.fullmatch(at) else at
-                found = self._repository.text("rev-list", "-1", f"--before={until}", "HEAD")
-                if not found:
-                    raise NotFound(f"nothing was committed before the end of {at}; ask for a later date")
-                return found
-            if not _REVISION.fullmatch(at):
-                raise Failed("no revision")
-            return self._repository.text("rev-parse", "--quiet", "--verify", f"{at}^{{commit}}")
+            return self._committer.tree_of(self.uncommitted(prefixes))
         except Failed as error:
-            raise NotFound(f"no commit, tag or date {at!r}; give a date as YYYY-MM-DD or a commit's id") from error
+            raise Unavailable(f"git could not look at the files as they are: {error}") from error
+
+    def _now(self) -> datetime:
+        return self.clock() if self.clock else datetime.now().astimezone()
+
+
+def _text(data: bytes, longest: int) -> str:
+    return "" if len(data) > longest or b"\0" in data else data.decode("utf-8", "replace")

@@ -5,6 +5,10 @@ the old value, so neither the work tree nor what the user has staged is touched,
 other's commit. Afterwards those of our paths that stood in the user's index as in the old HEAD are brought up to
 the new one, or they would look as if the user had staged their reversal. What is to be brought up is written down
 first, so that a crash in between is mended by the next commit.
+
+What goes in is looked at as it stands in the private index, after git's own filters: a file with a secret, with
+conflict markers or over its cap is taken out of it again and named, and the rest is committed. In the middle of a merge
+or a rebase, and while HEAD is on no branch, nothing is committed: it waits.
 """
 
 from __future__ import annotations
@@ -14,32 +18,56 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
+from mcp_server.core.history.admission import FORGET, Admission
 from mcp_server.errors import Invalid, Unavailable
 from mcp_server.store.git_repository import Failed, Repository, nul
+from mcp_server.store.history.objects import Objects
 
 OUR_NAME, OUR_EMAIL = "context-manager", "context-manager@localhost"
 _TRIES = 8
 _STALE_LOCK_SECONDS = 600
 _PENDING = "context-manager-index.json"
+_NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
+"""What git says when no file could be taken in, whichever it is."""
+_FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit did: its id (None: nothing changed), the paths that went in, and those that did not, with why."""
+
+    commit: str | None
+    paths: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    """Paths with changes that the user has staged: they wait for their owner."""
 
 
 class Committer:
-    """Writes commits into one repository, under `locks.git()`."""
+    """Writes commits into one repository, under `locks.git()`. `clock` dates them; without one git does."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, clock: Callable[[], datetime] | None = None) -> None:
         self._repository = repository
+        self._clock = clock
 
-    def commit(self, wanted: Sequence[str], message: str, author: str | None) -> str | None:
-        """Commits these files as they are now; returns the commit's id, None if nothing changed. Raises Unavailable."""
+    def commit(self, wanted: Sequence[str], message: str, author: str | None, *, redacted: bool = False) -> Committed:
+        """Commits these files as they are now; `redacted` ones are not searched for secrets again. Raises
+        Unavailable."""
+        forgetting = _FORGETTING.search(message) is not None
+        self.check_free(detached=forgetting)  # what is forgotten must be so in every version
         try:
+            self._remove_leftovers()
             self._finish_pending()
             for attempt in range(_TRIES):
-                done, commit = self._try_commit(wanted, message, author)
-                if done:
-                    return commit
+                done = self._try_commit(wanted, message, author, Admission(forgetting, redacted))
+                if done is not None:
+                    return done
                 self._remove_stale_locks()
                 time.sleep(0.01 * 2**attempt)
         except Failed as error:
@@ -48,49 +76,127 @@ class Committer:
             "git is busy: another program keeps changing the branch; nothing is lost, it is tried again later"
         )
 
-    # ------------------------------------------------------------ one commit
+    def check_free(self, *, detached: bool = False) -> None:
+        """Raises Unavailable where a commit of ours would get into somebody's merge, or, but for `detached`, onto no
+        branch."""
+        if not self._repository.exists():
+            return
+        busy = self._repository.busy()
+        if busy is not None:
+            raise Unavailable(f"git is in the middle of a {busy}; finish or abort it, what waits is committed then")
+        if not detached and self._repository.branch() is None:
+            raise Unavailable(
+                "HEAD is on no branch (an old version is checked out); `git switch main` goes back, what waits is "
+                "committed then"
+            )
 
-    def _try_commit(self, wanted: Sequence[str], message: str, author: str | None) -> tuple[bool, str | None]:
-        """(True, commit or None) or, if HEAD moved meanwhile or is locked, (False, None)."""
-        old = self._repository.head()
-        before = self._repository.entries_of(old, wanted) if old else {}
-        staged = self._repository.staged(wanted)
-        paths = [path for path in wanted if staged.get(path, "") == before.get(path, "")]
-        if not paths:
-            return True, None
-        # A private index beside the real one: hidden from the user, on the same file system as the objects.
-        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
-        try:
-            if old:
-                self._repository.run("read-tree", old, index=index)
-            self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
-            tree = self._repository.text("write-tree", index=index)
-        finally:
-            for leftover in (index, index.with_name(index.name + ".lock")):
-                leftover.unlink(missing_ok=True)
-        if tree == (
-            self._repository.text("rev-parse", f"{old}^{{tree}}") if old else self._repository.text("mktree", stdin=b"")
-        ):
-            return True, None
-        parents = ("-p", old) if old else ()
-        commit = self._repository.text(
-            "commit-tree", tree, *parents, stdin=message.encode("utf-8", "replace"), who=self._identity(author)
+    def put(self, tree: str, parents: Sequence[str], message: str, author: str | None = None) -> str:
+        """A commit of this tree as an object, on no branch yet."""
+        named = [part for parent in parents for part in ("-p", parent)]
+        return self._repository.text(
+            "commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), who=self.identity(author)
         )
-        self._note_pending({path: before.get(path, "") for path in paths})
+
+    def advance(self, old: str | None, commit: str, changed: Mapping[str, str], what: str) -> bool:
+        """Moves HEAD from `old` to `commit` and brings the `changed` paths (with their entries in `old`) up to it in
+        the user's index; False if HEAD moved meanwhile or is locked."""
+        self._note_pending(changed)
         try:
-            subject = message.split("\n", 1)[0]
-            self._repository.run("update-ref", "-m", f"commit: {subject}", "HEAD", commit, old or "0" * len(commit))
+            self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
         except Failed:
             self._pending_file().unlink(missing_ok=True)
             if self._repository.head() == old and not self._locked():
                 raise
-            return False, None
+            return False
         self._finish_pending()
-        return True, commit
+        return True
 
-    def _identity(self, author: str | None) -> dict[str, str]:
-        """Names for the commit where git has none of its own, or another author is asked for."""
+    @contextmanager
+    def index_of(self, commit: str | None) -> Iterator[Path]:
+        """A private index that holds a commit: beside the real one, hidden from the user, on the same file system."""
+        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
+        try:
+            if commit:
+                self._repository.run("read-tree", commit, index=index)
+            yield index
+        finally:
+            for leftover in (index, index.with_name(index.name + ".lock")):
+                leftover.unlink(missing_ok=True)
+
+    def tree_of(self, paths: Sequence[str]) -> str:
+        """The id of a tree: the last commit with these files as they are now."""
+        with self.index_of(self._repository.head()) as index:
+            self._take_in(paths, index)
+            return self._repository.text("write-tree", index=index)
+
+    # ------------------------------------------------------------ one commit
+
+    def _try_commit(
+        self, wanted: Sequence[str], message: str, author: str | None, admission: Admission
+    ) -> Committed | None:
+        """What was done; None if HEAD moved meanwhile or is locked."""
+        old = self._repository.head()
+        before = self._repository.entries_of(old, wanted) if old else {}
+        staged = self._repository.staged(wanted)
+        paths = [path for path in wanted if staged.get(path, "") == before.get(path, "")]
+        waiting = tuple(path for path in wanted if path not in set(paths))
+        if not paths:
+            return Committed(None, waiting=waiting)
+        with self.index_of(old) as index:
+            left_out = self._take_in(paths, index)
+            left_out |= self._refused(paths, before, index, admission)
+            kept = [path for path in paths if path not in left_out]
+            restored = [f"{before[path]}\t{path}" for path in left_out if path in before]
+            removed = [path for path in left_out if path not in before]
+            if restored:
+                self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(restored))
+            if removed:
+                self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+            now = self._repository.staged(kept, index)
+            tree = self._repository.text("write-tree", index=index)
+        done = tuple(path for path in kept if now.get(path, "") != before.get(path, ""))
+        if not done:
+            return Committed(None, left_out=left_out, waiting=waiting)
+        commit = self.put(tree, [old] if old else [], message, author)
+        subject = message.split("\n", 1)[0]
+        if not self.advance(old, commit, {path: before.get(path, "") for path in done}, f"commit: {subject}"):
+            return None
+        return Committed(commit, done, left_out, waiting)
+
+    def _take_in(self, paths: Sequence[str], index: Path) -> dict[str, str]:
+        """Brings these files into a private index; returns those that git could not take in, and why."""
+        try:
+            self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
+        except Failed as error:
+            if any(said in str(error) for said in _NO_WAY):
+                raise
+            if len(paths) == 1:  # a file that may not be read, a filter that is not installed
+                return {paths[0]: f"git could not take it in: {error}"}
+            half = len(paths) // 2
+            return self._take_in(paths[:half], index) | self._take_in(paths[half:], index)
+        return {}
+
+    def _refused(
+        self, paths: Sequence[str], before: Mapping[str, str], index: Path, admission: Admission
+    ) -> dict[str, str]:
+        """What of these paths may not go in as it stands in a private index, and why."""
+        now = self._repository.staged(paths, index)
+        changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
+        refused: dict[str, str] = {}
+        with Objects(self._repository.root) as objects:
+            for path in changed:
+                texts = [_text_of(objects, entries.get(path, "")) for entries in (now, before)]
+                reason = admission.refusal(path, *texts)
+                if reason is not None:
+                    refused[path] = reason
+        return refused
+
+    def identity(self, author: str | None) -> dict[str, str]:
+        """Names for the commit where git has none of its own, or another author is asked for, and its date."""
         names: dict[str, str] = {}
+        if self._clock is not None:
+            now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
+            names |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         try:
             self._repository.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         except Failed:
@@ -132,6 +238,8 @@ class Committer:
             ]
             if lines and not self._update_index(nul(lines)):
                 return  # somebody holds the index; it stays written down for the next commit
+            with contextlib.suppress(Failed):  # or git takes them for changed until it has looked at them once
+                self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
     def _update_index(self, info: bytes) -> bool:
@@ -146,6 +254,13 @@ class Committer:
             else:
                 return True
         return False
+
+    def _remove_leftovers(self) -> None:
+        """Private indexes of commands that were killed."""
+        for index in self._repository.folder().glob("context-manager-*.index*"):
+            with contextlib.suppress(OSError):
+                if time.time() - index.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    index.unlink()
 
     def _locks(self) -> list[Path]:
         folder = self._repository.folder()
@@ -163,3 +278,12 @@ class Committer:
             with contextlib.suppress(OSError):
                 if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
                     lock.unlink()
+
+
+def _text_of(objects: Objects, entry: str) -> str | None:
+    """The text of a file by its `mode blob`; None if there is none, empty for what is no text or no plain file."""
+    if not entry:
+        return None
+    mode, _, blob = entry.partition(" ")
+    data = objects.read(blob)[1] if mode.startswith("100") else b""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,14 @@ from typing import Any
 from mcp_server.errors import Refused, Unavailable
 
 NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
+_BUSY = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
@@ -43,11 +52,32 @@ class Repository:
         except Failed:
             return None
 
-    def staged(self, paths: Sequence[str]) -> dict[str, str]:
-        """`mode blob` of each of these paths in the user's index; of a path in conflict a text that equals nothing."""
+    def branch(self) -> str | None:
+        """The name of the branch that HEAD is on; None where it is detached."""
+        try:
+            return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
+        except Failed:
+            return None
+
+    def busy(self) -> str | None:
+        """What git is in the middle of, in a word (`merge`, `rebase`, …); None if nothing."""
+        folder = self.folder()
+        return next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
+
+    def entry_blobs(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """The blob of each of these paths in a commit; what is no plain file there is left out."""
+        return {
+            path: entry.split(" ")[1]
+            for path, entry in self.entries_of(commit, paths).items()
+            if entry.startswith("100")
+        }
+
+    def staged(self, paths: Sequence[str], index: Path | None = None) -> dict[str, str]:
+        """`mode blob` of each of these paths in the user's index, or in another `index`; of a path in conflict a text
+        that equals nothing."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
         found: dict[str, str] = {}
-        for line in self.run("ls-files", "--stage", "-z", *few).split(b"\0"):
+        for line in self.run("ls-files", "--stage", "-z", *few, index=index).split(b"\0"):
             if line:
                 entry, _, name = line.partition(b"\t")
                 mode, blob, stage = entry.decode().split(" ")
@@ -64,6 +94,22 @@ class Repository:
                 mode, _, blob = entry.decode().split(" ")
                 found[os.fsdecode(name)] = f"{mode} {blob}"
         return found
+
+    def opened(self, path: str, blob: str) -> bytes:
+        """A blob as it stands in the work tree under this path: after git's filters (git-crypt, LFS, line ends)."""
+        return self.run("cat-file", "--filters", f"--path={path}", blob)
+
+    def is_closed(self, data: bytes) -> bool:
+        """Whether a blob holds something else than its file does: encrypted, or kept elsewhere."""
+        return data.startswith((b"\0GITCRYPT\0", b"version https://git-lfs.github.com/"))
+
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these paths that a filter closes on their way into git."""
+        if not paths:
+            return frozenset()
+        said = self.run("check-attr", "-z", "--stdin", "filter", stdin=nul(paths)).split(b"\0")
+        values = zip(said[0::3], said[2::3], strict=False)
+        return frozenset(os.fsdecode(path) for path, value in values if value not in (b"unspecified", b"unset", b""))
 
     def folder(self) -> Path:
         """Git's own folder."""
@@ -83,8 +129,10 @@ class Repository:
         index: Path | None = None,
         stdin: bytes | None = None,
         who: Mapping[str, str] | None = None,
+        seconds: float | None = None,
     ) -> bytes:
-        """One git command on this very repository: with another `index` than the user's, in the name of `who`."""
+        """One git command on this very repository: with another `index` than the user's, in the name of `who`, ended
+        after so many `seconds`."""
         git = library()
         folder = self.folder()
         environment = {
@@ -108,7 +156,13 @@ class Repository:
                 feed.seek(0)
             try:
                 output = git.Git(str(self.root)).execute(
-                    command, istream=feed, env=environment, stdout_as_string=False, strip_newline_in_stdout=False
+                    command,
+                    istream=feed,
+                    env=environment,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    # GitPython can end a command on time everywhere but on Windows.
+                    kill_after_timeout=None if sys.platform == "win32" else seconds,
                 )
             except git.GitCommandNotFound as error:
                 raise Unavailable(NEEDS_GIT) from error

@@ -19,6 +19,9 @@ FOLDERS = (
     "archive",
     "scratch",
 )
+BEGINNING = "maintenance: a new memory"
+"""The subject of the commit with the first files."""
+
 # Packaging tools and git treat these names specially, so the bundled copies have no dot.
 _DOTTED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes"}
 

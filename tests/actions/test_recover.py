@@ -30,7 +30,7 @@ NOTES = "knowledge/reference/notes.md"
 def committed(memory: Memory, text: str, path: str = NOTES) -> str:
     """Writes a file and commits it; the commit's id."""
     memory.files.write_atomic(path, text)
-    commit = memory.git.commit([path], "memory: notes")
+    commit = memory.git.commit([path], "memory: notes", redacted=True)
     assert commit is not None
     return commit
 

@@ -49,3 +49,12 @@ async def test_a_data_set_without_questions_is_refused(bench: Workbench, tmp_pat
     (tmp_path / "talk.json").write_text('[{"sample_id": "x", "conversation": {}, "qa": []}]')
     with pytest.raises(Invalid, match="no question"):
         await measure_retrieval(bench, tmp_path / "talk.json", "locomo")
+
+
+@pytest.mark.anyio
+async def test_a_line_of_knowledge_counts_as_the_turns_that_it_names(bench: Workbench, locomo_file: Path) -> None:
+    plain = await measure_retrieval(bench, locomo_file, "locomo", with_files=["template"])
+    known = await measure_retrieval(bench, locomo_file, "locomo", with_files=["template"], knowledge=True)
+    assert known.questions == plain.questions
+    assert known.scores["overall"]["recall@5"] >= plain.scores["overall"]["recall@5"] > 0
+    assert known.contexts["template"]["8192"]["inside"] >= plain.contexts["template"]["8192"]["inside"]

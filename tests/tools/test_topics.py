@@ -21,13 +21,13 @@ def write(root: Path, name: str, text: str) -> None:
 async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
     async with connected(workspace) as client:
         assert "topics" not in {tool.name for tool in (await client.list_tools()).tools}
-    async with connected(workspace, tools="full") as client:
+    async with connected(workspace, profile="full") as client:
         (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "topics"]
         assert (tool.description or "").startswith("Use when")
 
 
 async def test_it_lists_switches_and_explains(workspace: Path) -> None:
-    async with connected(workspace, tools="full") as client:
+    async with connected(workspace, profile="full") as client:
         write(workspace, "tea.md", TEA)
         session = await say(client, "hello")
         listed = await call(client, "topics")
@@ -45,7 +45,7 @@ async def test_it_lists_switches_and_explains(workspace: Path) -> None:
 
 
 async def test_what_is_missing_or_wrong_is_said(workspace: Path) -> None:
-    async with connected(workspace, tools="full") as client:
+    async with connected(workspace, profile="full") as client:
         assert "no conversation yet" in await refused(client, "topics", action="activate", name="email-triage")
         await say(client, "hello")
         assert "needs `name`" in await refused(client, "topics", action="activate")

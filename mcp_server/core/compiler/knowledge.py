@@ -25,6 +25,7 @@ from mcp_server.core.compiler.inputs import Candidate, CompileInputs
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, group_header, label, passage_line, passage_text
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage
 from mcp_server.core.scoring.knowledge import DIGITS, KnowledgeScore, score
 from mcp_server.core.text.query import plain_query
@@ -164,7 +165,7 @@ def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hi
         reason = NO_ROOM
     if reason is not None:
         return _account(scored, reason)
-    said = shingles(f"{scored.passage.speaker}: {scored.passage.text}")
+    said = shingles(f"{scored.passage.speaker}: {without_sources(scored.passage.text)}")
     twin = seen.twin(said)
     if twin is not None:
         return _account(scored, f"says nearly the same as {twin}")
@@ -186,8 +187,9 @@ def _ranked(inputs: CompileInputs) -> list[_Scored]:
 def _scored(candidate: Candidate, inputs: CompileInputs) -> _Scored:
     passage = candidate.hit.passage
     product = score(candidate.hit, candidate.references, inputs.now)
-    charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage.text) / CHARACTERS_PER_TOKEN), DIGITS)
-    day = passage.at.date().isoformat() if passage.at else ""
+    charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage_text(passage)) / CHARACTERS_PER_TOKEN), DIGITS)
+    derived = passage.category != "conversation" and is_derived(passage.text)
+    day = passage.at.date().isoformat() if passage.at and not derived else ""  # a derived line says its day itself
     return _Scored(
         candidate=candidate,
         passage=passage,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage, Turn
 from mcp_server.core.text.fencing import neutralise
 
@@ -44,8 +45,10 @@ def label(slot: str, source: str) -> str:
 
 
 def file_text(text: str) -> str:
-    """A workspace file for showing: comments blanked (the lines stay where they are), the rest neutralised."""
-    return neutralise(_COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)).rstrip()
+    """A workspace file for showing: comments blanked (the lines stay where they are), marks of
+    provenance left out, the rest neutralised."""
+    shown = _COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)
+    return neutralise(without_sources(shown)).rstrip()
 
 
 def tight(text: str) -> str:
@@ -83,7 +86,7 @@ def turn_text(turn: Turn) -> str:
 
 def group_header(passage: Passage, *, cut: bool) -> str:
     """The line above what was found in one conversation or file on one day; with `cut`, also how to read the rest."""
-    date = passage.at.date().isoformat() if passage.at else ""
+    date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
     if passage.category != "conversation":
         return _header(one_line(passage.path, _LONGEST_PATH), date)
     return _header(
@@ -97,9 +100,11 @@ def _header(*parts: str) -> str:
 
 def passage_text(passage: Passage) -> str:
     """A passage's own words; a section's heading line is left out, its title says it."""
-    if passage.category != "conversation" and passage.text.startswith("#"):
+    if passage.category == "conversation":
+        return passage.text
+    if passage.text.startswith("#"):
         return passage.text.partition("\n")[2] or passage.text
-    return passage.text
+    return without_sources(passage.text).removeprefix("- ") if is_derived(passage.text) else passage.text
 
 
 def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
@@ -107,4 +112,6 @@ def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
     lines = f"{passage.start}-{passage.end}"
     if passage.category == "conversation":
         return said(speaker(passage.role or "user", passage.speaker), text) + (f" (lines {lines})" if cut else "")
+    if is_derived(passage.text):  # it says itself who and when
+        return neutralise(indented(neutralise(text)))
     return said(f"{lines} {one_line(passage.title, 2 * _LONGEST_TITLE)}".rstrip(), text)

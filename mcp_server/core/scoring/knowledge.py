@@ -3,7 +3,8 @@
     score = relevance · decay · (1 + 0.1 · references)                                 (S4 §6.3, corrected by SPEC §8.4)
 
     relevance  = what search says, with all its terms
-    decay      = max(0.6, e^(−0.1 · days)) for knowledge files; 1 for transcripts and imports, which do not age
+    decay      = max(0.6, e^(−0.1 · days)) for knowledge files; 1 for transcripts, what was derived from them, and
+                 imports, which do not age
     references = reads, recoveries and answers that used the passage's file; never compilations
 
 `days` are whole days from the file's `updated` (else last commit, else mtime) to `now`, at least 0. The floor of 0.6
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from mcp_server.core.lifecycle.lines import is_derived
 from mcp_server.core.model import Hit
 
 DECAY_PER_DAY = 0.1
@@ -53,6 +55,7 @@ def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
 
 def decay(hit: Hit, now: datetime) -> float:
     """The share of its relevance that a passage keeps at its age: 0.6 to 1."""
-    if hit.imported or hit.passage.at is None or hit.passage.category == "conversation":
+    passage = hit.passage
+    if hit.imported or passage.at is None or passage.category == "conversation" or is_derived(passage.text):
         return 1.0
-    return max(LEAST_DECAY, math.exp(-DECAY_PER_DAY * max(0, (now - hit.passage.at).days)))
+    return max(LEAST_DECAY, math.exp(-DECAY_PER_DAY * max(0, (now - passage.at).days)))

@@ -1,6 +1,7 @@
 """Passages: what the index holds, cut from files and transcripts.
 
-A heading section of a file is a unit, a turn of a transcript is one. A long unit is cut into parts of about 800
+A heading section of a file is a unit, a turn of a transcript is one, and so is a line that an extractor wrote, which
+names its turn and has a day of its own. A long unit is cut into parts of about 800
 characters at paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by
 its best one.
 """
@@ -8,11 +9,12 @@ its best one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import zip_longest
 from typing import Any
 
+from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
 from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.core.text.markdown import Section, sections
 from mcp_server.core.text.transcript import PlacedTurn, Transcript
@@ -78,8 +80,14 @@ def indexed_text(passage: Passage) -> str:
         when = f"{passage.at.day} {MONTHS[passage.at.month - 1]} {passage.at.year}" if passage.at else ""
         head = ", ".join(part for part in (passage.speaker, when) if part)
     else:
-        head = passage.title
-    return f"{head}: {passage.text}" if head else passage.text
+        head = "" if is_derived(passage.text) else passage.title  # a derived line says itself who and what
+    text = own_text(passage)
+    return f"{head}: {text}" if head else text
+
+
+def own_text(passage: Passage) -> str:
+    """The words of a passage, without the marks of where a derived line comes from."""
+    return passage.text if passage.turn is not None else without_sources(passage.text)
 
 
 def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
@@ -93,13 +101,31 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     for section, following in zip_longest(found, found[1:]):
         if not _says_something(section, following):
             continue
+        own, own_line, derived = _apart(section)
         trail = [part for part in (*section.trail, section.title) if part]
         title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
-        for part, (start, end, text) in enumerate(split(section.text, section.start)):
+        for line, text in derived:
             passages.append(
                 Passage(
                     path=path,
-                    unit=f"{path}#{section.start}",
+                    unit=f"{path}#{line}",
+                    part=0,
+                    ordinal=ordinal,
+                    start=line,
+                    end=line,
+                    text=text,
+                    title=title,
+                    category=category_of(path),
+                    project=project_of(path),
+                    at=_day_of(text) or moment(_date_in_name(path)) or at,
+                )
+            )
+            ordinal += 1
+        for part, (start, end, text) in enumerate(split(own, section.start)):
+            passages.append(
+                Passage(
+                    path=path,
+                    unit=f"{path}#{own_line}",
                     part=part,
                     ordinal=ordinal,
                     start=start,
@@ -113,6 +139,26 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
             )
         ordinal += 1
     return tuple(passages)
+
+
+def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
+    """The text of a section without its derived lines, which leave blank lines, and the line that names its unit; and
+    these lines with their numbers. A heading over derived lines alone says nothing more: their titles hold it."""
+    if "[src: " not in section.text:
+        return section.text, section.start, ()
+    rows = section.text.split("\n")
+    derived = [(section.start + place, row.strip()) for place, row in enumerate(rows) if DERIVED.match(row)]
+    taken = {number - section.start for number, _ in derived}
+    own = ["" if place in taken else row for place, row in enumerate(rows)]
+    says_more = any(row.strip() for row in own[1 if section.level else 0 :])
+    first = next((section.start + place for place, row in enumerate(own) if row.strip()), section.start)
+    return "\n".join(own) if says_more else "", first, derived
+
+
+def _day_of(line: str) -> datetime | None:
+    """The day that a derived line begins with."""
+    found = DERIVED.match(line)
+    return moment(found[1]) if found and found[1] else None
 
 
 def of_transcript(path: str, transcript: Transcript) -> tuple[Passage, ...]:

@@ -34,6 +34,11 @@ class Candidates:
         """For the ranking."""
         return tuple(one.candidate for one in self.found)
 
+    @property
+    def said(self) -> tuple[ranking.Candidate, ...]:
+        """For the gate: without lines that were derived from a candidate, which say nothing that it does not say."""
+        return tuple(one.candidate for one in self.found if one.source is None)
+
     def passage(self, candidate: ranking.Candidate) -> Passage:
         """The passage that a candidate stands for."""
         return next(one.passage for one in self.found if one.candidate is candidate)

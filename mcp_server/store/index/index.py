@@ -30,7 +30,7 @@ from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
 from mcp_server.store.index.looking import is_indexed
 from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
-from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score
+from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
 from mcp_server.store.index.together import both
@@ -128,9 +128,14 @@ class Index:
 
             more = fetch_rows(connection, [number for number in by_meaning if number not in known], opened.names)
             found = scored(sorted((*known.values(), *more), key=itemgetter(0)))
+            scope = scope_of(connection, filters)
+            of = sources(connection, found, scope)
+            held = {one.row_id for one in found}
+            missing = fetch_rows(connection, [number for number in of.values() if number not in held], opened.names)
+            found = united([*found, *scored(missing)], of)
             if mode != "hybrid":
                 return found
-            beside = around(connection, asking, found, scope_of(connection, filters))
+            beside = around(connection, asking, found, scope)
             return found + scored(fetch_rows(connection, beside, opened.names))
 
         found = await opened.words.database.read(values)

@@ -16,6 +16,7 @@ from typing import Any
 
 from mcp_server.core.model import Passage, TranscriptHead
 from mcp_server.core.text import transcript
+from mcp_server.core.text.conflicts import marked_line
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.passages import of_knowledge, of_turns
 from mcp_server.errors import ContextManagerError
@@ -130,6 +131,10 @@ def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
     except UnicodeDecodeError as error:
         text = data.decode("utf-8", "replace")
         problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
+    if (line := marked_line(text)) is not None:
+        return _with(
+            seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
+        )
     return _look_at_document(seen, text.replace("\r\n", "\n"), problem)
 
 

@@ -12,10 +12,11 @@ import json
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from mcp_server.core.lifecycle.lines import Source, sources_of
 from mcp_server.core.model import Category, Passage
 from mcp_server.core.scoring.ranking import Candidate, rank, read_query, weigh
 from mcp_server.core.scoring.ranking import Query as Asked
@@ -77,11 +78,21 @@ class Found:
     candidate: Candidate
     _row: tuple[Any, ...] | Passage
     _names: Mapping[int, str] = field(default_factory=dict)
+    source: int | None = None
+    """Of a line that an extractor wrote: the number of the passage that it comes from, if that is a candidate too."""
 
     @property
     def row_id(self) -> int | None:
         """The passage's number in this index; None where it was read from the files."""
         return None if isinstance(self._row, Passage) else self._row[0]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The turns that a derived line comes from; empty for every other passage."""
+        row = self._row
+        if isinstance(row, Passage):
+            return () if row.turn is not None else sources_of(row.text)
+        return () if row[12] is not None else sources_of(row[7])
 
     @property
     def passage(self) -> Passage:
@@ -183,7 +194,7 @@ def around(connection: sqlite3.Connection, asking: Asking, found: Sequence[Found
     An answer often shares no word with the question that its neighbour repeats: without these, 7% of the turns that
     answer a question are no candidates at all (`bench retrieval`).
     """
-    ids = {id(one.candidate): one.row_id for one in found}
+    ids = {id(one.candidate): one.source or one.row_id for one in found}
     best = [ids[id(one.candidate)] for one in rank(asking.asked, [one.candidate for one in found], limit=FILLED)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
@@ -191,8 +202,51 @@ def around(connection: sqlite3.Connection, asking: Asking, found: Sequence[Found
         "WHERE n.mark <> b.mark AND n.session = b.session AND n.part < ?",
         (json.dumps(best), FILLING_PARTS),
     )
-    known = set(ids.values())
+    known = {one.row_id for one in found}
     return inside(connection, [row[0] for row in rows if row[0] not in known], scope)
+
+
+def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
+    """The passages of the turns that derived lines among `found` come from, as far as they lie in the scope."""
+    wanted = {source for one in found for source in one.sources[:1]}
+    if not wanted:
+        return {}
+    rows = connection.execute(
+        "SELECT f.path, m.mark, m.id FROM json_each(?) j "
+        "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
+        "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
+        (json.dumps([(source.path, source.turn) for source in sorted(wanted, key=str)]),),
+    ).fetchall()
+    kept = set(inside(connection, [row[2] for row in rows], scope))
+    return {Source(path, turn): number for path, turn, number in rows if number in kept}
+
+
+def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
+    """The candidates, derived lines as further passages of the turns that they come from: what a line says was said
+    there, so both are one unit, which stands where the turn stands and is judged by the better of the two."""
+    turns = {one.row_id: one.candidate for one in found if not one.sources}
+    most = max((one.bm25 for one in turns.values()), default=0.0)
+    together: list[Found] = []
+    for one in found:
+        number = next((of[source] for source in one.sources[:1] if source in of), None)
+        turn = turns.get(number) if number is not None else None
+        if turn is None:
+            together.append(one)
+            continue
+        candidate = replace(
+            one.candidate,
+            unit=turn.unit,
+            group=turn.group,
+            ordinal=turn.ordinal,
+            role=turn.role,
+            speaker=turn.speaker,
+            first_person=turn.first_person,
+            tells_time=turn.tells_time,
+            length=turn.length,
+            bm25=min(one.candidate.bm25, most),
+        )
+        together.append(replace(one, candidate=candidate, source=number))
+    return together
 
 
 COLUMNS = (

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from mcp_server.core.model import GLOBAL, Passage
 from mcp_server.core.scoring import ranking
-from mcp_server.core.text.passages import indexed_text
+from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.index.filters import Filters
@@ -96,6 +96,7 @@ class Scan:
         held: set[str],
     ) -> Found:
         p = passages[index]
+        own = own_text(p)
         beside = set(zip(corpus[index], corpus[index][1:], strict=False))
         transcript = p.turn is not None
         candidate = ranking.Candidate(
@@ -109,10 +110,10 @@ class Scan:
             pairs=sum(pair in beside for pair in asked.pairs),
             role=p.role,
             speaker=p.speaker,
-            length=len(p.text),
-            tells_time=ranking.tells_time(p.text),
-            first_person=ranking.first_person(p.text),
-            ends_with_question=ranking.ends_with_question(p.text),
+            length=len(own),
+            tells_time=ranking.tells_time(own),
+            first_person=ranking.first_person(own),
+            ends_with_question=ranking.ends_with_question(own),
             part=p.part,
         )
         return Found(candidate, p)

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 2
+SCHEMA = 3
 
 TABLES = """
 -- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could

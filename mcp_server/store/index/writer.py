@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mcp_server.core.model import Passage
 from mcp_server.core.scoring.ranking import ends_with_question, first_person, tells_time
-from mcp_server.core.text.passages import indexed_text
+from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.index.looking import Known, Look, ReadSoFar
 from mcp_server.store.index.schema import state
@@ -113,7 +113,8 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
         seen.add(mark)
         if before.get(mark) == digest:
             continue
-        chars, asks = sum(len(part.text) for part in unit), ends_with_question(unit[-1].text[-2000:])
+        chars = sum(len(own_text(part)) for part in unit)
+        asks = ends_with_question(own_text(unit[-1])[-2000:])
         for part in unit:
             rows.append(Row(part, mark, digest, chars, asks))
     changed = {row.mark for row in rows}
@@ -127,7 +128,7 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
 def cut(row: Row) -> Cut:
     """Reads a passage's text; the greater part of the work of indexing, and apart from the database's thread."""
     text = indexed_text(row.passage)
-    own = row.passage.text
+    own = own_text(row.passage)
     spoken, head = words(own), text[: len(text) - len(own)]
     return Cut(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
 

@@ -128,3 +128,24 @@ def test_dates_in_front_matter_and_file_names_are_moments() -> None:
     assert moment(7) is None
     (day,) = of_knowledge("knowledge/journal/2026-05-08.md", "text", 1, {})
     assert day.at == datetime(2026, 5, 8, tzinfo=UTC)
+
+
+SOURCE = "[src: raw/conversations/2023/05/08/1356-talk.md#3]"
+
+
+def test_a_derived_line_is_a_passage_of_its_own_with_its_own_day() -> None:
+    body = f"# Ana\n\n## About\n- 2023-05-07: Ana keeps bees. {SOURCE}\n- by hand\n- Ana sails. {SOURCE}\n"
+    bees, sails, own = of_knowledge("knowledge/people/ana.md", body, 1, {})
+    assert (bees.start, bees.end, bees.unit) == (4, 4, "knowledge/people/ana.md#4")
+    assert bees.at is not None
+    assert bees.at.date().isoformat() == "2023-05-07"
+    assert indexed_text(bees) == "- 2023-05-07: Ana keeps bees."
+    assert (sails.start, own.unit) == (6, "knowledge/people/ana.md#3")
+    assert "by hand" in own.text
+    assert "bees" not in own.text
+
+
+def test_a_section_of_derived_lines_alone_is_no_passage_beside_them() -> None:
+    body = f"- 2023-05-07: Ana keeps bees. {SOURCE}\n- Ana sails. {SOURCE}\n"
+    found = of_knowledge("knowledge/people/ana.md", body, 1, {})
+    assert [passage.unit for passage in found] == ["knowledge/people/ana.md#1", "knowledge/people/ana.md#2"]

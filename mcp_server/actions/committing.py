@@ -1,0 +1,142 @@
+"""Committing: what changed goes into git on a cadence, with a message that says what it was. (S4 §3.2, SPEC §13)
+
+A closed conversation is committed at once (`sessions.commit_pending`); everything else, whoever wrote it, every
+`lifecycle.commit_interval_minutes` and when a server ends. What may not go in (see `core.history.admission`) is left
+out and named in `status` until it is mended; a commit that fails is tried again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.core.history.admission import Admission, warning
+from mcp_server.core.history.messages import ANSWER_TOKENS, FileChange, Type, grouped, message, read_answer, request
+from mcp_server.errors import ContextManagerError
+from mcp_server.llm import LlmUnavailable
+from mcp_server.memory import Memory
+from mcp_server.store.git_changes import changes
+
+log = logging.getLogger(__name__)
+
+OURS = (
+    "knowledge",
+    "topics",
+    "archive",
+    "checkpoints",
+    "attachments",
+    "raw/conversations",
+    "anchors.yaml",
+    "forgotten.jsonl",
+    "memory-config.yaml",
+    "lexicon.yaml",
+    ".gitignore",
+    ".gitattributes",
+    ".gitmodules",
+)
+"""What is committed by itself; anything else in the workspace is its owner's."""
+
+STATE, LAST, REPORT, PUSH = "git", "swept", "report", "push"
+"""Namespace of the state; keys in it: when it was last looked what changed, what was then left out, and why nothing
+could be pushed."""
+
+WRITTEN_IN = "written_in"
+"""Namespace of the state: path of a knowledge file → transcript of the conversation that last wrote to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a round did: the commits' ids, what was left out and why, what goes in but should be seen to, what waits for
+    the user's own commit, and why nothing could be committed."""
+
+    commits: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    warned: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    note: str = ""
+
+
+async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:
+    """Commits everything of ours that changed, one commit a type. `ask`: an LLM may word the messages.
+
+    Never raises for what git refuses: `note` says it, and the next round tries again.
+    """
+    if not memory.settings.git.auto_commit:
+        return Swept(note="git.auto_commit is off")
+    if not memory.git.available():
+        return Swept(note="git was not found; nothing is committed")
+    try:
+        swept = await _swept(memory, ask)
+    except ContextManagerError as error:
+        swept = Swept(note=str(error))
+    await memory.state.put(STATE, REPORT, asdict(swept))
+    await memory.state.put(STATE, LAST, memory.clock().isoformat())
+    return swept
+
+
+async def commit_if_due(memory: Memory) -> Swept | None:
+    """A round, if the last one is long enough ago; None if it is not."""
+    now = memory.clock()
+    last = await memory.state.get(STATE, LAST)
+    if last is None:  # a new memory: its first files are committed
+        await memory.state.put(STATE, LAST, now.isoformat())
+        return None
+    interval = timedelta(minutes=memory.settings.lifecycle.commit_interval_minutes)
+    if interval > now - datetime.fromisoformat(last) >= timedelta(0):
+        return None
+    return await commit_changes(memory)
+
+
+async def report(memory: Memory) -> Swept:
+    """What the last round said."""
+    found: Mapping[str, Any] = await memory.state.get(STATE, REPORT) or {}
+    return Swept(
+        commits=tuple(found.get("commits", ())),
+        left_out=dict(found.get("left_out", {})),
+        warned=dict(found.get("warned", {})),
+        waiting=tuple(found.get("waiting", ())),
+        note=str(found.get("note", "")),
+    )
+
+
+async def _swept(memory: Memory, ask: bool) -> Swept:
+    found = await run_sync(changes, memory.git, memory.files.root, OURS)
+    if not found:
+        return Swept()
+    written_in: Mapping[str, str] = await memory.state.entries(WRITTEN_IN)
+    found = [FileChange(one.path, one.before, one.after, written_in.get(one.path)) for one in found]
+    admission = Admission()
+    left_out = {one.path: reason for one in found if (reason := admission.refusal(one.path, one.after, one.before))}
+    warned = {one.path: said for one in found if (said := warning(one.path, one.after))}
+    commits: list[str] = []
+    waiting: list[str] = []
+    branch = await run_sync(memory.git.branch)
+    for kind, group in grouped([one for one in found if one.path not in left_out], branch).items():
+        text = await _message(memory, kind, group, ask)
+        async with memory.locks.git():
+            done = await run_sync(memory.git.commit_files, [one.path for one in group], text)
+        left_out |= done.left_out
+        waiting += done.waiting
+        commits += [done.commit] if done.commit else []
+        await memory.state.remove(WRITTEN_IN, *(path for path in done.paths if path in written_in))
+    for path, reason in left_out.items():
+        log.warning("%s was not committed: %s", path, reason)
+    return Swept(tuple(commits), left_out, {p: w for p, w in warned.items() if p not in left_out}, tuple(waiting))
+
+
+async def _message(memory: Memory, kind: Type, group: Sequence[FileChange], ask: bool) -> str:
+    """The commit's message: an LLM's, if there is one and it gives a usable one, else ours. No lock is held."""
+    if ask and memory.llm is not None and kind != "conversation":
+        try:
+            prompt = request(memory.templates("commit_message"), kind, group)
+            answer = await memory.llm.complete(prompt, purpose="commit message", max_tokens=ANSWER_TOKENS)
+            if worded := read_answer(answer, kind, group):
+                return worded
+        except LlmUnavailable:
+            pass
+    return await run_sync(message, kind, group)

@@ -1,0 +1,347 @@
+"""Condense: what the days left becomes what lasts (S4 §8.4). Daily, weekly, monthly; done again at once, each changes
+nothing.
+
+daily    what was closed becomes knowledge; journals over their budget lose the lines that hold least
+weekly   of each week's journals a few lines go into MEMORY.md; what is not active any more leaves it; the cap holds
+monthly  weekly; old journals and old plans go to archive/; the indexes of people and projects are written anew
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.archive_old import archive_journals
+from mcp_server.actions.editing import archive, difference, stamped
+from mcp_server.actions.extract import ChangedFile, extract
+from mcp_server.actions.prune_knowledge import prune_memory
+from mcp_server.core.lifecycle import condense as decide
+from mcp_server.core.lifecycle import indexes
+from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
+from mcp_server.core.text import entries
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.remembering import ARCHIVE, MEMORY, place_for
+from mcp_server.errors import Conflict
+from mcp_server.llm import LlmUnavailable
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+
+Period = Literal["daily", "weekly", "monthly"]
+
+JOURNALS = "knowledge/journal/"
+PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
+OLD_PLANS_DAYS = 180
+"""A derived plan that old leaves the file of its person or project for the same file in archive/."""
+ACTIVE_DAYS = 30
+"""A project of which nothing was said for so long is not listed as active by us."""
+SHOWN = 40
+"""Lines that a model chooses from."""
+TRIES = 5
+
+
+@dataclass(slots=True)
+class Condensed:
+    """What was done, or would be: changed files by path, and sentences."""
+
+    period: Period
+    dry_run: bool
+    files: dict[str, ChangedFile] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, path: str, before: str, after: str) -> None:
+        """Notes a change of a file."""
+        if before != after:
+            added = max(0, after.count("[src: ") - before.count("[src: "))
+            self.files[path] = ChangedFile(path, added, difference(before, after, path))
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "period": self.period,
+            "dry_run": self.dry_run,
+            "files": [{"path": one.path, "added": one.added, "diff": one.diff} for one in self.files.values()],
+            "notes": self.notes,
+        }
+
+
+async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> Condensed:
+    """Condenses; see above. A dry run says what would happen to what is there now."""
+    done = Condensed(period, dry_run)
+    if period == "daily":
+        await _daily(memory, done)
+        return done
+    await _weekly(memory, done)
+    if period == "monthly":
+        await _monthly(memory, done)
+    return done
+
+
+# ------------------------------------------------------------ daily
+
+
+async def _daily(memory: Memory, done: Condensed) -> None:
+    found = await extract(memory, dry_run=done.dry_run)
+    done.files.update(found.files)
+    done.notes += found.notes
+    if found.read:
+        done.notes.append(f"{found.read} conversations read: {found.lines} lines found")
+
+    def trim() -> list[str]:
+        changed = []
+        for path in sorted(_journals(memory)):
+            after = _edit(memory, path, _trimmed, done)
+            if after:
+                changed.append(path)
+        return changed
+
+    await _locked(memory, done, trim)
+
+
+def _trimmed(body: str) -> str:
+    return decide.without(body, decide.over_budget(body, len(without_sources(body).encode())))
+
+
+# ------------------------------------------------------------ weekly
+
+
+async def _weekly(memory: Memory, done: Condensed) -> None:
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+    chosen: list[decide.Chosen] = []
+    weeks = await run_sync(_weeks, memory)
+    known = await run_sync(_known, memory)
+    promoted = await run_sync(_promoted_days, memory)
+    for monday, journals in sorted(weeks.items()):
+        days = {(date.fromisoformat(monday) + timedelta(days=n)).isoformat() for n in range(7)}
+        room = decide.A_WEEK - sum(day in days for day in promoted)
+        if room <= 0:
+            continue
+        recent = (today - date.fromisoformat(monday)).days < decide.STALE_DAYS - 7
+        listed = [
+            one
+            for one in decide.candidates(journals, [*known, *(one.text for one in chosen)])
+            if recent or (one.section != decide.ACTIVE and one.weight >= decide.LEAST_LATE)
+        ]
+        chosen += await _best(memory, listed, room)
+
+    def write() -> list[str]:
+        for attempt in range(TRIES):
+            try:
+                return _into_memory(memory, chosen, today, done)
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+        return []
+
+    await _locked(memory, done, write)
+    lines = (await run_sync(memory.files.text_or_none, MEMORY) or "").count("\n")
+    cap = memory.settings.lifecycle.memory_line_cap
+    if lines > cap:
+        pruned = await prune_memory(memory, cap, done.dry_run)
+        done.notes += [f"{len(pruned.of_fate('gone'))} entries of {MEMORY} moved to {ARCHIVE}"]
+        done.notes += [f"bring back: recover {one}" for one in pruned.undo]
+
+
+async def _best(memory: Memory, listed: Sequence[decide.Chosen], most: int) -> list[decide.Chosen]:
+    """The best of a week: as a model says, where there is one and more to choose from than there is room."""
+    if memory.llm is not None and len(listed) > most:
+        shown = listed[:SHOWN]
+        lines = "\n".join(f"{number}. {one.day}: {neutralise(one.text)}" for number, one in enumerate(shown, 1))
+        prompt = memory.templates("condense").replace("{most}", str(most)).replace("{lines}", lines)
+        try:
+            answer = await memory.llm.complete(prompt, purpose="condensation", max_tokens=100)
+        except LlmUnavailable:
+            answer = ""
+        places = decide.picked(answer, len(shown), most)
+        if places is not None:
+            return [shown[place] for place in places]
+    return list(listed[:most])
+
+
+def _into_memory(memory: Memory, chosen: Sequence[decide.Chosen], today: date, done: Condensed) -> list[str]:
+    """Writes the chosen lines and takes out what is stale, the archive first. Decides anew what is known by now."""
+    before = memory.files.text_or_none(MEMORY)
+    text = before or place_for("fact", "x", None, today.isoformat(), None).template
+    start = split_front_matter(text)
+    body = start.body
+    leaving = decide.stale(body, today)
+    body = decide.without(body, leaving)
+    for one in chosen:
+        if one.text not in body:
+            body = entries.appended(body, one.section, one.entry)
+    if body == start.body:
+        return []
+    after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+    done.add(MEMORY, before or "", after)
+    if leaving:
+        done.notes.append(f"{len(leaving)} lines that are not active any more move to {ARCHIVE}")
+    if done.dry_run:
+        return []
+    archive(memory, [left.entry for left in leaving])
+    memory.files.write_atomic(MEMORY, after, before, new=before is None)
+    return [MEMORY, *([ARCHIVE] if leaving else [])]
+
+
+def _weeks(memory: Memory) -> Mapping[str, list[tuple[str, str]]]:
+    """The journals as (day, body) by their week's Monday."""
+    weeks: dict[str, list[tuple[str, str]]] = {}
+    for path, day in sorted(_journals(memory).items()):
+        text = memory.files.text_or_none(path)
+        if text is not None:
+            monday = day - timedelta(days=day.weekday())
+            weeks.setdefault(monday.isoformat(), []).append((day.isoformat(), split_front_matter(text).body))
+    return weeks
+
+
+def _known(memory: Memory) -> list[str]:
+    """What MEMORY.md and its archive say."""
+    return [
+        entries.normalised(without_sources(one.text))
+        for path in (MEMORY, ARCHIVE)
+        for one in entries.entries(split_front_matter(memory.files.text_or_none(path) or "").body)
+    ]
+
+
+def _promoted_days(memory: Memory) -> list[str]:
+    """The day of every derived line that MEMORY.md or its archive has."""
+    return [
+        one.date
+        for path in (MEMORY, ARCHIVE)
+        for one in entries.entries(split_front_matter(memory.files.text_or_none(path) or "").body)
+        if one.date and sources_of(one.text)
+    ]
+
+
+# ------------------------------------------------------------ monthly
+
+
+async def _monthly(memory: Memory, done: Condensed) -> None:
+    moved = await archive_journals(memory, done.dry_run)
+    if moved.changes:
+        would = "would move" if done.dry_run else "moved"
+        done.notes.append(f"{len(moved.of_fate('gone'))} journals {would} to archive/journal/")
+        done.notes += [f"bring back: recover {one}" for one in moved.undo]
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+
+    def review() -> list[str]:
+        changed = list(_old_plans(memory, today, done))
+        for path, lines in ((PEOPLE_INDEX, _people(memory)), (PROJECT_INDEX, _projects(memory, today))):
+            text = memory.files.text_or_none(path)
+            if text is None and not lines:
+                continue
+            if _edit(memory, path, lambda body, lines=lines: indexes.rewritten(body, lines), done):  # type: ignore[misc]
+                changed.append(path)
+        return changed
+
+    await _locked(memory, done, review)
+
+
+def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
+    """Derived plans that are old, and what happened longest ago in a long file, move to the file of the same name in
+    archive/, which gets them first."""
+    before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
+    for folder in ("knowledge/people/", "knowledge/projects/"):
+        for stat in list(memory.files.walk(folder)):
+            text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+            if text is None:
+                continue
+            body = split_front_matter(text).body
+            leaving = decide.cold(body, before)
+            if not leaving:
+                continue
+            cold = stat.path.replace("knowledge/", "archive/", 1)
+            title = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
+
+            def added(archived: str, leaving: Sequence[decide.Left] = leaving) -> str:
+                for left in leaving:
+                    if entries.same_entry(archived, left.entry.text) is None:
+                        archived = entries.appended(archived, left.entry.section, left.entry.text)
+                return archived
+
+            def taken(body: str, leaving: Sequence[decide.Left] = leaving) -> str:
+                return decide.without(body, leaving)
+
+            _edit(memory, cold, added, done, f"# Archived: {title}\n")
+            _edit(memory, stat.path, taken, done)
+            yield from (cold, stat.path)
+
+
+def _people(memory: Memory) -> dict[str, tuple[str, Source]]:
+    found = {}
+    for stat in memory.files.walk("knowledge/people/"):
+        name = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
+        text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") and name[0] != "_" else None
+        line = indexes.description([split_front_matter(text).body]) if text is not None else None
+        if line is not None:
+            found[f"[[{name}]]"] = line
+    return found
+
+
+def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
+    """The projects of which something was said lately."""
+    bodies: dict[str, list[str]] = {}
+    for stat in memory.files.walk("knowledge/projects/"):
+        parts = stat.path.split("/")
+        text = memory.files.text_or_none(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
+        if text is not None:
+            bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
+    since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()
+    found = {}
+    for slug, texts in bodies.items():
+        line = indexes.description(texts)
+        days = [one.date for text in texts for one in entries.entries(text)]
+        if line is not None and max(days, default="") >= since:
+            found[f"**{slug}**"] = line
+    return found
+
+
+# ------------------------------------------------------------ shared
+
+
+def _journals(memory: Memory) -> dict[str, date]:
+    """The paths of the journals, each with its day."""
+    found = {}
+    for stat in memory.files.walk(JOURNALS):
+        try:
+            found[stat.path] = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
+        except ValueError:  # a note that somebody put there
+            continue
+    return found
+
+
+def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condensed, template: str = "") -> bool:
+    """Rewrites the body of a file; whether it changed. Tried again where an editor, which takes no lock, was in
+    between."""
+    for attempt in range(TRIES):
+        before = memory.files.text_or_none(path)
+        text = before if before is not None else template
+        start = split_front_matter(text)
+        body = change(start.body)
+        if body == start.body:
+            return False
+        after = stamped(path, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        if not done.dry_run:
+            try:
+                memory.files.write_atomic(path, after, before, new=before is None)
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
+                continue
+        done.add(path, before or "", after)
+        return True
+    raise AssertionError("unreachable")
+
+
+async def _locked(memory: Memory, done: Condensed, work: Callable[[], list[str]]) -> None:
+    """Runs `work` under the files' lock (a dry run takes none), and tells what it changed."""
+    if done.dry_run:
+        await run_sync(work)
+        return
+    async with memory.locks.files():
+        changed = await run_sync(work)
+    for path in changed:
+        memory.changes.publish(Change("file", path))

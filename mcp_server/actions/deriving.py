@@ -1,0 +1,129 @@
+"""Deriving: a conversation's lines by the extractors that are there, with a model where there is one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.projects import project_of
+from mcp_server.core.lifecycle import model_lines
+from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
+from mcp_server.core.lifecycle.extractors import journal as journals
+from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.model import Caller, Turn
+from mcp_server.core.text.redaction import secrets
+from mcp_server.core.text.transcript import Transcript
+from mcp_server.errors import Invalid
+from mcp_server.llm import LlmUnavailable
+from mcp_server.memory import Memory
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The lines of one transcript, each once; `title` and `session` are the conversation's. `model`: an LLM gave them;
+    `fell_back`: one was asked and gave nothing that could be used."""
+
+    path: str
+    session: str
+    title: str
+    lines: tuple[Line, ...]
+    model: bool = False
+    fell_back: bool = False
+
+
+@cache
+def available() -> Mapping[str, Extractor]:
+    """Our extractors and those that installed packages publish, by name. One that cannot be loaded is left out, and the
+    log says why."""
+    found = dict(REGISTRY)
+    for point in entry_points(group=ENTRY_POINTS):
+        try:
+            extractor = point.load()
+        except Exception as error:  # somebody else's code: whatever it raises, ours goes on
+            log.warning("the extractor %s cannot be loaded: %s", point.name, error)
+            continue
+        if isinstance(extractor, Extractor):
+            found[extractor.name] = extractor
+        else:
+            log.warning("the extractor %s is no Extractor", point.name)
+    return found
+
+
+def chosen(names: Sequence[str]) -> tuple[Extractor, ...]:
+    """The extractors of these names, all without any. Raises Invalid for a name that is none."""
+    known = available()
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise Invalid(f"no extractor {unknown[0]!r}; there are {', '.join(known)}")
+    return tuple(known[name] for name in (names or known))
+
+
+def versions(extractors: Sequence[Extractor]) -> str:
+    """What was used, as the state keeps it: `decisions 1, people 2`."""
+    return ", ".join(f"{one.name} {one.version}" for one in sorted(extractors, key=lambda one: one.name))
+
+
+async def derive(
+    memory: Memory, path: str, transcript: Transcript, extractors: Sequence[Extractor], *, use_model: bool = True
+) -> Derived:
+    """The lines of a transcript. Reads, asks, writes nothing. Take no lock around it: a model may be asked."""
+    head = transcript.head
+    turns = tuple(placed.turn for placed in transcript.turns)
+    project = await project_of(memory, Caller(), head.project or "global")
+
+    def read() -> Context:
+        return context_of(turns, path, head.title, project.slug, memory.local_date)
+
+    context = await run_sync(read)
+    given = await _by_model(memory, turns, context) if use_model and memory.llm is not None else None
+    asked = use_model and memory.llm is not None
+    lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
+    return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None)
+
+
+async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> list[Line] | None:
+    """What a model makes of it; None if any part of its answer cannot be used: half a conversation is no extraction."""
+    assert memory.llm is not None
+    found: list[Line] = []
+    for prompt in model_lines.requests(memory.templates("extract"), turns, context):
+        try:
+            answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=model_lines.ANSWER_TOKENS)
+        except LlmUnavailable:
+            return None
+        lines = model_lines.read(answer, turns, context)
+        if lines is None:
+            return None
+        found += lines
+    return found
+
+
+def _by_rules(
+    memory: Memory,
+    turns: Sequence[Turn],
+    context: Context,
+    extractors: Sequence[Extractor],
+    given: list[Line] | None,
+) -> tuple[Line, ...]:
+    found: list[Line] = []
+    for extractor in extractors:
+        if given is None:
+            found += extractor.extract(turns, context)
+        elif extractor.name == journals.EXTRACTOR.name:
+            found += journals.chosen(given)
+        elif extractor.kinds:
+            found += [line for line in given if line.kind in extractor.kinds]
+        else:
+            found += extractor.extract(turns, context)
+    once: dict[tuple[str, str, str, int], Line] = {}
+    for line in found:
+        line = replace(line, text=" ".join(line.text.split()))
+        if line.text and not secrets(line.text) and memory.forgotten.clean(line.entry) == line.entry:
+            once.setdefault((line.file, line.kind, line.text, line.turn), line)
+    return tuple(once.values())

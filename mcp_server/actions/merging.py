@@ -1,0 +1,143 @@
+"""Bringing another line of history into this one: what `sync`, `explore merge` and `revert` share.
+
+Nothing of either side is lost, and no conflict marker is written (`core.history.merging`). What was forgotten on
+request does not come back with somebody else's copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from zoneinfo import ZoneInfo
+
+from anyio.to_thread import run_sync
+
+from mcp_server.core.history.merging import merged
+from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+from mcp_server.store.git_merging import Plan, Resolve
+
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a merge did: the commit that HEAD is at now, the files that changed here, and those that both sides had
+    edited in the same place (both versions stand in them)."""
+
+    commit: str
+    paths: tuple[str, ...] = ()
+    contested: tuple[str, ...] = ()
+
+
+async def join(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> Joined | None:
+    """Merges the commit `theirs` into the current branch and the work tree; None if it is in there already.
+
+    Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
+    """
+    for attempt in range(TRIES):
+        try:
+            async with memory.locks.files(), memory.locks.git():
+                done = await run_sync(_joined, memory, theirs, message)
+        except Conflict:  # an editor, which takes no lock, was in between
+            if attempt == TRIES - 1:
+                raise
+            continue
+        if done is not None:
+            joined, moved = done
+            for path in moved:
+                memory.changes.publish(Change("file", path))
+            return joined
+    raise Unavailable("the branch keeps moving under the merge; try again")
+
+
+def _joined(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> tuple[Joined | None, list[str]] | None:
+    """(what was done, what was written); None if HEAD moved meanwhile."""
+    git, merger = memory.git, memory.git.merging
+    git.check_free()
+    ours = git.head()
+    if ours is None:
+        raise Unavailable("nothing was committed here yet; `git checkout` the other branch instead")
+    base = merger.base(ours, theirs)
+    if base == theirs:
+        return None, []
+    contested: set[str] = set()
+    beside: dict[str, bytes | None] = {}
+    resolve = resolver(memory, ours, theirs, contested, beside)
+    plan = merger.plan(ours, base, theirs, resolve)
+    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside)
+    refuse_staged(memory, cleaned)
+    written = merger.apply(cleaned, memory.files, resolve)
+    forward = theirs if base == ours and cleaned.tree == plan.tree else None
+    commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward)
+    if commit is None:
+        return None
+    return Joined(commit, tuple(sorted(cleaned.changed)), tuple(sorted(contested))), written
+
+
+def resolver(
+    memory: Memory, ours: str, theirs: str, contested: set[str], beside: dict[str, bytes | None] | None = None
+) -> Resolve:
+    """Decides what becomes of a file that both sides changed; those edited in the same place are added to `contested`,
+    and what cannot stand in one file, such as two pictures, is put `beside` it under a name of its own."""
+    days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
+
+    def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
+        if path.startswith("raw/"):
+            return one  # a conversation that is over
+        if b"\0" in one or b"\0" in other:
+            if beside is not None:
+                beside[_other_name(path, other, days[1])] = other
+            contested.add(path)
+            return one
+        before = None if base is None else _text(base)
+        found = merged(path, before, _text(one), _text(other), days)
+        if found.contested:
+            contested.add(path)
+        return found.text.encode("utf-8", "surrogateescape")
+
+    return resolve
+
+
+def refuse_staged(memory: Memory, plan: Plan) -> None:
+    """Raises Refused if the user has staged changes of files that the plan changes."""
+    staged = memory.git.merging.staged_by_user(plan)
+    if staged:
+        raise Refused(
+            f"{', '.join(staged[:3])} {'is' if len(staged) == 1 else 'are'} staged with changes of yours, and changed "
+            "on the other side, too; commit them (`git commit`) or unstage them (`git restore --staged`) first"
+        )
+
+
+def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
+    """Files of the plan that hold what was forgotten on request, without it."""
+    cleaned: dict[str, bytes | None] = {}
+    if not memory.forgotten.requests():
+        return cleaned
+    for path, (_, new) in plan.changed.items():
+        data = memory.git.merging.content(path, new)
+        if data is None or b"\0" in data or path == "forgotten.jsonl":
+            continue
+        text = data.decode("utf-8", "surrogateescape")
+        without = memory.forgotten.document(path, text)
+        if without != text:
+            cleaned[path] = None if without is None else without.encode("utf-8", "surrogateescape")
+    return cleaned
+
+
+def _other_name(path: str, data: bytes, day: str) -> str:
+    """`a.other-2026-02-16-1a2b3c.png` for `a.png`: the same on every machine."""
+    folder, slash, name = path.rpartition("/")
+    stem, dot, ending = name.partition(".")
+    return f"{folder}{slash}{stem}.other-{day}-{sha256(data).hexdigest()[:6]}{dot}{ending}"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _day(memory: Memory, at: datetime) -> str:
+    return at.astimezone(ZoneInfo(memory.timezone)).date().isoformat()

@@ -1,0 +1,52 @@
+"""`context-manager condense daily|weekly|monthly`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.progress import working
+
+if TYPE_CHECKING:
+    from mcp_server.actions.condense import Condensed
+
+
+@click.command("condense")
+@click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
+@click.option("--dry-run", is_flag=True, help="Only show it, as a diff: every byte stays as it is.")
+@json_option
+def command(period: str, dry_run: bool, as_json: bool) -> None:
+    """Condense what the days left.
+
+    daily: closed conversations become knowledge, long journals get shorter. weekly: the best lines of each week go into
+    MEMORY.md, stale ones leave it. monthly: also old journals and plans go to archive/, and the indexes are rewritten.
+    """
+    from mcp_server.actions.condense import Period, condense
+    from mcp_server.app import catch_up
+    from mcp_server.memory import Memory
+
+    async def act(memory: Memory) -> Condensed:
+        with working("Condensing …"):
+            done = await condense(memory, cast(Period, period), dry_run=dry_run)
+            if not dry_run:
+                await catch_up(memory)
+        return done
+
+    done = with_memory(act)
+    if as_json:
+        print_json(done)
+    else:
+        print_text(_told(done))
+
+
+def _told(done: Condensed) -> str:
+    would = "would be " if done.dry_run else ""
+    said = [f"condense {done.period}: {len(done.files)} files {would}changed"]
+    for file in sorted(done.files.values(), key=lambda one: one.path):
+        said.append(file.diff if done.dry_run else f"  {file.path}" + (f"  +{file.added}" if file.added else ""))
+    if done.dry_run:
+        said.append("This was a dry run: nothing has changed.")
+    return "\n".join([*said, *done.notes])

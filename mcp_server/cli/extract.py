@@ -1,0 +1,59 @@
+"""`context-manager extract`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.progress import progress, working
+
+if TYPE_CHECKING:
+    from mcp_server.actions.extract import Extracted
+
+
+@click.command("extract")
+@click.option("--session", help="Only this conversation, also while it is open.")
+@click.option(
+    "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
+)
+@click.option("--anew", is_flag=True, help="Read again what was read; what only the earlier reading says goes away.")
+@click.option("--dry-run", is_flag=True, help="Only show it, as a diff: every byte stays as it is.")
+@json_option
+def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bool, as_json: bool) -> None:
+    """Make knowledge of conversations: people, decisions, lessons, procedures, facts, journals.
+
+    Every line names the message that it comes from. What was read is not read again; what you wrote stays.
+    """
+    from mcp_server.actions.extract import extract
+    from mcp_server.app import catch_up
+    from mcp_server.memory import Memory
+
+    async def act(memory: Memory) -> Extracted:
+        with progress("Extracting") as show:
+            done = await extract(memory, session, names, anew=anew, dry_run=dry_run, show=show)
+        if not dry_run:
+            with working("Indexing …"):
+                await catch_up(memory)
+        return done
+
+    done = with_memory(act)
+    if as_json:
+        print_json(done)
+    else:
+        print_text(_told(done))
+
+
+def _told(done: Extracted) -> str:
+    would = "would be " if done.dry_run else ""
+    known = f", {done.known} known already" if done.known else ""
+    said = [f"{done.read} conversations read{known}: {done.lines} lines found, {len(done.files)} files {would}changed"]
+    for file in sorted(done.files.values(), key=lambda one: one.path):
+        said.append(file.diff if done.dry_run else f"  {file.path}  +{file.added}")
+    if done.fell_back:
+        said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
+    if done.dry_run and done.files:
+        said.append("This was a dry run: nothing has changed.")
+    return "\n".join([*said, *done.notes])

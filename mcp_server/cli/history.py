@@ -1,0 +1,130 @@
+"""`context-manager history when|where|diff|today|show|blame|revert`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
+
+if TYPE_CHECKING:
+    from mcp_server.actions.history import Changed, Origin
+    from mcp_server.memory import Memory
+
+
+@click.group("history")
+def command() -> None:
+    """What git knows of this memory: when something was learned, where it came from, what changed."""
+
+
+@command.command("when")
+@click.argument("text")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
+@json_option
+def when(text: str, limit: int, as_json: bool) -> None:
+    """When TEXT came into knowledge, and when it went."""
+    from mcp_server.actions import history
+
+    found = with_memory(lambda memory: history.when(memory, text, limit))
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)")
+    else:
+        rows = [(moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject) for one in found]
+        print_table(("when (UTC)", "", "file", "commit", "its message"), rows)
+        for session in dict.fromkeys(session for one in found for session in one.sessions):
+            click.echo(f"said in {session}")
+
+
+@command.command("where")
+@click.argument("what", metavar="TEXT|PATH|PATH:LINE")
+@json_option
+def where(what: str, as_json: bool) -> None:
+    """Where a text or a file comes from: who wrote its lines when, and in which conversation."""
+    from mcp_server.actions import history
+
+    _print_origins(with_memory(lambda memory: history.where(memory, what)), as_json)
+
+
+@command.command("blame")
+@click.argument("path")
+@click.option("--start", type=click.IntRange(1), help="First line.")
+@click.option("--end", type=click.IntRange(1), help="Last line.")
+@json_option
+def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
+    """A file line by line: which commit wrote it."""
+    from mcp_server.actions import history
+
+    _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)), as_json)
+
+
+@command.command("diff")
+@click.argument("since", default="1 week ago")
+@click.argument("until", required=False)
+@click.option("--path", help="Of this file or folder only.")
+@json_option
+def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None:
+    """What changed in knowledge: SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a
+    commit; without UNTIL up to now."""
+    from mcp_server.actions import history
+
+    _print_changed(lambda memory: history.diff(memory, since, until, path), as_json)
+
+
+@command.command("today")
+@json_option
+def today(as_json: bool) -> None:
+    """What was learned today, committed or not."""
+    from mcp_server.actions import history
+
+    _print_changed(history.today, as_json)
+
+
+@command.command("show")
+@click.argument("commit")
+@json_option
+def show(commit: str, as_json: bool) -> None:
+    """A commit: its message and what it changed. (A file as it was: `read PATH --at COMMIT`.)"""
+    from mcp_server.actions import history
+
+    _print_changed(lambda memory: history.show(memory, commit), as_json)
+
+
+@command.command("revert")
+@click.argument("commit")
+@click.option("--apply", is_flag=True, help="Do it; without this only the diff is shown.")
+@json_option
+def revert(commit: str, apply: bool, as_json: bool) -> None:
+    """Take back what a commit changed in knowledge, by a new commit. What was written since stays."""
+    from mcp_server.actions import revert as action
+
+    done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
+    if as_json:
+        print_json(done)
+        return
+    print_text(done.markdown)
+    if done.paths and not done.commit:
+        click.echo(f"Nothing was changed yet; do it with: context-manager history revert {commit} --apply")
+
+
+def _print_origins(found: list[Origin], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (one.line, moment(one.at), (one.commit or "")[:10], one.text, "\n".join(one.sources) or one.subject)
+        for one in found
+    ]
+    print_table(("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), title=found[0].path)
+
+
+def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
+    found = with_memory(ask)
+    if as_json:
+        print_json(found)
+    else:
+        print_text(found.markdown)

@@ -1,0 +1,236 @@
+"""Merging two versions of a file so that nothing of either is lost, and no conflict marker is ever written. (SPEC §13)
+
+What one side changed counts. Where both did: lines that each has added are kept, under the headings that they were
+written under; a line that both have edited stands there twice, each with the day of its version. Front matter is merged
+field by field, lists of files that are read by programs (`anchors.yaml`, `*.jsonl`) by their entries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from mcp_server.core.history.three_way import Piece, common, pieces
+
+ALIKE = 0.5
+"""`difflib`'s ratio from which on one line counts as an edit of another."""
+
+_HEADING = re.compile(r"#{1,6}\s")
+_BULLET = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?)(.*)", re.DOTALL)
+_DATED = re.compile(r"\d{4}-\d\d-\d\d")
+_UNDATED = re.compile(r"\s*(?:$|[|#>`~<]|---|===)")
+_SOURCES = re.compile(r"((?:\s*\[src: [^\]]*\])+\s*)$")
+_FIELD = re.compile(r"([A-Za-z_][\w-]*):")
+_LIST = re.compile(r"\[(.*)\]\s*")
+_ITEM = re.compile(r"item:\s*(\"[^\"]*\"|'[^']*'|[^,}\s][^,}]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The text, and how many places there are that both sides had edited."""
+
+    text: str
+    contested: int = 0
+
+
+def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str, str]) -> Merged:
+    """The two versions of a text as one. `base` is what both come from, None if nothing; `days` are the dates of ours
+    and theirs, as YYYY-MM-DD."""
+    if ours == theirs or theirs == base:
+        return Merged(ours)
+    if ours == base:
+        return Merged(theirs)
+    end = "\r\n" if "\r\n" in ours and "\r\n" in theirs else "\n"
+    texts = [None if text is None else text.replace("\r\n", "\n") for text in (base, ours, theirs)]
+    before, one, other = ([] if text is None else text.split("\n") for text in texts)
+    if not path.endswith(".md"):
+        found = _merged_lines(path, before if base is not None else common(one, other), one, other, days)
+    else:
+        heads: list[list[str]] = []
+        bodies: list[list[str]] = []
+        for lines in (before, one, other):
+            cut = _head_lines(lines)
+            heads.append(lines[:cut])
+            bodies.append(lines[cut:])
+        body = _merged_lines(
+            path, bodies[0] if base is not None else common(bodies[1], bodies[2]), bodies[1], bodies[2], days
+        )
+        found = _Found([*_merged_head(heads[0], heads[1], heads[2], days), *body.lines], body.contested)
+    return Merged(end.join(found.lines), found.contested)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    lines: list[str]
+    contested: int
+
+
+def _merged_lines(
+    path: str, base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], days: tuple[str, str]
+) -> _Found:
+    lines: list[str] = []
+    contested = 0
+    for piece in pieces(base, ours, theirs):
+        if piece.settled is not None:
+            lines += piece.settled
+            continue
+        gone, came, other = _changes(piece)
+        edits = _edits(gone, came, other)
+        contested += len(edits)
+        if path.endswith((".yaml", ".yml")) and path != "anchors.yaml":
+            lines += _as_comments(piece, days[1])
+            continue
+        dated: dict[str, str] = {}
+        if path.endswith(".md") and not path.startswith("knowledge/journal/"):
+            for pair in edits:
+                dated |= {line: _dated(line, day) for line, day in zip(pair, days, strict=True)}
+        lines += _together(piece, came, other, dated)
+    return _Found(_each_item_once(lines) if path == "anchors.yaml" else lines, contested)
+
+
+def _changes(piece: Piece) -> tuple[list[str], list[str], list[str]]:
+    """Lines of the base that neither side kept, lines that are new in ours, and those that are new in theirs alone."""
+    base, ours, theirs = set(piece.base), set(piece.ours), set(piece.theirs)
+    gone = [line for line in piece.base if line.strip() and line not in ours and line not in theirs]
+    came = [line for line in piece.ours if line.strip() and line not in base and line not in theirs]
+    other = [line for line in piece.theirs if line.strip() and line not in base and line not in ours]
+    return gone, came, other
+
+
+def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """What became of each line that both sides took out and put another one in the place of: theirs beside ours."""
+    if len(gone) == len(came) == len(other) == 1:
+        return [(came[0], other[0])]
+    pairs = ((_most_like(line, came), _most_like(line, other)) for line in gone)
+    return [(one, two) for one, two in pairs if one is not None and two is not None]
+
+
+def _most_like(line: str, candidates: Sequence[str]) -> str | None:
+    """The line that this one was made into; None if none is like it."""
+    return next(iter(get_close_matches(line, candidates, n=1, cutoff=ALIKE)), None)
+
+
+def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
+    """Ours without what they took out, and with what they have added, each line under its own heading."""
+    base, theirs = set(piece.base), set(piece.theirs)
+    lines = [line for line in piece.ours if not line.strip() or line not in base or line in theirs]
+    added, heading = set(other), ""
+    blocks: dict[str, list[str]] = {}
+    for line in piece.theirs:
+        if _HEADING.match(line):
+            heading = line
+        if line in added:
+            blocks.setdefault(heading, []).append(line)
+    lines = [dated.get(line, line) if line in set(came) else line for line in lines]
+    for heading, block in blocks.items():
+        block = [dated.get(line, line) for line in block]
+        place = _end_of(lines, heading)
+        lines[place:place] = block
+    return lines
+
+
+def _end_of(lines: Sequence[str], heading: str) -> int:
+    """Behind the last line with text under a heading; without that heading, behind all text."""
+    start, stop = 0, len(lines)
+    if heading in lines:
+        start = lines.index(heading) + 1
+        level = len(heading) - len(heading.lstrip("#"))
+        ends = (
+            place
+            for place in range(start, len(lines))
+            if _HEADING.match(lines[place]) and len(lines[place]) - len(lines[place].lstrip("#")) <= level
+        )
+        stop = next(ends, len(lines))
+    elif not heading:
+        stop = next((place for place, line in enumerate(lines) if _HEADING.match(line)), len(lines))
+    while stop > start and not lines[stop - 1].strip():
+        stop -= 1
+    return stop
+
+
+def _dated(line: str, day: str) -> str:
+    """A line as an entry that says of which day it is."""
+    if _UNDATED.match(line):
+        return line
+    source = "".join(_SOURCES.findall(line)[:1])
+    text = line.removesuffix(source) if source else line
+    bullet = _BULLET.fullmatch(text)
+    if bullet is None:
+        return f"- {day}: {text.strip()}{source}"
+    if _DATED.match(bullet[2]):
+        return f"{text} (as of {day}){source}"
+    return f"{bullet[1]}{day}: {bullet[2]}{source}"
+
+
+# ------------------------------------------------------------ what programs read
+
+
+def _as_comments(piece: Piece, day: str) -> list[str]:
+    """A setting has one value: ours stands, theirs beside it as a comment. Keys that only they have are added."""
+    gone, _, other = _changes(piece)
+    keys = {_key(line) for line in piece.ours}
+    removed = {line for line in piece.base if line not in piece.theirs}
+    kept = [line for line in piece.ours if line not in removed or _key(line) in {_key(one) for one in gone}]
+    added = [line if _key(line) not in keys else f"# {day}, another copy: {line.strip()}" for line in other]
+    return [*kept, *added]
+
+
+def _key(line: str) -> str:
+    return line.split(":", 1)[0].strip()
+
+
+def _each_item_once(lines: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    kept: list[str] = []
+    for line in lines:
+        item = _ITEM.search(line)
+        if item and item[1].strip() in seen:
+            continue
+        seen.update([item[1].strip()] if item else [])
+        kept.append(line)
+    return kept
+
+
+def _head_lines(lines: Sequence[str]) -> int:
+    """How many lines the front matter has, both its fences included; 0 without one."""
+    if not lines or lines[0].rstrip() != "---":
+        return 0
+    return next((place + 1 for place in range(1, len(lines)) if lines[place].rstrip() == "---"), 0)
+
+
+def _merged_head(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], days: tuple[str, str]) -> list[str]:
+    """Front matter, field by field: what one side changed counts; of both the union of a list, else the later one."""
+    if not ours or not theirs:
+        return [*(ours or theirs)]
+    before, one, other = _fields(base), _fields(ours), _fields(theirs)
+    lines: list[str] = []
+    for name in [*one, *(name for name in other if name not in one)]:
+        versions = Piece(before.get(name, ()), one.get(name, ()), other.get(name, ()))
+        settled = versions.settled
+        lines += settled if settled is not None else _one_field(versions, days)
+    return [ours[0], *lines, ours[-1]]
+
+
+def _one_field(versions: Piece, days: tuple[str, str]) -> tuple[str, ...]:
+    if not versions.ours or not versions.theirs:
+        return versions.ours or versions.theirs
+    first, second = (_LIST.fullmatch(lines[0].partition(":")[2].strip()) for lines in (versions.ours, versions.theirs))
+    if first and second and len(versions.ours) == len(versions.theirs) == 1:
+        items = dict.fromkeys(item.strip() for found in (first, second) for item in found[1].split(",") if item.strip())
+        return (f"{versions.ours[0].partition(':')[0]}: [{', '.join(items)}]",)
+    if versions.ours[0].startswith("updated:"):
+        return max(versions.ours, versions.theirs)
+    return versions.theirs if days[1] > days[0] else versions.ours
+
+
+def _fields(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The lines of each field by its name; comments and what continues a field belong to the one before."""
+    fields: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for line in lines[1:-1]:
+        found = _FIELD.match(line)
+        name = found[1] if found else name
+        fields[name] = (*fields.get(name, ()), line)
+    return fields

@@ -1,0 +1,99 @@
+"""What every extractor is and gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from mcp_server.core.lifecycle.lines import Line, LineKind
+from mcp_server.core.lifecycle.retelling import introduced, retold
+from mcp_server.core.lifecycle.statements import Statement, statements
+from mcp_server.core.model import Turn
+
+USER = "The user"
+"""What a person is called in conversations where nobody has a name."""
+
+_TAKEN_OUT = ("[redacted:", "[forgotten]")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A statement of somebody, as it is kept: `text` stands by itself, `person` is None where nobody has a name."""
+
+    statement: Statement
+    text: str
+    turn: Turn
+    person: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an extractor knows beside the turns: the transcript's path and title, the slug of its project (None: it
+    belongs to none), whose day a moment belongs to, who speaks, and what they told."""
+
+    path: str
+    title: str
+    project: str | None
+    day_of: Callable[[datetime], str]
+    speakers: frozenset[str]
+    told: tuple[Told, ...]
+
+    def line(self, kind: LineKind, text: str, turn: Turn, **more: object) -> Line:
+        """A line of this conversation; its day is that on which it was said."""
+        day = self.day_of(turn.at)
+        return Line(kind, text, day, turn.number, self.path, said=day, project=self.project, **more)  # type: ignore[arg-type]
+
+    def line_of(self, told: Told) -> Line:
+        """What somebody told as a line; its day is the one it names, or that on which it was said."""
+        said = self.day_of(told.turn.at)
+        day = told.statement.day.isoformat() if told.statement.day else said
+        return Line(
+            told.statement.kind,
+            told.text,
+            day,
+            told.turn.number,
+            self.path,
+            person=told.person,
+            said=said,
+            weight=told.statement.weight,
+            project=self.project,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Extractor:
+    """A named way of reading a conversation; `version` counts up whenever the same turns would give other lines.
+
+    `kinds` are the kinds of lines that it gives: a model's lines of these kinds take the place of its own, if one is
+    asked (`prompts/extract.md`).
+    """
+
+    name: str
+    version: int
+    extract: Callable[[Sequence[Turn], Context], list[Line]]
+    kinds: tuple[LineKind, ...] = ()
+
+
+def context_of(
+    turns: Sequence[Turn], path: str, title: str, project: str | None, day_of: Callable[[datetime], str]
+) -> Context:
+    """The context of a conversation. What was said is read once for all extractors."""
+    speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
+    told: list[Told] = []
+    for turn in turns:
+        if turn.role == "user":
+            told += _told(turn, speakers if turn.name else frozenset(), day_of(turn.at))
+    return Context(path, title, project, day_of, speakers, tuple(told))
+
+
+def _told(turn: Turn, speakers: frozenset[str], day: str) -> list[Told]:
+    name = turn.name or USER
+    found = []
+    for statement in statements(turn.content, date.fromisoformat(day), speakers):
+        text = statement.text
+        if statement.about_self:
+            text = retold(text, name) or introduced(text, name)
+        if not any(mark in text for mark in _TAKEN_OUT):
+            found.append(Told(statement, text, turn, turn.name))
+    return found

@@ -1,0 +1,95 @@
+"""What an LLM is asked for when it extracts, and what of its answer counts.                         (S4 §8.3, SPEC §14)
+
+An answer that is no JSON array of lines is None, and the rules' lines stand. A line counts if its turn was shown, its
+kind is known, and most of what it says is said by that turn: a model does not get to make things up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, get_args
+
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.checkpoints.prose import clipped
+from mcp_server.core.lifecycle.extractors.extractor import USER, Context
+from mcp_server.core.lifecycle.lines import Line, LineKind
+from mcp_server.core.model import Turn
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.core.text.words import content_words
+
+ANSWER_TOKENS = 1_500
+MESSAGES = 40
+"""Messages that one request shows."""
+LONGEST_MESSAGE = 800
+LONGEST_LINE = 300
+SUPPORTED = 0.4
+"""Share of a line's content words that must stand in its turn."""
+WEIGHT = 2.5
+
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
+
+
+def requests(template: str, turns: Sequence[Turn], context: Context) -> list[str]:
+    """The prompts for a conversation, each with at most `MESSAGES` of its messages."""
+    shown = [_shown(turn, context) for turn in turns if turn.content.strip() and not is_injected(turn.content)]
+    windows = [shown[start : start + MESSAGES] for start in range(0, len(shown), MESSAGES)]
+    return [template.replace("{messages}", "\n".join(window)) for window in windows]
+
+
+def _shown(turn: Turn, context: Context) -> str:
+    who = turn.name or ("The user" if turn.role == "user" else "The assistant" if turn.role == "agent" else "System")
+    said = neutralise(clipped(turn.content, LONGEST_MESSAGE))
+    return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
+
+
+def read(answer: str, turns: Sequence[Turn], context: Context) -> list[Line] | None:
+    """The lines of an answer; None for one that is not what was asked for."""
+    fenced = _FENCED.fullmatch(answer)
+    try:
+        value = json.loads(fenced[1] if fenced else answer)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, list):
+        return None
+    by_number = {turn.number: turn for turn in turns}
+    return [line for line in (_line(one, by_number, context) for one in value) if line is not None]
+
+
+def _line(value: Any, turns: dict[int, Turn], context: Context) -> Line | None:
+    if not isinstance(value, dict) or not isinstance(value.get("turn"), int) or not isinstance(value.get("text"), str):
+        return None
+    turn, text = turns.get(value["turn"]), clipped(neutralise(value["text"]), LONGEST_LINE)
+    kind = next((kind for kind in get_args(LineKind) if kind == value.get("kind")), None)
+    if turn is None or kind is None or "[src:" in text or not _supported(text, turn):
+        return None
+    person = value.get("person")
+    said = context.day_of(turn.at)
+    return Line(
+        kind,
+        text,
+        _day(value.get("day")) or said,
+        turn.number,
+        context.path,
+        person=person if isinstance(person, str) and person in context.speakers else None,
+        said=said,
+        weight=WEIGHT,
+        project=context.project,
+        file=text.partition(":")[0] if kind == "procedure" else "",
+    )
+
+
+def _day(value: object) -> str | None:
+    try:
+        return date.fromisoformat(value).isoformat() if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _supported(text: str, turn: Turn) -> bool:
+    names = content_words(f"{turn.name or ''} {USER}")
+    said = content_words(text, names)
+    known = set(content_words(turn.content))
+    return bool(said) and sum(word in known for word in said) >= SUPPORTED * len(said)

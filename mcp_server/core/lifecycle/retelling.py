@@ -1,0 +1,171 @@
+"""Retelling: what somebody says of themselves, told by somebody else. "I love my dog" → "Ana loves their dog".
+
+English only, and only where it can be done well: a sentence of "we", or one whose subject is left out, keeps its words
+and is introduced ("Ana said: we went camping."). `their` stands for `my`, since nobody's gender is known.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_IRREGULAR = {"have": "has", "do": "does", "go": "goes", "am": "is", "be": "is", "were": "was"}
+_CONTRACTED = {
+    "i'm": "is",
+    "i've": "has",
+    "i'll": "will",
+    "don't": "doesn't",
+    "haven't": "hasn't",
+}
+_UNCHANGED = _listed(
+    """
+    was had did went saw took got made said told came found gave felt left knew thought kept began wrote won met
+    ran ate brought bought built caught chose drove fell fought flew forgot grew heard held led lent lost paid
+    rode rang rose sang sat sold sent shot slept spoke spent stood stole stuck swam taught tore threw understood
+    woke wore became broke drew drank dealt hid laid lit meant shook struck swore swept wound sought ended could
+    can will would should might may must can't couldn't won't wouldn't shouldn't didn't wasn't hadn't is has
+    doesn't hasn't isn't used ought dreamt learnt burnt shot retook rewrote rebuilt overcame underwent forgave
+    withdrew undertook redid fed bred crept fled knelt leapt lay slid spun stung strode strove wept wove woven
+    flung swung sank stank rang shrank sprang hung dug put cut set hit let quit read hurt cost bet shut split
+    spread beat cannot
+    """
+)
+_ADVERBS = _listed(
+    """
+    just also always never still ever often sometimes really actually finally recently usually only even already
+    now then soon once totally definitely probably absolutely simply mainly mostly honestly currently kinda sorta
+    sort-of truly deeply especially both first almost truly rarely generally typically occasionally constantly
+    initially
+    """
+)
+_BASE = (
+    "love|enjoy|want|need|try|feel|find|keep|hope|think|know|make|get|go|take|give|see|look|like|work|live|play|help"
+    "|use"
+)
+_COORDINATED = re.compile(rf"\band (?P<adverb>(?:\w+ly|also|always|just|really) )?(?P<verb>{_BASE})\b(?! of\b)")
+_SUBJECT = re.compile(
+    r"(?P<lead>\band )?\b(?P<i>I(?:'(?:m|ve|ll|d))?)\s+"
+    rf"(?P<adverbs>(?:(?:{'|'.join(sorted(_ADVERBS))}|(?!only\b|rely\b|apply\b|reply\b|fly\b"
+    rf"|supply\b)[a-z]+ly),? )*)(?P<verb>[A-Za-z'-]+)"
+)
+_ME = re.compile(r"(?<!-)\b(?:me|myself|my|mine|My|Me)\b(?!-)")
+_TOGETHER = re.compile(r"\b[Mm]y (?P<others>[\w'-]+(?: [\w'-]+){0,2}) and I\b(?!')")
+_SMALL = _listed(
+    """
+    we our my the a an in on at last after when while just it this that next both everyone been gonna all since
+    for from during before with one two three had got went took made started finished planning some there every
+    even once as yesterday today tomorrow now so these those working taking i've i'm
+    """
+)
+"""Words that are lower case inside a sentence."""
+_WE = re.compile(r"\b(?:we|us|our|ours|ourselves|let's|we['’]\w+)\b", re.IGNORECASE)
+
+
+def retold(sentence: str, name: str) -> str | None:
+    """The sentence about `name` in the third person; None if it cannot be told well."""
+    text = sentence.replace("’", "'")
+    if _WE.search(text) or not re.search(r"\bI\b|\b[Mm]y\b|\b[Mm]e\b", text):
+        return None
+    text = _TOGETHER.sub(lambda match: f"{name} and their {match['others']}", text)
+    pieces: list[str] = []
+    end = 0
+    present = False
+    for match in _SUBJECT.finditer(text):
+        if match.start() < end:
+            continue
+        verb, before = match["verb"], match["adverbs"]
+        joint = bool(match["lead"]) and _is_noun_before(text[: match.start()])
+        told, finite = _conjugated(match["i"], before, verb, plural=joint)
+        if told is None:
+            return None
+        present = present or finite
+        pieces += [text[end : match.start()], match["lead"] or "", "" if _continues(match, joint) else f"{name} ", told]
+        end = match.end()
+    told_text = "".join([*pieces, text[end:]])
+    if re.search(r"\bI\b(?!\.)", told_text):
+        return None
+    if present and " to " not in told_text:
+        told_text = _COORDINATED.sub(lambda found: f"and {found['adverb'] or ''}{_third(found['verb'])}", told_text)
+    named = name in told_text
+
+    def other(match: re.Match[str]) -> str:
+        nonlocal named
+        word = match[0].lower()
+        if word == "my":
+            said = "their" if named else f"{name}'s"
+            named = True
+            return said
+        if word == "myself":
+            return "themselves"
+        if word == "mine":
+            return "theirs"
+        named = True
+        return name
+
+    told_text = _ME.sub(other, told_text)
+    if name.startswith("The "):  # "the user": no name, and so no capital inside a sentence
+        told_text = told_text.replace(name, "the" + name[3:])
+    return told_text[:1].upper() + told_text[1:]
+
+
+def introduced(sentence: str, name: str) -> str:
+    """The sentence in its own words, with who said it."""
+    said = sentence.strip()
+    first = re.match(r"[A-Za-z]+", said)
+    if first and (first[0].lower() in _SMALL or first[0].endswith(("ing", "ly"))) and first[0] != "I":
+        said = said[:1].lower() + said[1:]
+    return f"{name} said: {said}"
+
+
+def _continues(match: re.Match[str], joint: bool) -> bool:
+    """Whether "and I went" simply goes on with the same subject: "and went"."""
+    return bool(match["lead"]) and not joint and match["i"] == "I"
+
+
+_NO_VERB = _listed("too and or but who as in on at for with myself alone of to by from the a an it not")
+_AUXILIARY = _listed(
+    """
+    was is has had did do could can will would should might may must
+    """
+)
+
+
+def _conjugated(subject: str, adverbs: str, verb: str, plural: bool) -> tuple[str | None, bool]:
+    """The verb group for the third person, and whether it is a simple present."""
+    subject = subject.lower()
+    if subject == "i'd":
+        had = verb.endswith(("ed", "en")) or verb.lower() in ("been", "gone", "had", "better", "done", "seen", "made")
+        return f"{'had' if had else 'would'} {adverbs}{verb}", False
+    if subject in _CONTRACTED:
+        word = {"is": "are", "has": "have"}.get(_CONTRACTED[subject]) if plural else None
+        return f"{word or _CONTRACTED[subject]} {adverbs}{verb}", False
+    lower = verb.lower()
+    if lower in _CONTRACTED:
+        return f"{adverbs}{verb if plural else _CONTRACTED[lower]}", False
+    if lower in _UNCHANGED or (lower.endswith("ed") and lower not in ("need", "feed", "speed", "heed")):
+        return f"{adverbs}{verb}", False
+    if plural:
+        return f"{adverbs}{'are' if lower == 'am' else 'were' if lower == 'was' else verb}", False
+    if not lower.isalpha() or lower.endswith("ing") or lower in _NO_VERB:
+        return None, False
+    return f"{adverbs}{_third(lower)}", lower not in _AUXILIARY
+
+
+def _third(verb: str) -> str:
+    if verb in _IRREGULAR:
+        return _IRREGULAR[verb]
+    if verb.endswith(("s", "sh", "ch", "x", "z", "o")):
+        return verb + "es"
+    if verb.endswith("y") and len(verb) > 1 and verb[-2] not in "aeiou":
+        return verb[:-1] + "ies"
+    return verb + "s"
+
+
+def _is_noun_before(text: str) -> bool:
+    """Whether "and I" joins two subjects ("my husband and I went") rather than two clauses."""
+    said = re.split(r"[,.;:!?–—]", text)[-1].split()
+    return 0 < len(said) <= 4 and said[0].lower() in ("my", "our", "me", "the", "a")

@@ -1,0 +1,222 @@
+"""Statements: what of a message somebody would want to know later, sentence by sentence.
+
+A statement is a sentence in which somebody says something of themselves or of what they do, that stands by itself. Left
+out are questions, greetings, thanks, praise and sympathy, sentences to the other one ("you"), sentences that begin with
+a pronoun or speak of something that only the sentence before names, and sentences of which no word says anything
+definite. Rather a fact is missed than a line made of small talk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.checkpoints.prose import bare, prose
+from mcp_server.core.lifecycle import patterns
+from mcp_server.core.lifecycle.dates import absolute
+from mcp_server.core.lifecycle.lines import LineKind
+from mcp_server.core.text.words import ENGLISH_STOP_WORDS, content_words, stop_words, words
+
+SHORTEST, LONGEST = 3, 60
+"""Words of a sentence."""
+
+SAMPLE = 2_000
+"""Characters of a message by which its language is told: in Serbian, "I" begins many a sentence too."""
+
+LONGEST_LINE = 4_000
+"""Characters of a line that is read: a longer one is data."""
+
+LONGEST_TEXT = 420
+"""Characters of a statement."""
+
+LEAST_DEFINITE = 2
+"""Words of a sentence that say something definite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A sentence worth keeping, as it was said but for its dates, which are absolute. `about_self`: it speaks of
+    whoever says it; `day` is the one it names, if any."""
+
+    kind: LineKind
+    text: str
+    day: date | None
+    weight: float
+    about_self: bool = True
+
+
+def statements(text: str, said: date, speakers: frozenset[str] = frozenset()) -> Iterator[Statement]:
+    """The statements of a message, in order. `speakers` are the names of those who talk; `said` is its day."""
+    if is_injected(text) or stop_words(words(text[:SAMPLE])) is not ENGLISH_STOP_WORDS:
+        return
+    for sentence in sentences(text, speakers):
+        found = statement(sentence, said, named=bool(speakers))
+        if found is not None:
+            yield found
+
+
+def sentences(text: str, speakers: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The sentences of a message without what opens and ends them as talk does: interjections, names, questions."""
+    calls = _calls(speakers)
+    for line in prose(patterns.ATTACHED.sub(" ", text)):
+        if len(line) > LONGEST_LINE:
+            continue
+        for part in patterns.SENTENCE.split(patterns.ARROWS.sub("", bare(line).replace("**", ""))):
+            sentence = " ".join(part.split())
+            for _ in range(3):
+                before = sentence
+                sentence = patterns.NEWS.sub("", patterns.CONJUNCTION.sub("", patterns.OPENING.sub("", sentence)))
+                if calls is not None:
+                    sentence = calls.sub("", sentence)
+                if sentence == before:
+                    break
+            yield from _without_question(sentence)
+
+
+def _without_question(sentence: str) -> Iterator[str]:
+    if sentence.endswith("?"):
+        tail = patterns.QUESTION_TAIL.search(sentence)
+        if tail is None:
+            return
+        sentence = sentence[: tail.start()].rstrip(" ,;-–—") + "."
+    sentence = patterns.REQUEST_TAIL.sub(".", sentence)
+    if sentence and not sentence.endswith(":"):
+        yield sentence
+
+
+def _calls(speakers: frozenset[str]) -> re.Pattern[str] | None:
+    """The other one's name at the beginning or the end of a sentence, also shortened ("Mel")."""
+    first = {name.split()[0] for name in speakers if name.strip()}
+    if not first:
+        return None
+    short = "|".join(
+        re.escape(name[:3]) + "".join(f"(?:{re.escape(letter)}" for letter in name[3:]) + ")?" * len(name[3:])
+        for name in sorted(first)
+    )
+    return re.compile(
+        rf"^(?:(?:hey|hi|hello|thanks|wow|yeah|yep|yes|no|oh|aw+|well|ok|okay"
+        rf"|sure)\s+)?(?:{short})\b(?:[,!.:–—-]+\s*|\s+(?=I\b|I['’]))"
+        rf"|,\s*(?:{short})(?=\s*[.!?]*$)",
+        re.IGNORECASE,
+    )
+
+
+def statement(sentence: str, said: date, named: bool) -> Statement | None:
+    """The sentence as a statement; None if it is talk, or does not stand by itself."""
+    count = len(sentence.split())
+    if not SHORTEST <= count <= LONGEST or len(sentence) > LONGEST_TEXT:
+        return None
+    if patterns.INSTRUCTION.match(sentence) and not named:
+        return Statement("preference", sentence, None, 3.0)
+    own = patterns.SELF.search(sentence) is not None or patterns.ELLIPTIC.match(sentence) is not None
+    if (
+        patterns.ASKING.match(sentence)
+        or patterns.DANGLING.match(sentence)
+        or patterns.YOU.search(sentence)
+        or patterns.TALK.search(sentence)
+    ):
+        return None
+    if not named and patterns.REQUEST.search(sentence):
+        return None
+    if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence):
+        return None
+    if own and not (patterns.SUBJECT.match(sentence) or patterns.ELLIPTIC.match(sentence)):
+        own_late = re.search(r"\b(?:I|my|we|our)\b", sentence)
+        if own_late is None or own_late.start() > 60:
+            return None
+    dated = absolute(sentence, said)
+    definite = [word for word in content_words(sentence) if word not in patterns.VAGUE]
+    proper, figures = len(set(patterns.PROPER.findall(sentence))), len(patterns.FIGURE.findall(sentence))
+    if not _stands_alone(sentence, definite):
+        return None
+    if not own:
+        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1:
+            return None
+        return Statement(
+            "fact", dated.text, dated.day, _weight(definite, proper, figures, dated.day is not None), False
+        )
+    kind = _kind(sentence, dated.past, dated.future)
+    timed = dated.past or dated.future or dated.day is not None
+    weight = _weight(definite, proper, figures, timed)
+    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed):
+        return None
+    return Statement(kind, dated.text, dated.day, weight)
+
+
+def _least(sentence: str, kind: LineKind, timed: bool) -> float:
+    """How much a sentence of this kind must hold. Nothing definite is told by sayings, nor by "we" without a time."""
+    if patterns.SAYING.search(sentence) and kind != "preference":
+        return 2.5
+    if patterns.WE_ALONE.search(sentence) and not re.search(r"\bI\b|\bI['’]|\b[Mm][ye]\b", sentence):
+        told = (
+            timed or patterns.PAST.search(sentence) or patterns.PLAN.search(sentence) or patterns.HABIT.search(sentence)
+        )
+        return 1.0 if told else 2.5
+    if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
+        return 1.75
+    if kind == "about":
+        return 0.5 if patterns.ABOUT.search(sentence) else 1.25
+    return 0.5 if kind in ("preference", "decision") else 0.75 if kind in ("plan", "lesson") else 1.0
+
+
+def _kind(sentence: str, past: bool, future: bool) -> LineKind:
+    if patterns.DECISION.search(sentence):
+        return "decision"
+    if patterns.LESSON.search(sentence):
+        return "lesson"
+    if patterns.PREFERENCE.search(sentence) and not past:
+        return "preference"
+    if future or (patterns.PLAN.search(sentence) and not past):
+        return "plan"
+    if past:
+        return "event"
+    if patterns.ABOUT.search(sentence):
+        return "about"
+    return "event" if patterns.PAST.search(sentence) or re.search(r"\b(?:I|we)['’](?:ve|m|re)\b", sentence) else "about"
+
+
+def weight_of(text: str) -> float:
+    """How much a line holds that is known by its words alone."""
+    definite = [word for word in content_words(text) if word not in patterns.VAGUE]
+    return _weight(
+        definite,
+        len(set(patterns.PROPER.findall(text))),
+        len(patterns.FIGURE.findall(text)),
+        patterns.FIGURE.search(text) is not None,
+    )
+
+
+def _weight(definite: list[str], proper: int, figures: int, timed: bool) -> float:
+    """How much a statement holds: words that say something, names, figures, a time. Rounded, so that ties are ties."""
+    return round(min(len(definite), 12) * 0.25 + min(proper, 4) * 0.5 + min(figures, 4) * 0.25 + timed * 1.0, 2)
+
+
+def _stands_alone(sentence: str, definite: list[str]) -> bool:
+    """Whether its first pronoun has something in the sentence that it can stand for: two definite words before it."""
+    found = patterns.PRONOUN.search(sentence)
+    while found is not None and _harmless(sentence, found):
+        found = patterns.PRONOUN.search(sentence, found.end())
+    if found is None:
+        return True
+    before = patterns.VERBS_BEFORE.sub(" ", sentence[: found.start()])
+    nouns = set(content_words(before))
+    return sum(word in nouns and not word.endswith("ly") for word in definite) >= LEAST_DEFINITE
+
+
+def _harmless(sentence: str, found: re.Match[str]) -> bool:
+    """Whether a pronoun points at nothing outside: "that" that joins clauses, "there is", "this year", "their" own."""
+    word, after = found[0].lower(), sentence[found.end() :].lstrip()
+    if word in ("their", "his", "her", "its"):
+        return False
+    if word == "that":  # it joins clauses, unless it points at a thing
+        return not patterns.POINTS_AT.search(sentence[: found.start()]) and not patterns.ENDS_AT.match(after)
+    if word == "this":
+        return bool(re.match(r"(?:year|month|week|weekend|morning|summer|winter|spring|fall)\b", after))
+    if word == "there":
+        return bool(re.match(r"(?:is|are|was|were)\b", after))
+    return word in ("it", "it's", "it’s") and bool(
+        re.match(r"(?:is |was |['’]s )?(?:been |hard |easy |great |important |took )", after)
+    )

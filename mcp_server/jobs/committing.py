@@ -1,0 +1,79 @@
+"""What the maintaining process does for git: a look twice a minute, and a last commit when it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import committing, explore, sync, tagging
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store.git_merging import remove_leftovers
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0
+LAST_SECONDS = 5.0
+"""So long the last commit may keep a process that ends; what it does not manage is committed by the next one."""
+
+
+async def keep_committed(memory: Memory) -> None:
+    """Commits on the cadence, tags days that are over, drops old explorations, pushes where that is wanted, until it is
+    cancelled; then commits what is left."""
+    try:
+        await run_sync(remove_leftovers, memory.files.local)
+        while True:
+            await look(memory)
+            await anyio.sleep(LOOK_SECONDS)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
+            await _attempt("the last commit", lambda: committing.commit_changes(memory, ask=False))
+
+
+async def look(memory: Memory) -> None:
+    """One look at everything that may be due; what fails is told, and tried again at the next one."""
+    if not await run_sync(memory.git.available):
+        return
+    await _attempt("looking at a commit", lambda: _by_hand(memory))
+    await _attempt("committing what changed", lambda: committing.commit_if_due(memory))
+    await _attempt("tagging", lambda: tagging.tag_days(memory))
+    await _attempt("dropping old explorations", lambda: explore.drop_old(memory))
+    await _attempt("pushing", lambda: _pushed(memory))
+
+
+async def _by_hand(memory: Memory) -> None:
+    """A commit that somebody else made may have mended what was left out, or let go what was staged."""
+    if await run_sync(memory.git.hooks.take_mark) is not None:
+        last = await committing.report(memory)
+        if last.left_out or last.waiting or last.note:
+            await committing.commit_changes(memory)
+
+
+async def _pushed(memory: Memory) -> None:
+    """Pushes; after a failure not again until there is a new commit, or the interval of commits is over."""
+    if not memory.settings.git.auto_push:
+        return
+    head, now = await run_sync(memory.git.head), memory.clock()
+    last = await memory.state.get(committing.STATE, committing.PUSH)
+    interval = timedelta(minutes=memory.settings.lifecycle.commit_interval_minutes)
+    if last and last["said"] and last["head"] == head and now - datetime.fromisoformat(last["at"]) < interval:
+        return
+    try:
+        said = await sync.push_if_wanted(memory)
+    except ContextManagerError as error:
+        said = str(error)
+    if said or (last and last["said"]):
+        await memory.state.put(committing.STATE, committing.PUSH, {"said": said, "head": head, "at": now.isoformat()})
+    if said:
+        log.warning("%s", said)
+
+
+async def _attempt(what: str, act: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await act()
+    except ContextManagerError as error:  # a locked state, no network, a full disk: the next look may go better
+        log.warning("%s failed, it is tried again: %s", what, error)

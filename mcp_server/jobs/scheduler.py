@@ -1,0 +1,169 @@
+"""The scheduler: jobs that run at planned times, each once a time, in one process of a workspace.
+
+A server's maintaining process looks every half minute; without one `context-manager jobs run --due` does the same from
+the machine's own cron. What was missed while nothing ran is caught up once, however often it was missed. A job counts
+as done when it has succeeded; one that failed is tried again at the next look, and less and less often.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.jobs.cron import latest
+from mcp_server.memory import Memory
+from mcp_server.settings import Settings
+from mcp_server.store import logs
+
+log = logging.getLogger(__name__)
+
+NAMESPACE = "jobs"
+LOOK_SECONDS = 30.0
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
+"""After a failure the next try waits so long, twice as long after each further one."""
+
+RUNNER = "jobs"
+"""The lock of the one process that runs jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is done at planned times. `schedule` reads a cron expression from the settings, None: never by itself.
+
+    `run` returns a sentence for log and table. It does nothing twice: a crash between its end and our note of it
+    repeats it.
+    """
+
+    name: str
+    what: str
+    schedule: Callable[[Settings], str | None]
+    run: Callable[[Memory], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """How a job stands: `due` is the missed or present moment that it is owed for, `last` when it last succeeded."""
+
+    name: str
+    what: str
+    schedule: str | None
+    due: datetime | None
+    last: datetime | None
+    outcome: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run: what it says of itself, or why it failed."""
+
+    name: str
+    ok: bool
+    outcome: str
+
+
+async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
+    """Every job, in its order. One that was never seen before is due from its next moment on, not for the past."""
+    now = memory.clock()
+    known: dict[str, dict[str, Any]] = await memory.state.entries(NAMESPACE)
+    found: list[Planned] = []
+    for job in jobs.values():
+        note = known.get(job.name)
+        schedule = job.schedule(memory.settings)
+        due, problem = None, ""
+        if schedule is not None:
+            try:
+                moment = latest(schedule, now, memory.timezone)
+            except Invalid as error:
+                problem = str(error)
+            else:
+                if note is None:
+                    note = {"done": moment.isoformat()}
+                    await memory.state.put(NAMESPACE, job.name, note)
+                due = moment if moment > datetime.fromisoformat(note["done"]) else None
+        note = note or {}
+        last = datetime.fromisoformat(note["last"]) if note.get("last") else None
+        found.append(Planned(job.name, job.what, schedule, due, last, note.get("outcome", ""), problem))
+    return found
+
+
+async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
+    """Runs what is due; nothing while another process is at it."""
+    held = await run_sync(memory.locks.try_exclusive, RUNNER)
+    if held is None:
+        return []
+    try:
+        now = memory.clock()
+        waiting = {job: failed["until"] for job, failed in (await memory.state.entries(f"{NAMESPACE}:failed")).items()}
+        return [
+            await _run(memory, jobs[one.name], one.due)
+            for one in await planned(memory, jobs)
+            if one.due and (one.name not in waiting or datetime.fromisoformat(waiting[one.name]) <= now)
+        ]
+    finally:
+        held.release()
+
+
+async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
+    """Runs a job whatever the time. Raises NotFound for an unknown one."""
+    if name not in jobs:
+        raise NotFound(f"no job is called {name!r}; there are {', '.join(jobs)} (jobs list)")
+    held = await run_sync(memory.locks.try_exclusive, RUNNER)
+    if held is None:
+        return Ran(name, False, "another process is running jobs just now; try again in a while")
+    try:
+        return await _run(memory, jobs[name], memory.clock())
+    finally:
+        held.release()
+
+
+async def keep_schedule(memory: Memory, jobs: Mapping[str, Job]) -> None:
+    """A duty of the maintaining process: looks again and again, until it is cancelled."""
+    while True:
+        try:
+            for ran in await run_due(memory, jobs):
+                (log.info if ran.ok else log.warning)("job %s: %s", ran.name, ran.outcome)
+        except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
+            log.warning("looking for jobs failed: %s", error)
+        await anyio.sleep(LOOK_SECONDS)
+
+
+async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
+    """One job, whose failure is its own: noted, logged, told."""
+    began = memory.clock()
+    try:
+        outcome, ok = await job.run(memory), True
+    except Exception as error:  # a job that breaks must not stop the others
+        log.debug("job %s failed", job.name, exc_info=True)
+        outcome, ok = f"failed: {error}", False
+    now = memory.clock()
+    if ok:
+        note = {"done": moment.isoformat(), "last": now.isoformat(), "outcome": outcome}
+        await memory.state.put(NAMESPACE, job.name, note)
+        await memory.state.remove(f"{NAMESPACE}:failed", job.name)
+    else:
+        before = await memory.state.get(f"{NAMESPACE}:failed", job.name) or {"times": 0}
+        pause = min(FIRST_PAUSE * 2 ** min(before["times"], 20), LONGEST_PAUSE)
+        note = {"times": before["times"] + 1, "until": (now + pause).isoformat(), "outcome": outcome}
+        await memory.state.put(f"{NAMESPACE}:failed", job.name, note)
+    line = {
+        "at": began.isoformat(),
+        "job": job.name,
+        "planned": moment.isoformat(),
+        "ok": ok,
+        "outcome": outcome[:500],
+        "seconds": round((now - began).total_seconds(), 3),
+    }
+    try:
+        await run_sync(partial(logs.append, memory.files, "jobs", line))
+    except (OSError, ContextManagerError) as error:
+        log.warning("the log of jobs cannot be written: %s", error)
+    return Ran(job.name, ok, outcome)

@@ -1,0 +1,98 @@
+"""Branches with a work tree of their own: the live one is never switched."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mcp_server.errors import Unavailable
+from mcp_server.store import durable
+from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, plain_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch: its commit with its moment (UTC), how many commits it has that HEAD has not, and where it is checked
+    out, if anywhere."""
+
+    name: str
+    commit: str
+    at: datetime
+    ahead: int
+    place: Path | None
+
+
+class Worktrees:
+    """Branches of one repository and their work trees. What writes, under `locks.git()`."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def branches(self, prefix: str) -> list[Branch]:
+        """The branches whose names begin with `prefix` (`explore/`)."""
+        if not self._repository.exists() or self._repository.head() is None:
+            return []
+        said = self._repository.text(
+            "for-each-ref",
+            "--format=%(refname:strip=2)%00%(objectname)%00%(committerdate:unix)",
+            f"refs/heads/{prefix}",
+        )
+        places = self._places()
+        found: list[Branch] = []
+        for line in filter(None, said.split("\n")):
+            name, commit, at = line.split("\0")
+            ahead = int(self._repository.text("rev-list", "--count", f"HEAD..{commit}"))
+            found.append(Branch(name, commit, datetime.fromtimestamp(int(at), UTC), ahead, places.get(name)))
+        return found
+
+    def any(self, prefix: str) -> bool:
+        """Whether there is such a branch: a quick look, without running git unless refs are packed."""
+        folder = self._repository.folder()
+        loose = folder / "refs" / "heads" / prefix
+        if loose.is_dir() and any(loose.rglob("*")):
+            return True
+        packed = folder / "packed-refs"
+        return packed.is_file() and f" refs/heads/{prefix}" in packed.read_text("utf-8", "replace")
+
+    def add(self, branch: str, place: Path, start: str) -> None:
+        """Makes a branch at the commit `start`, checked out in a new folder."""
+        durable.make_folders(place.parent)
+        self._git("worktree", "prune")
+        self._git("worktree", "add", "--quiet", "-b", branch, str(place), start)
+
+    def remove(self, branch: str, place: Path | None) -> None:
+        """Deletes a branch and its work tree, whatever is in it."""
+        if place is not None:
+            try:
+                self._git("worktree", "remove", "--force", str(place))
+            except Unavailable:
+                shutil.rmtree(place, ignore_errors=True)
+        self._git("worktree", "prune")
+        self._git("branch", "--quiet", "-D", branch)
+
+    def _places(self) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        place = ""
+        for line in self._repository.text("worktree", "list", "--porcelain").split("\n"):
+            if line.startswith("worktree "):
+                place = line.removeprefix("worktree ")
+            elif line.startswith("branch refs/heads/") and Path(place).is_dir():
+                found[line.removeprefix("branch refs/heads/")] = Path(place)
+        return found
+
+    def _git(self, *arguments: str) -> None:
+        """Without the variables that `Repository.run` sets: git hands them on to what it starts in the new work tree,
+        and would fill the index of this one."""
+        command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=plain_environment()
+            )
+        except FileNotFoundError as error:
+            raise Unavailable(NEEDS_GIT) from error
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise Unavailable(f"git {' '.join(arguments[:2])} failed: {said}") from Failed(said)

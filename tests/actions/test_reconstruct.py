@@ -1,0 +1,116 @@
+"""All knowledge derived anew, beside a memory that goes on; compared, merged, dropped."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.committing import commit_changes
+from mcp_server.actions.compare_trees import compare
+from mcp_server.actions.extract import extract
+from mcp_server.actions.imports import record_session
+from mcp_server.actions.reconstruct import drop, merge, reconstruct, reconstructions
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.core.model import Caller
+from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.memory import Memory
+from tests.actions.test_extract import ANA, talk
+from tests.fake_llm import FakeLlm
+
+pytestmark = pytest.mark.anyio
+
+OWN = "- Ana and I met at school, nobody said that here"
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file that is somebody's: not git's own, not this machine's."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.relative_to(root).parts[0] not in (".git", ".local")
+    }
+
+
+def head(root: Path) -> str:
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+async def filled(memory: Memory) -> None:
+    """Two conversations, what extractors made of them, and lines of the user's own, all committed."""
+    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
+    await record_session(memory, talk("I love hiking in the Alps.", "Great!", session="talk-2", days=30))
+    await extract(memory)
+    place = memory.files.root / ANA
+    place.write_text(place.read_text() + f"\n## Ours\n{OWN}\n")
+    await remember(memory, NewFact("The oven is a Vesuvio", "fact"), Caller())
+    await commit_changes(memory)
+
+
+async def test_the_live_tree_and_main_stay_as_they_are(memory: Memory) -> None:
+    await filled(memory)
+    before, commit = tree(memory.files.root), head(memory.files.root)
+    made = await reconstruct(memory, "again")
+    assert (made.conversations, made.before > 0, made.lines > 0) == (2, True, True)
+    assert tree(memory.files.root) == before
+    assert head(memory.files.root) == commit
+    assert [one.name for one in await reconstructions(memory)] == ["again"]
+
+
+async def test_the_same_extractors_make_the_same_memory(memory: Memory) -> None:
+    await filled(memory)
+    await reconstruct(memory, "again")
+    found = await compare(memory, ["again"])
+    live, again = found.versions
+    assert (live.lines, live.sources, live.turns) == (again.lines, again.sources, again.turns)
+    assert found.deltas["again"].files == ()
+
+
+async def test_what_people_wrote_survives_another_algorithm(memory: Memory) -> None:
+    """Only one extractor: everything else that was derived goes, and no other line."""
+    await filled(memory)
+    await reconstruct(memory, "lean", ["journal"])
+    await reconstruct(memory, "whole")
+    found = await compare(memory, ["lean", "whole"])
+    lines = {one.name: one.lines for one in found.versions}
+    assert lines["lean"] < lines["whole"] == lines["memory"]
+    assert found.deltas["lean"].own_lost == ()
+    (memory.files.root / "knowledge/people/bo.md").write_text("# Bo\n\nWritten meanwhile.\n")
+    joined = await merge(memory, "lean")
+    assert joined is not None
+    text = (memory.files.root / ANA).read_text()
+    assert OWN in text
+    assert "kittens" not in text
+    assert "Vesuvio" in (memory.files.root / "knowledge/memory/MEMORY.md").read_text()
+    assert "Written meanwhile" in (memory.files.root / "knowledge/people/bo.md").read_text()
+    assert [one.name for one in await reconstructions(memory)] == ["whole"]
+    await drop(memory, "whole")
+    assert await reconstructions(memory) == []
+    assert not list((memory.files.local / "extract").iterdir())
+
+
+async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory) -> None:
+    await filled(memory)
+    from dataclasses import replace
+
+    asked = FakeLlm()
+    made = await reconstruct(replace(memory, llm=asked), "by-model")
+    assert asked.asked
+    assert made.lines > 0
+    assert (await compare(memory, ["by-model"])).deltas["by-model"].files == ()
+
+
+async def test_what_cannot_be_is_said(memory: Memory) -> None:
+    await filled(memory)
+    with pytest.raises(Invalid, match="no name"):
+        await reconstruct(memory, "../away")
+    with pytest.raises(Invalid, match="no extractor"):
+        await reconstruct(memory, "x", ["oracle"])
+    await reconstruct(memory, "x", ["journal"])
+    with pytest.raises(Conflict, match="already"):
+        await reconstruct(memory, "x")
+    with pytest.raises(NotFound, match="there are: x"):
+        await merge(memory, "y")

@@ -1,0 +1,107 @@
+"""What of a message somebody would want to know later, and what is only talk."""
+
+from __future__ import annotations
+
+import time
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_server.core.lifecycle.statements import statements
+
+SAID = date(2023, 5, 8)
+BOTH = frozenset({"Ana", "Milica"})
+
+
+def told(text: str, speakers: frozenset[str] = BOTH) -> list[tuple[str, str]]:
+    return [(one.kind, one.text) for one in statements(text, SAID, speakers)]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "kept"),
+    [
+        ("Hey Milica! I joined a rowing club yesterday.", "event", "I joined a rowing club on 7 May 2023."),
+        ("Yeah, I adopted two kittens last week!", "event", "I adopted two kittens in the week before 8 May 2023!"),
+        ("I'm a nurse at the county hospital.", "about", "I'm a nurse at the county hospital."),
+        ("I love pottery and old maps.", "preference", "I love pottery and old maps."),
+        (
+            "I'm going to a printmaking workshop next month.",
+            "plan",
+            "I'm going to a printmaking workshop in June 2023.",
+        ),
+        ("I decided to sell the bakery in Novi Sad.", "decision", "I decided to sell the bakery in Novi Sad."),
+        (
+            "I learned that sourdough needs a colder kitchen.",
+            "lesson",
+            "I learned that sourdough needs a colder kitchen.",
+        ),
+        ("My husband teaches chemistry.", "about", "My husband teaches chemistry."),
+    ],
+)
+def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str) -> None:
+    assert told(said) == [(kind, kept)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "What have you been up to?",
+        "Thanks so much, Milica! That means a lot.",
+        "I'm so proud of you for winning the rowing race.",
+        "I totally agree, taking care of ourselves is important.",
+        "Can't wait to hear all about the rowing club!",
+        "It was great, and they loved the kittens.",
+        "You should visit the museum in Belgrade.",
+        "I took it at the beach.",
+        "I felt happy and inspired.",
+        "Here's a photo of my kittens.",
+        "I hope the rowing club helps.",
+        "We can achieve great things together.",
+        "I do - Oscar, my guinea pig.",
+        "I ja volim kafu, ali ne volim caj i mleko.",
+        "<system-reminder>I joined a rowing club yesterday.</system-reminder>",
+    ],
+)
+def test_talk_is_not(said: str) -> None:
+    assert told(said) == []
+
+
+def test_in_an_assistants_chat_the_statement_is_kept_and_the_question_behind_it_left_out() -> None:
+    said = (
+        "I'm trying to run Flask 2.3.1 with SQLite 3.39 on port 5000, can you help me with that?\n```python\nI = 1\n```"
+    )
+    assert told(said, frozenset()) == [("event", "I'm trying to run Flask 2.3.1 with SQLite 3.39 on port 5000.")]
+
+
+def test_a_standing_instruction_is_a_preference() -> None:
+    said = "Always include version numbers when I ask about libraries."
+    assert told(said, frozenset()) == [("preference", said)]
+
+
+def test_a_fact_of_the_world_needs_a_name_or_a_figure() -> None:
+    assert told("The release of Atlas is due on 3 June 2024.", frozenset()) == [
+        ("fact", "The release of Atlas is due on 3 June 2024.")
+    ]
+    assert told("The release will be due sometime later on.", frozenset()) == []
+
+
+def test_a_sentence_that_holds_more_weighs_more() -> None:
+    light, heavy = statements(
+        "I bought a wooden kayak with oars. I bought a wooden kayak with oars in Novi Sad on 3 May 2023.", SAID, BOTH
+    )
+    assert heavy.weight > light.weight
+
+
+@given(st.text(max_size=400))
+def test_no_message_makes_it_fail(text: str) -> None:
+    for one in statements(text, SAID, BOTH):
+        assert one.text.strip()
+
+
+def test_a_message_of_megabytes_is_read_in_no_time() -> None:
+    began = time.process_time()
+    list(statements("I, can you, " * 200_000 + "?", SAID, BOTH))
+    list(statements("I moved to Oslo. Can it? " * 20_000, SAID, BOTH))
+    assert time.process_time() - began < 60

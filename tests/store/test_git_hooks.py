@@ -1,0 +1,237 @@
+"""Hooks: plain `git commit` is looked at, other people's hooks go on working, and without our command nothing is in
+the way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mcp_server.core.text.redaction import secrets
+from mcp_server.store.git import Git
+from tests.gitting import attempt, git, subjects, write
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None or shutil.which("sh") is None, reason="needs git and sh")
+CORE = "knowledge/memory/MEMORY.md"
+TRANSCRIPT = "raw/conversations/2026/02/16/1845-s1-oven.md"
+SEALED = "---\nsession_id: s1\nended: 2026-02-16T19:00:00Z\n---\n\n# Oven\n\n## 18:45 — user\nhello\n"
+RECORDER = "#!/bin/sh\necho \"$0 $@\" >> '{}'\nexit {}\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user whose git knows no settings."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return home
+
+
+@pytest.fixture
+def root(tmp_path: Path, home: Path) -> Path:
+    root = tmp_path / "my memory"
+    root.mkdir()
+    repository = Git(root)
+    repository.init()
+    repository.hooks.ensure()
+    write(root, TRANSCRIPT, SEALED)
+    write(root, CORE, "# Core\n")
+    assert commit(root) == ""
+    return root
+
+
+def commit(root: Path, message: str = "by hand") -> str:
+    """Commits everything as a user does; what the hooks said, with `refused` before it if they stopped it."""
+    git(root, "add", "--all")
+    done = attempt(root, "commit", "--quiet", "--message", message)
+    return ("refused: " if done.returncode else "") + done.stderr.decode().strip()
+
+
+def hook(folder: Path, name: str, log: Path, code: int = 0) -> None:
+    """Somebody else's hook, which writes down that it ran."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(RECORDER.format(log, code))
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(("lines", "said"), [(180, ""), (181, "181 lines; over 220"), (221, "refused: ")])
+def test_core_memory_is_warned_about_and_refused_as_it_is_staged(root: Path, lines: int, said: str) -> None:
+    write(root, CORE, "- x\n" * lines)
+
+    told = commit(root)
+
+    assert said in told
+    assert told.startswith("refused") is (lines > 220)
+
+
+def test_the_staged_file_counts_and_not_the_one_on_disk(root: Path) -> None:
+    write(root, CORE, "- x\n" * 10)
+    git(root, "add", "--all")
+    write(root, CORE, "- x\n" * 300)
+
+    assert attempt(root, "commit", "--quiet", "--message", "m").returncode == 0
+
+
+SAMPLES = [
+    "AKIA" + "IOSFODNN7EXAMPLE"[:16].replace("8", "7").replace("0", "A"),
+    "ghp_" + "a1B2" * 9,
+    "github_pat_" + "a1B2" * 6,
+    "glpat-" + "a1B2" * 5,
+    "xoxb-" + "1234567890-abc",
+    "https://hooks.slack.com/services/" + "T0/B0/" + "a1B2" * 6,
+    "sk_live_" + "a1B2" * 5,
+    "whsec_" + "a1B2" * 7,
+    "sk-ant-" + "a1B2" * 6,
+    "sk-proj-" + "a1B2" * 8,
+    "AIza" + "a1B2" * 8 + "abc",
+    "npm_" + "a1B2" * 9,
+    "pypi-" + "a1B2" * 14,
+    "hf_" + "a1B2" * 9,
+    "SG." + "a1B2" * 5 + "." + "a1B2" * 9,
+    "dop_v1_" + "a1b2" * 16,
+    "123456789:AA" + "a1B2" * 8,
+    "eyJ" + "a1B2" * 3 + ".eyJ" + "a1B2" * 3 + "." + "a1B2" * 3,
+    "-----BEGIN RSA PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: str(sample)[:8])
+def test_every_form_of_key_that_redaction_knows_is_refused(root: Path, sample: str) -> None:
+    assert secrets(f"it is {sample}\n")
+    write(root, "knowledge/reference/a b č.md", f"# Keys\nit is {sample}\n")
+
+    told = commit(root)
+
+    assert told.startswith("refused")
+    assert "knowledge/reference/a b č.md: what is added holds a secret" in told
+    assert sample not in told
+    assert attempt(root, "commit", "--quiet", "--no-verify", "--message", "m").returncode == 0
+    write(root, "knowledge/reference/a b č.md", f"# Keys\n\nit is {sample}\n")
+    assert commit(root) == ""  # it stood there before
+
+
+def test_a_sealed_conversation_changes_only_with_the_trailer(root: Path) -> None:
+    write(root, TRANSCRIPT, SEALED.replace("hello", "bye"))
+    assert "is a conversation that is over" in commit(root)
+    assert commit(root, "m\n\nForget: fgt_1") == ""
+
+    (root / TRANSCRIPT).unlink()
+    assert commit(root).startswith("refused")
+    git(root, "reset", "--quiet", "--hard")
+    git(root, "mv", TRANSCRIPT, "raw/conversations/other.md")
+    assert commit(root).startswith("refused")
+
+
+def test_an_open_conversation_may_grow_and_what_is_none_is_refused(root: Path) -> None:
+    write(root, "raw/conversations/open.md", SEALED.replace("2026-02-16T19:00:00Z", "null"))
+    assert commit(root) == ""
+    write(root, "raw/conversations/open.md", SEALED)
+    assert commit(root) == ""
+    write(root, "raw/conversations/junk.md", "no front matter\n")
+    assert "has no front matter" in commit(root)
+
+
+def test_a_commit_by_hand_leaves_a_mark_once(root: Path) -> None:
+    repository = Git(root)
+    assert repository.hooks.take_mark() == repository.head()
+    assert repository.hooks.take_mark() is None
+
+
+def test_without_our_command_the_hooks_do_nothing(root: Path) -> None:
+    for place in (root / ".git" / "hooks").glob("p*-commit"):
+        place.write_text(place.read_text().replace("ours=", "ours=/nowhere"))
+    (root / ".git/hooks/commit-msg").unlink()
+    (root / ".git/context-manager-commit").unlink(missing_ok=True)
+    write(root, CORE, "- x\n" * 300 + "ghp_" + "a1B2" * 9)
+
+    git(root, "add", "--all")
+    done = attempt(root, "commit", "--quiet", "--message", "m", PATH="/usr/bin:/bin")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert Git(root).hooks.take_mark() is None
+
+
+def test_hooks_that_were_there_run_too_and_come_back(tmp_path: Path, home: Path) -> None:
+    root, log = tmp_path / "memory", tmp_path / "log"
+    root.mkdir()
+    repository = Git(root)
+    repository.init()
+    for name in ("pre-commit", "post-commit"):
+        hook(root / ".git/hooks", name, log)
+    theirs = (root / ".git/hooks/pre-commit").read_bytes()
+
+    repository.hooks.ensure()
+    repository.hooks.ensure()
+    write(root, CORE, "# Core\n")
+
+    assert commit(root) == ""
+    assert [Path(line.split(" ")[0]).name for line in log.read_text().split("\n") if line] == [
+        "pre-commit.chained",
+        "post-commit.chained",
+    ]
+    hook(root / ".git/hooks", "pre-commit.chained", log, 1)
+    write(root, CORE, "# Core\n\n- more\n")
+    assert commit(root).startswith("refused")
+    (root / ".git/hooks/pre-commit.chained").write_bytes(theirs)
+    repository.hooks.remove()
+    assert (root / ".git/hooks/pre-commit").read_bytes() == theirs
+    assert not list((root / ".git/hooks").glob("*.chained"))
+    assert not (root / ".git/hooks/commit-msg").exists()
+
+
+@pytest.mark.parametrize("scope", ["--global", "--local"])
+def test_a_hooks_folder_of_the_users_goes_on_working_and_is_not_written_to(
+    tmp_path: Path, home: Path, scope: str
+) -> None:
+    root, theirs, log = tmp_path / "memory", tmp_path / "their hooks", tmp_path / "log"
+    root.mkdir()
+    for name in ("pre-commit", "post-checkout", "commit-msg"):
+        hook(theirs, name, log)
+    repository = Git(root)
+    repository.init()
+    git(root, "config", scope, "core.hooksPath", str(theirs))
+
+    repository.hooks.ensure()
+    repository.hooks.ensure()
+    assert repository.hooks.in_place()
+    write(root, CORE, "- x\n" * 221)
+    assert commit(root).startswith("refused")
+    write(root, CORE, "# Core\n")
+    assert commit(root) == ""
+    git(root, "checkout", "--quiet", "-b", "other")
+
+    assert [Path(line.split(" ")[-1 if "commit-msg" not in line else 0]).name for line in log.read_text().split("\n")]
+    ran = [line for line in log.read_text().split("\n") if line]
+    assert [Path(line.split("hooks/")[1].split(" ")[0]).name for line in ran] == [
+        "pre-commit",
+        "commit-msg",
+        "post-checkout",
+    ]
+    assert sorted(place.name for place in theirs.iterdir()) == ["commit-msg", "post-checkout", "pre-commit"]
+    repository.hooks.remove()
+    assert git(root, "config", "core.hooksPath") == str(theirs)
+    assert not (root / ".git/context-manager-hooks").exists()
+    repository.hooks.ensure()
+    git(root, "config", "--local", "--unset-all", "contextmanager.hooksPath") if scope == "--local" else git(
+        root, "config", "--global", "--unset", "core.hooksPath"
+    )
+    repository.hooks.ensure()  # the user has given it up
+    assert repository.hooks.standing() == "in .git/hooks"
+    assert subjects(root) == ["by hand"]
+
+
+def test_local_files_are_hidden_in_a_repository_whose_gitignore_is_not_ours(root: Path) -> None:
+    write(root, ".local/state.db", "x")
+
+    assert git(root, "status", "--porcelain") == ""
+
+
+def test_hooks_also_look_at_commits_in_a_linked_worktree(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "--quiet", "-b", "other", str(tmp_path / "tree"))
+    write(tmp_path / "tree", CORE, "- x\n" * 221)
+
+    assert commit(tmp_path / "tree").startswith("refused")
+    assert Git(tmp_path / "tree").hooks.standing() != ""
