@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mcp_server.core.projects import slugify
+from mcp_server.core.text.conflicts import marked_line
 from mcp_server.core.text.markdown import sections
 from mcp_server.core.topics import KINDS, Topic
 from mcp_server.errors import Invalid
@@ -22,6 +23,8 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
     """The topic of a file, and warnings about what in it is odd. Raises Invalid naming file, line and field."""
+    if (line := marked_line(text)) is not None:
+        raise Invalid(f"{path}: line {line} begins an unresolved conflict; the topic is left out until that is mended")
     checked = front_matter.check(text, path)
     known = checked.known
     if not isinstance(known, TopicFields):

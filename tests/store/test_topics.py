@@ -236,3 +236,9 @@ def test_a_topics_folder_that_leads_elsewhere_has_no_topics(tmp_path: Path) -> N
     (tmp_path / "w" / "topics").symlink_to(tmp_path)
     write(tmp_path, "tea.md", "# Tea\n")
     assert TopicFiles(WorkspaceFiles(tmp_path / "w")).read().topics == {}
+
+
+def test_an_unresolved_conflict_is_no_topic() -> None:
+    text = f"{SEED}\n<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> other\n"
+    with pytest.raises(Invalid, match=r"line 26 begins an unresolved conflict"):
+        parsed("topics/email-triage.md", text)
