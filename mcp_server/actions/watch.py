@@ -123,10 +123,11 @@ async def judge_message(
 
 
 def first_tier(memory: Memory, topics: TopicSet, message: Heard) -> Tier1:
-    """Tier 1, within the time that the settings allow."""
+    """Tier 1, within the time that the settings allow. It is this thread's own time that counts: a machine that is busy
+    with other things must not keep a topic out."""
     seconds = memory.settings.watchers.regex_ms / 1000
-    end = time.monotonic() + ALL_PATTERNS * seconds
-    return watchers(topics).matches(message, seconds, lambda: end - time.monotonic())
+    end = time.thread_time() + ALL_PATTERNS * seconds
+    return watchers(topics).matches(message, seconds, lambda: end - time.thread_time())
 
 
 def said_by(matches: Sequence[Match], score: float | None) -> str:

@@ -178,13 +178,13 @@ async def test_a_sealed_conversation_that_was_changed_or_deleted_is_named_and_st
 async def test_an_llm_words_the_message_and_without_one_rules_do(workspace: Path, clock: Clock) -> None:
     llm = FakeLlm(["memory: Ana moved to Basel", LlmUnavailable("no money"), "what?"])
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
-        for place in ("Basel", "Bern", "Biel"):
-            await remember(memory, NewFact(f"Ana moved to {place}"), TESTS)
+        for fact in ("Ana moved to Basel", "The oven needs a door", "Marko builds boats"):
+            await remember(memory, NewFact(fact), TESTS)
             await commit_changes(memory)
 
     assert subjects(workspace, "-3") == [
-        "memory: MEMORY.md: Ana moved to Biel",
-        "memory: MEMORY.md: Ana moved to Bern",
+        "memory: MEMORY.md: Marko builds boats",
+        "memory: MEMORY.md: The oven needs a door",
         "memory: Ana moved to Basel",
     ]
     assert [purpose for purpose, _ in llm.asked] == ["commit message"] * 3

@@ -19,7 +19,7 @@ async def test_what_can_be_read_is_listed(tmp_path: Path, mode: Mode) -> None:
         uris = {str(listed.uri) for listed in (await client.list_resources()).resources}
         templates = {listed.uri_template for listed in (await client.list_resource_templates()).resource_templates}
     clarity = {f"context://clarity/{view}" for view in ("state", "scores", "stats")}
-    plain = {"compiled", "status", "clarity/config", "checkpoints"}
+    plain = {"compiled", "status", "clarity/config", "checkpoints", "topics"}
     assert uris == {f"context://{name}" for name in plain} | clarity
     assert templates == {
         "context://compiled/{session}",

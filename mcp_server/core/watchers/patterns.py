@@ -336,7 +336,7 @@ class _Side:
                 yield regex.entry, [span]
 
     def _asked(self, message: _Message) -> list[_Regex]:
-        """The expressions that may match, the ones that were cut off before last."""
+        """The expressions that may match: those of which a literal stands there first, what was cut off before last."""
         asked = {id(regex): regex for regex in self._always}
         text = message.folded
         for size, by_beginning in self._regexes.items():
@@ -350,7 +350,7 @@ class _Side:
                 for literal, regexes in by_beginning[beginning].items():
                     if literal in text:
                         asked.update((id(regex), regex) for regex in regexes)
-        return sorted(asked.values(), key=lambda regex: (regex.cut_off, regex.entry.topic, regex.entry.place))
+        return sorted(asked.values(), key=lambda one: (one.cut_off, not one.wanted, one.entry.topic, one.entry.place))
 
 
 def _trouble(regex: _Regex, what: str) -> Trouble:
