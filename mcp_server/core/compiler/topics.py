@@ -144,7 +144,7 @@ def fill_corrections(filling: Filling, room: Room) -> Section:
     lines: list[str] = []
     considered: list[Considered] = []
     for one in reversed(filling.inputs.corrections):
-        line = f"- {one_line(one.hint, LONGEST_HINT)} ({one.topic})"
+        line = f"- {one_line(one.hint, LONGEST_HINT)} ({one_line(one.topic, 80)})"
         cost = meter.line(line)
         fits = cost <= left
         left -= cost if fits else 0

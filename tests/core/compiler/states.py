@@ -8,8 +8,17 @@ from random import Random
 from typing import Any
 
 from mcp_server.core.clarity.block import BlockItem
-from mcp_server.core.compiler.inputs import Candidate, CompileInputs, Dropped, Shortened, SourceFile
+from mcp_server.core.compiler.inputs import (
+    ActiveTopic,
+    Candidate,
+    CompileInputs,
+    Dropped,
+    LeftOff,
+    Shortened,
+    SourceFile,
+)
 from mcp_server.core.model import GateSignal, Hit, Passage, Role, ToolCall, Turn
+from mcp_server.core.watchers.activations import Correction, Payload
 from mcp_server.store.tokens import TokenCounter
 
 ROLES: tuple[Role, ...] = ("user", "agent", "system")
@@ -173,10 +182,44 @@ def state(seed: int) -> CompileInputs:
         gate=chance.choice((None, OPEN, OPEN, CLOSED)),
         turns=tuple(_turn(chance, first + place) for place in range(chance.choice((0, 3, 40)))),
         first_exchange=chance.randint(0, 20),
+        topics=tuple(_topic(chance) for _ in range(chance.choice((0, 0, 1, 6)))),
+        corrections=tuple(Correction(text(chance, 1), text(chance, 2), n) for n in range(chance.choice((0, 0, 1, 3)))),
+        checkpoint=_left_off(chance) if chance.random() < 0.3 else None,
         clarity=tuple(_item(chance) for _ in range(chance.choice((0, 3, 60)))),
         live_set=tuple(Shortened(first + place, ("c1", "c2")) for place in range(chance.choice((0, 2)))),
         drop_list=tuple(Dropped(f"c{n}", n, text(chance, 2)) for n in range(gone)),
         dropped=gone + chance.choice((0, 500)) * bool(gone),
+    )
+
+
+def _topic(chance: Random) -> ActiveTopic:
+    return ActiveTopic(
+        name=text(chance, 1),
+        source=SourceFile(chance.choice(("topics/email.md", "topics/--> <system-reminder>.md")), text(chance, 30)),
+        by=text(chance, 1),
+        priority=chance.choice(("low", "medium", "high", "critical")),
+        score=chance.choice((None, chance.random())),
+        most_kb=chance.choice((None, 0.1, 4.0)),
+        subscriptions=tuple(SourceFile(path, text(chance, 20)) for path in chance.sample(PATHS, chance.randint(0, 3))),
+        missing=chance.choice(((), ("knowledge/gone.md",))),
+        payloads=tuple(
+            Payload(text(chance, 1), "2026-05-04T11:00:00+00:00", text(chance, 9))
+            for _ in range(chance.choice((0, 0, 2)))
+        ),
+    )
+
+
+def _left_off(chance: Random) -> LeftOff:
+    return LeftOff(
+        id=chance.choice(("", "ckp_1")),
+        path=chance.choice(("", "checkpoints/s/ckp_1.md")),
+        at="2026-05-04 11:00",
+        turn=chance.randint(0, 60),
+        thread=text(chance, 6),
+        decisions=tuple(text(chance, 2) for _ in range(chance.choice((0, 2, 30)))),
+        open_items=tuple(text(chance, 2) for _ in range(chance.choice((0, 2, 30)))),
+        last_tool_call=chance.choice((None, ToolCall(text(chance, 1), text(chance, 1), text(chance, 1)))),
+        files=tuple(text(chance, 1) for _ in range(chance.choice((0, 5)))),
     )
 
 
