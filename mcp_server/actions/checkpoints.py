@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
 from mcp_server.core.checkpoints import noted as notes
-from mcp_server.core.checkpoints.document import Checkpoint
+from mcp_server.core.checkpoints.document import Checkpoint, without_counts
 from mcp_server.core.checkpoints.threads import key_exchanges, summary
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
@@ -62,16 +62,13 @@ async def forget(memory: Memory, session: str) -> None:
                 seen = [turn for turn in turns if turn.number <= before.turn]
                 said = notes.noted(seen)
                 after = replace(
-                    before,
+                    without_counts(before),
                     thread=summary(seen),
                     exchanges=key_exchanges(seen),
                     decisions=said.decisions,
                     open_items=said.open_items,
                     last_tool_call=said.last_tool_call,
                     files=said.files,
-                    compile_inputs=None,
-                    compiled_sha256=None,
-                    state={**(before.state or {}), "entries": {}},
                 )
                 files.replace(head.path, after)
 

@@ -18,6 +18,7 @@ from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.compiler.inputs import ActiveTopic, SourceFile
 from mcp_server.core.text.links import links, resolve
 from mcp_server.core.text.markdown import sections, split_front_matter
+from mcp_server.core.text.query import bounded
 from mcp_server.core.text.words import fold, words
 from mcp_server.core.topics import Heard, Topic
 from mcp_server.core.watchers.activations import Activation, Activations, Correction
@@ -55,7 +56,7 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
     exchange = await memory.state.count_turns(session, "user") if session else 0
     living = stored.living(exchange, ttl)
     if asked and asked.strip():
-        heard = Heard(asked)
+        heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}

@@ -21,6 +21,7 @@ from mcp_server.actions.senses import watchers
 from mcp_server.actions.watching import gate_log
 from mcp_server.core.model import COMPACTION, Caller, Turn
 from mcp_server.core.text.fencing import neutralise
+from mcp_server.core.text.query import bounded
 from mcp_server.core.topics import Heard, Match, Mention
 from mcp_server.core.watchers.activations import Activation, Activations, Correction, fingerprint
 from mcp_server.core.watchers.patterns import Tier1
@@ -38,6 +39,9 @@ ALL_PATTERNS = 5
 
 AHEAD_SECONDS = 0.6
 """What the gate may take while a prompt waits."""
+
+LONGEST_WATCHED = 20_000
+"""Characters of a message that are watched, at its beginning and its end: a turn may not wait for a book."""
 
 LONGEST_SHOWN = 60
 """Characters that are shown of what a trigger matched."""
@@ -70,11 +74,12 @@ async def ahead(memory: Memory, session: str, prompt: str) -> None:
         return
     ttl = memory.settings.watchers.topic_ttl
     exchange = 1 + await memory.state.count_turns(session, "user")
+    message = Heard(bounded(prompt, LONGEST_WATCHED))
     judged = None
     with move_on_after(AHEAD_SECONDS):
-        judged = await judge_message(memory, session, Heard(prompt), topics, stored, exchange)
+        judged = await judge_message(memory, session, message, topics, stored, exchange)
     late = judged is None
-    found = judged or await judge_message(memory, session, Heard(prompt), topics, stored, exchange, quiet=True)
+    found = judged or await judge_message(memory, session, message, topics, stored, exchange, quiet=True)
 
     def change(one: Activations) -> Activations:
         one = one.fired(found.topics, exchange, ttl)
@@ -166,7 +171,8 @@ async def _heard_one(
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
-    message = Heard(turn.content, "output" if turn.role == "agent" else "input", tuple(paths))
+    said = bounded(turn.content, LONGEST_WATCHED)
+    message = Heard(said, "output" if turn.role == "agent" else "input", tuple(paths))
     judged = Judged()
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)

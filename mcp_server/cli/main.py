@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -113,6 +114,9 @@ def cli(context: click.Context, workspace: Path | None) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. What goes wrong is one line on stderr."""
     look_seldom()
+    logging.getLogger("mcp_server").addHandler(
+        logging.NullHandler()
+    )  # a command says what went wrong itself, in a line
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what is remembered may hold anything; a console may know less than that
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -175,10 +175,10 @@ async def test_a_message_of_twenty_megabytes_is_kept_whole_and_found_in_passages
         assert "xylophonist" in await done(root, "compile", asked, "--budget", "1024")
         grown = server.peak_megabytes() - quiet
         print(f"a message of {len(content) / 1e6:.0f} MB took {grown:.0f} MB at most, {quiet:.0f} MB before")
-        # 300 to 370 MB: the line that arrives and its JSON; the transcript's bytes, lines and text while it is read
-        # back (the call alone: 190 MB); the index, which takes it in meanwhile. A list of all its words, as comparing
-        # it with the live context once made, would be 270 MB more.
-        assert grown < 22 * MEGABYTES
+        # 300 to 610 MB: the line that arrives and its JSON; the transcript's bytes, lines and text while it is read
+        # back (190 MB), once for the compaction that such a message sets off and once for the checkpoint before it; the
+        # index, which takes it in meanwhile. How much of that falls together differs from run to run.
+        assert grown < 35 * MEGABYTES
     assert [number for number, _ in turns(root)["s"]] == [1, 2, 3]
 
 

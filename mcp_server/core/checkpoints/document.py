@@ -20,7 +20,7 @@ Sections with nothing in them are left out. `compile_inputs` and `state` are JSO
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
@@ -132,6 +132,13 @@ def _sections(checkpoint: Checkpoint) -> dict[str, list[str]]:
         "Compile inputs": [] if inputs is None else layout.block(inputs),
         "State": [] if state is None else layout.block(state),
     }
+
+
+def without_counts(checkpoint: Checkpoint) -> Checkpoint:
+    """Without what was counted from the words of the conversation, and what its context was made of: a recovery counts
+    again. For a conversation of which something was deleted."""
+    state = {**(checkpoint.state or {}), "entries": {}}
+    return replace(checkpoint, compile_inputs=None, compiled_sha256=None, state=state)
 
 
 def parse(text: str, where: str = "checkpoint", load_yaml: LoadYaml | None = None) -> Checkpoint:

@@ -11,7 +11,7 @@ among equals. Left out is what is about nothing ("ok, thanks"), unless it settle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_server.core.checkpoints.decisions import explicit
 from mcp_server.core.checkpoints.messages import is_injected, is_real_user
@@ -25,6 +25,8 @@ LAST = 2
 """So many of the newest are always kept."""
 LEAST_WORDS = 2
 """Content words from which on a message is about something."""
+LOOKED_AT = 20_000
+"""Characters of a message that are looked at: what it is about stands there, or nowhere."""
 LONGEST_ASKED, LONGEST_ANSWERED, LONGEST_SUMMARY_PART = 300, 400, 180
 """Characters."""
 
@@ -56,7 +58,7 @@ def real_user_turns(turns: Iterable[Turn]) -> list[Turn]:
 
 def summary(turns: Sequence[Turn]) -> str:
     """How the conversation began and what it is about now, at most about 400 characters; empty if no user spoke."""
-    said = real_user_turns(turns)
+    said = real_user_turns(_beginnings(turns))
     if not said:
         return ""
     about = [turn for turn in said if _is_about_something(turn)] or said
@@ -69,13 +71,19 @@ def summary(turns: Sequence[Turn]) -> str:
 
 def key_exchanges(turns: Sequence[Turn], most: int = MOST_EXCHANGES) -> tuple[Exchange, ...]:
     """The exchanges worth keeping, in their order."""
-    pairs = [pair for pair in _pairs(turns) if pair.important or _is_about_something(pair.user)]
+    pairs = [pair for pair in _pairs(_beginnings(turns)) if pair.important or _is_about_something(pair.user)]
     if len(pairs) > most:
         always = [*pairs[:1], *pairs[-LAST:]][:most]
         between = sorted(pairs[1:-LAST], key=_worth(pairs[-1]), reverse=True)
         keep = {id(pair) for pair in [*always, *between[: most - len(always)]]}
         pairs = [pair for pair in pairs if id(pair) in keep]
     return tuple(_shown(pair) for pair in pairs)
+
+
+def _beginnings(turns: Sequence[Turn]) -> list[Turn]:
+    return [
+        turn if len(turn.content) <= LOOKED_AT else replace(turn, content=turn.content[:LOOKED_AT]) for turn in turns
+    ]
 
 
 def _pairs(turns: Sequence[Turn]) -> Iterator[_Pair]:

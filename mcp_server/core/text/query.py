@@ -125,6 +125,6 @@ def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
         return None
 
 
-def bounded(text: str) -> str:
-    """At most `LONGEST` characters (and a blank) of a message: where it is longer, its beginning and its end."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} {text[-LONGEST // 2 :]}"
+def bounded(text: str, most: int = LONGEST) -> str:
+    """At most `most` characters (and a blank) of a message: where it is longer, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most // 2]} {text[-most // 2 :]}"

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mcp_server.core.checkpoints.document import parse, render, without_counts
 from mcp_server.core.forgetting import MARK, NAME, Forgotten
+from mcp_server.errors import Invalid
 from mcp_server.store.cleaning import cleaned
 from mcp_server.store.history.objects import Objects, hash_of, store, tree_entries
 
@@ -31,6 +33,7 @@ class Rewriter:
     _paths: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
     _renames: dict[str, str] = field(default_factory=dict)
+    _changed: set[str] = field(default_factory=set)
     _met: list[str] = field(default_factory=list)
 
     def any(self, oid: str) -> str:
@@ -96,7 +99,8 @@ class Rewriter:
         entries: list[tuple[int, bytes, bytes]] = []
         taken: set[bytes] = set()
         size = len(oid) // 2
-        for mode, raw, child in tree_entries(data, size):
+        # Conversations first: what else names them by the words of their files then knows the new ones.
+        for mode, raw, child in sorted(tree_entries(data, size), key=lambda entry: bool(prefix) or entry[1] != b"raw"):
             path = prefix + os.fsdecode(raw)
             old: str = child.hex()
             new = self.tree(old, f"{path}/") if mode == _BRANCH else old if mode == _MODULE else self.blob(old, path)
@@ -121,6 +125,10 @@ class Rewriter:
             data = self.objects.read(oid)[1]
             found = cleaned(path, data, self.request)
             fresh = found.data
+            if path.startswith("raw/"):
+                self._changed |= {path.rsplit("/", 1)[-1]} if fresh != data else set()
+            elif fresh is not None:
+                fresh = self._renamed(self._uncounted(path, fresh))
             if found.path is not None:
                 old, new = path.rsplit("/", 1)[-1], found.path.rsplit("/", 1)[-1]
                 self._names[key] = new
@@ -128,6 +136,24 @@ class Rewriter:
                     self._renames[old.removesuffix(".md")] = new.removesuffix(".md")
             self._blobs[key] = None if fresh is None else oid if fresh == data else self._write("blob", fresh, oid)
         return self._blobs[key]
+
+    def _uncounted(self, path: str, data: bytes) -> bytes:
+        """A checkpoint of a conversation that was changed, without what was counted from its words; else the file."""
+        folder, _, rest = path.removeprefix("checkpoints/").partition("/")
+        if not path.startswith("checkpoints/") or not rest or not any(f"-{folder}-" in name for name in self._changed):
+            return data
+        try:
+            return render(without_counts(parse(data.decode(), path))).encode()
+        except (Invalid, UnicodeDecodeError):  # edited by hand: cleaned as any other file
+            return data
+
+    def _renamed(self, data: bytes) -> bytes:
+        """A file that names conversations, with the names that they have now."""
+        if b"\0" in data[:8000]:
+            return data
+        for old, new in self._renames.items():
+            data = data.replace(os.fsencode(old), os.fsencode(new))
+        return data
 
     def path(self, oid: str, path: str) -> str:
         """What the file is called now; `blob` was asked for it before."""
