@@ -92,12 +92,16 @@ class Said:
 
 def start_calls(tasks: anyio.abc.TaskGroup, said: Said, server: Served, name: str, order: random.Random) -> None:
     """Both kinds of calls at once, to sessions of the server's own and to one that it shares with the other server."""
+    # Facts of different numbers: what only differs in a word would become one entry.
     calls = [
         *(
             (said.observe, f"{name}-t{n} is a message about harbours", order.choice([name, "shared"]))
             for n in range(CALLS)
         ),
-        *((said.remember, f"{name}-f{n} is a fact about boats", order.choice([None, "shared"])) for n in range(CALLS)),
+        *(
+            (said.remember, f"{name}-f{n}{len(name)} is a fact about boats", order.choice([None, "shared"]))
+            for n in range(CALLS)
+        ),
     ]
     order.shuffle(calls)
     for call, content, session in calls:
