@@ -29,7 +29,7 @@ def test_a_value_in_the_file_counts_and_one_in_the_environment_counts_more() -> 
     [
         ({"serch": {}}, {}, "no section 'serch'; did you mean 'search'?"),
         ({"search": {"embeder": "none"}}, {}, "search.embeder is not a setting; did you mean 'embedder'?"),
-        ({"search": {"embedder": "gpt"}}, {}, "'none', 'openai' or 'sentence-transformers'; the default 'wordllama' is used"),
+        ({"search": {"embedder": "gpt"}}, {}, "'openai' or 'sentence-transformers'; the default 'wordllama' is used"),
         ({"search": 3}, {}, "search must hold keys and values"),
         ({}, {"CONTEXT_MANAGER_SERVER__UNNAMED_SESSIONS": "x"}, "CONTEXT_MANAGER_SERVER__unnamed_sessions = 'x'"),
         ({"context_compiler": {"token_budget": 5}}, {}, "greater than or equal to 128"),

@@ -111,7 +111,9 @@ def inputs(message: str = "Where does Ana live?", budget: int = 2048, **more: An
 
 def text(chance: Random, most: int = 6) -> str:
     """Any text whatever: prose, hostile markers, every Unicode character, lone surrogates, long runs of one."""
-    return "".join(_piece(chance) for _ in range(chance.randint(0, most)))
+    made = "".join(_piece(chance) for _ in range(chance.randint(0, most)))
+    # Two lone surrogates that stand beside each other by chance are one character to everything that stores text.
+    return made.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _piece(chance: Random) -> str:
