@@ -76,7 +76,7 @@ turns = st.lists(
 
 
 @given(turns)
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_a_tracker_replayed_from_the_transcript_equals_the_live_one(
     workspace: Path, said_in_turn: list[tuple[str, str, tuple[ToolCall, ...], str]]
 ) -> None:

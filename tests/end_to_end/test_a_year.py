@@ -31,10 +31,10 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
 
-DAYS = int(os.environ.get("CM_DAYS", "45"))
+DAYS = int(os.environ.get("CM_DAYS", "30"))
 FIRST = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 CAP, REFUSED = 200, 220
-RETENTION = 90 if DAYS > 150 else 10
+RETENTION = 90 if DAYS > 150 else 5
 ENVIRON = {
     **KEYWORDS_ONLY,
     "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC",

@@ -27,7 +27,7 @@ from tests.end_to_end.servers import Served, command, done, eventually, files_be
 
 pytestmark = pytest.mark.anyio
 
-EVERY = int(os.environ.get("CM_KILL_EVERY", "24"))
+EVERY = int(os.environ.get("CM_KILL_EVERY", "48"))
 """A recovery is killed at every so many of its writes; 1 is each of them."""
 
 NO_GIT = {"PATH": "/nowhere", "GIT_PYTHON_GIT_EXECUTABLE": ""}

@@ -17,7 +17,7 @@ from mcp_server.core.compiler.compile import compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
 from tests.core.compiler.states import HOSTILE, candidate, inputs, knowledge, passage, state, tokens, turn
 
-EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "200")))
+EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "100")))
 
 seeds = st.integers(0, 2**48)
 
