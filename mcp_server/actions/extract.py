@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from time import perf_counter
 from typing import Any
 
+import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
@@ -130,8 +132,9 @@ async def extract(
     return done
 
 
-async def extract_pending(memory: Memory) -> int:
-    """Reads the conversations that were closed since; returns how many. The maintaining process calls it."""
+async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
+    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as that
+    took, for whoever does it beside other work."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return 0
     extractors = chosen(())
@@ -147,7 +150,9 @@ async def extract_pending(memory: Memory) -> int:
         if known.get(path) == seen:
             await memory.state.remove(PENDING_EXTRACTION, path)
             continue
+        began = perf_counter()
         await _finish(memory, [(await derive(memory, path, transcript, extractors), seen)], done, False, False)
+        await anyio.sleep(rest * (perf_counter() - began))
     return done.read
 
 
