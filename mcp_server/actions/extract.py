@@ -133,8 +133,8 @@ async def extract(
 
 
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
-    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as that
-    took, for whoever does it beside other work."""
+    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
+    that took, for whoever does it beside other work."""
     if memory.settings.lifecycle.extraction_trigger == "manual":
         return 0
     extractors = chosen(())
