@@ -301,7 +301,7 @@ async def test_the_keys_come_back_after_the_machines_own_folder_was_deleted(tmp_
         for number, (role, content) in enumerate(said, start=1):
             identity = {"turn_id": f"t{number}"} if number < 4 else {}
             await server.call("observe", role=role, content=content, session="s", **identity)
-    shutil.rmtree(root / ".local", ignore_errors=True)  # the server takes files of it away as well
+    shutil.rmtree(root / ".local")
     async with served(root) as server:
         for _ in range(2):
             for number in (1, 2, 3):
@@ -310,7 +310,7 @@ async def test_the_keys_come_back_after_the_machines_own_folder_was_deleted(tmp_
             assert "turn 5 was already" in await server.call(
                 "observe", role="user", content="To the harbour.", session="s"
             )
-            shutil.rmtree(root / ".local", ignore_errors=True)  # the server takes files of it away as well  # and again, under the running server
+            shutil.rmtree(root / ".local", ignore_errors=True)  # again, under the server, which also takes files away
         assert "turn 6 recorded" in await server.call("observe", role="user", content="continue", session="s")
         await eventually(lambda: server.finds("harbour"))
     assert [content for _, content in turns(root)["s"]] == [content for _, content in [*said, ("user", "continue")]]
