@@ -54,7 +54,7 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
     one, other = two
     facts: list[str] = []
     done = False
-    for step in range(1, 400, 7):
+    for step in range(1, 400, 11):
         edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
         write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
         await sync(one)
