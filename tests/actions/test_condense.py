@@ -86,7 +86,8 @@ async def test_what_is_not_active_any_more_moves_to_the_archive_also_while_someb
     await condense(memory, "daily")
     await condense(memory, "weekly")
     clock.forward(days=90)
-    write, saved = WorkspaceFiles.write_atomic, []
+    write = WorkspaceFiles.write_atomic
+    saved: list[str] = []
 
     def late(files: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         if path == MEMORY and not saved:  # the editor is faster, once
