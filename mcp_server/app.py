@@ -29,7 +29,8 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory
-from mcp_server.settings import LlmSection, Settings, default_document, read_settings
+from mcp_server.settings import LlmSection, Settings
+from mcp_server.settings_file import default_document, read_settings
 from mcp_server.store.advisor_files import AdvisorFiles
 from mcp_server.store.changes import Changes
 from mcp_server.store.cold_storage import ColdStorage

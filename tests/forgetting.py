@@ -24,27 +24,17 @@ def named(root: Path, text: str) -> list[str]:
 def in_git(root: Path, text: str) -> list[str]:
     """Objects of git (loose, packed, reachable or not, inflated) and files of its folder that hold the text."""
     wanted = text.lower().encode()
-    listed = subprocess.run(
-        ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objectname)"],
-        cwd=root,
-        capture_output=True,
-        check=True,
-    ).stdout.split()
     found: list[str] = []
-    for name in listed:
-        for kind in ("-p",):
-            data = subprocess.run(["git", "cat-file", kind, name], cwd=root, capture_output=True, check=True).stdout
-            if wanted in data.lower():
-                found.append(name.decode())
+    rest = subprocess.run(
+        ["git", "cat-file", "--batch-all-objects", "--batch"], cwd=root, capture_output=True, check=True
+    ).stdout
+    while rest:
+        head, rest = rest.split(b"\n", 1)  # name, kind, bytes
+        name, _, size = head.decode().split()
+        if wanted in rest[: int(size)].lower():
+            found.append(name)
+        rest = rest[int(size) + 1 :]
     for path in sorted((root / ".git").rglob("*")):
         if path.is_file() and "objects" not in path.parts and wanted in path.read_bytes().lower():
             found.append(str(path.relative_to(root)))
     return found
-
-
-def git(root: Path, *arguments: str) -> str:
-    """What a git command says."""
-    identity = ["-c", "user.name=Ana", "-c", "user.email=ana@example.org"]
-    return subprocess.run(
-        ["git", *identity, *arguments], cwd=root, capture_output=True, text=True, check=True
-    ).stdout.strip()

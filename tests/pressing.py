@@ -1,11 +1,17 @@
-"""A conversation that grows past its limit: small, made up, about four different things."""
+"""Conversations that grow past their limit: small, made up, about a few different things."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
+
+import anyio
 
 from mcp_server.actions.observe import NewTurn, Observed, observe
-from mcp_server.core.model import Caller, Turn
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller, Delivery, Role, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY
@@ -18,6 +24,8 @@ SUBJECTS = (
     "My sister Lena is learning the oboe and plays Telemann with her quartet",
 )
 """No two of them share a content word."""
+
+ERRANDS = ("the paint-shed and its ladder", "tulips in bed four of the garden", "the harbour and its winter berth")
 
 
 def limited(tokens: int, **knobs: object) -> dict[str, str]:
@@ -40,6 +48,12 @@ def talk(turns: int, length: int = 3) -> list[NewTurn]:
     ]
 
 
+def errand(number: int) -> str:
+    """What is said of one of the errands: some 75 tokens."""
+    about = ERRANDS[number % 3]
+    return f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
+
+
 async def hold(memory: Memory, turns: list[NewTurn]) -> list[Observed]:
     """Observes turns, one after the other."""
     return [await observe(memory, turn, ASKS) for turn in turns]
@@ -49,6 +63,20 @@ async def say(memory: Memory, text: str, role: str = "user", session: str = "s",
     """Observes one message in `replace`."""
     turn = NewTurn(role, text, session, delivery="replace")
     return await observe(memory, replace(turn, **more), ASKS)  # type: ignore[arg-type]
+
+
+def converse(
+    workspace: Path, said: Iterable[tuple[Role, str]], session: str, delivery: Delivery | None = "replace"
+) -> None:
+    """A conversation in the environment of the test, for commands to find: in one go, since each command opens anew."""
+
+    async def all_of_it() -> None:
+        async with open_memory(workspace, os.environ) as memory:
+            for role, content in said:
+                turn = NewTurn(role, content, session, delivery=delivery)
+                await observe(memory, turn, Caller(source="cli", explicit_sessions=True, folder=str(Path.cwd())))
+
+    anyio.run(all_of_it)
 
 
 def forms(chunks: list[LiveChunk]) -> dict[int, str]:

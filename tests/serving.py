@@ -157,3 +157,10 @@ async def resource(client: Client, uri: str) -> str:
     (content,) = (await client.read_resource(uri)).contents
     assert isinstance(content, TextResourceContents)
     return content.text
+
+
+async def prompt(client: Client, name: str, **arguments: str) -> str:
+    """The text of a prompt."""
+    (message,) = (await client.get_prompt(name, arguments)).messages
+    assert isinstance(message.content, TextContent)
+    return message.content.text

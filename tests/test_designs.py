@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from mcp_server.cli.main import main
+from mcp_server.core.model import Role
+from tests.conftest import Run
+from tests.pressing import converse, errand
 
 PAGE = (Path(__file__).parent.parent / "docs" / "designs.md").read_text("utf-8")
 SESSION, ITEM, WORDS, MESSAGE = "s1", "paint-shed", "tulips", "What about the paint-shed?"
-SUBJECTS = ("the paint-shed and its ladder", "tulips in bed four of the garden", "the harbour and its winter berth")
 
 Check = tuple[str, Callable[[Any], bool]]
 """What stands in the text, and what is true of the JSON."""
@@ -87,25 +88,12 @@ def test_every_command_that_the_designs_name_is_on_it() -> None:
         assert hook in PAGE
 
 
-def test_every_command_runs_and_shows_something_true(
-    workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> str:
-        capsysbinary.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == 0, (arguments, capsysbinary.readouterr().err)
-        return capsysbinary.readouterr().out.decode()
-
+@pytest.mark.usefixtures("small_contexts")
+def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) -> None:
+    said: list[tuple[Role, str]] = []
     for number in range(7):
-        about = SUBJECTS[number % 3]
-        said = f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
-        run("observe", said, "--session", SESSION, "--delivery", "replace")
-        run("observe", f"Part {number} is noted.", "--role", "agent", "--session", SESSION)
+        said += [("user", errand(number)), ("agent", f"Part {number} is noted.")]
+    converse(workspace, said, SESSION)
     run("index", "status")
 
     for command in listed():
@@ -113,8 +101,9 @@ def test_every_command_runs_and_shows_something_true(
         for more in ((), ("--json",)):
             if "unanchor" in command:
                 run("anchor", ITEM)
-            chunk = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
-            values = {"SESSION": SESSION, "ITEM": ITEM, "WORDS": WORDS, "MESSAGE": MESSAGE, "CHUNK": chunk}
+            values = {"SESSION": SESSION, "ITEM": ITEM, "WORDS": WORDS, "MESSAGE": MESSAGE}
+            if "CHUNK" in command:
+                values["CHUNK"] = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
             shown = run(*(values.get(word, word) for word in command.split()), *more)
             if more:
                 assert true(json.loads(shown)), (command, shown)

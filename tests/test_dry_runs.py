@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mcp_server.cli.main import main
 from mcp_server.store.database import driver
+from tests.conftest import Run
+from tests.pressing import converse, errand
 from tests.serving import ERAS, PLAIN, Mode, call, connected
+from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.anyio
 
 STRATEGIES = ("auto", "clarity", "advisor", "compact", "memory", "files")
 PROPOSED = "Ana keeps bees."
-SUBJECTS = ("the paint-shed and its ladder", "tulips in bed four of the garden", "the harbour and its winter berth")
 SMALL = {"CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": "1000", "CONTEXT_MANAGER_CONTEXT__AUTO_RECOVER": "0"}
 
 COMMANDS = (
@@ -45,36 +44,10 @@ COMMANDS = (
 )
 """Those that have a dry run, those whose other form does something, and those that only look."""
 
-Run = Callable[..., str]
 
-
-@pytest.fixture
-def run(workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Run:
-    for name, value in (PLAIN | SMALL | {"COLUMNS": "200"}).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-
-    def run(*arguments: str) -> str:
-        capsysbinary.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == 0, (arguments, capsysbinary.readouterr().err)
-        return capsysbinary.readouterr().out.decode()
-
-    return run
-
-
-def said(number: int) -> str:
-    about = SUBJECTS[number % 3]
-    return f"Part {number}: {about}. " + f"Much was done to {about} on day {number}. " * 5
-
-
-def bytes_of(root: Path) -> dict[str, str]:
-    """A hash of every file, and every row of the state. Left out is what holds nothing: the index, which notes when it
-    looked at a file, and of an open database an empty log and a memory that changes with every reader."""
-    files = {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.stat().st_size and not path.name.endswith("-shm") and path.parent.name != "index"
-    }
+def held(root: Path) -> dict[str, str]:
+    """A hash of every file, and every row of the state; without the index, which notes when it looked at a file."""
+    files = {path: found for path, found in bytes_of(root).items() if "/index/" not in path}
     connection = driver().module.connect(root / ".local" / "state.db")  # two libraries in one process break its locks
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     rows = {table: repr(connection.execute(f"SELECT * FROM {table}").fetchall()) for (table,) in tables}
@@ -82,9 +55,10 @@ def bytes_of(root: Path) -> dict[str, str]:
     return files | rows
 
 
-def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path) -> None:
-    for number in range(10):
-        run("observe", said(number), "--session", "s1", "--delivery", "replace")
+def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SMALL.items():
+        monkeypatch.setenv(name, value)
+    converse(workspace, [("user", errand(number)) for number in range(10)], "s1")
     run("observe", "We talk of other things.", "--session", "s2")
     run("remember", "The ladder stands in the paint-shed.")
     run("remember", "The ladder has nine rungs.")
@@ -98,9 +72,9 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path) ->
     changed: dict[str, list[str]] = {}
     for command in COMMANDS:
         for more in ((), ("--json",)):
-            before = bytes_of(workspace)
+            before = held(workspace)
             assert run(*(values.get(word, word) for word in command.split()), *more), command
-            after = bytes_of(workspace)
+            after = held(workspace)
             if after != before:
                 changed[" ".join((command, *more))] = [
                     name for name in sorted({*before, *after}) if before.get(name) != after.get(name)
@@ -116,7 +90,7 @@ async def test_no_tool_that_only_shows_changes_a_byte(
         monkeypatch.setitem(PLAIN, name, value)
     async with connected(tmp_path, mode=mode) as client:
         for number in range(10):
-            await call(client, "observe", role="user", content=said(number), session="s1", delivery="replace")
+            await call(client, "observe", role="user", content=errand(number), session="s1", delivery="replace")
         await call(client, "remember", content="The ladder has nine rungs.", session="s1")
         listed = await call(client, "recover")
         chunk = re.findall(r"^- (c[0-9a-f]{11})", listed, re.MULTILINE)[0]
@@ -128,6 +102,6 @@ async def test_no_tool_that_only_shows_changes_a_byte(
             ("recover", {"id": "knowledge/memory/MEMORY.md@HEAD"}),
         ]
         for tool, arguments in looks:
-            before = bytes_of(tmp_path)
+            before = held(tmp_path)
             assert await call(client, tool, **arguments)
-            assert bytes_of(tmp_path) == before, (tool, arguments)
+            assert held(tmp_path) == before, (tool, arguments)

@@ -17,6 +17,7 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "core": {"errors"},
     "settings": {"errors", "core"},
+    "settings_file": {"errors", "core", "settings"},
     "home": {"errors"},
     "garbage": set(),
     "embed": {"errors", "core"},

@@ -21,6 +21,7 @@ from tests.serving import connected
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
 
 
 def block(name: str) -> str:
@@ -51,12 +52,19 @@ def test_the_subcommands_are_in_it(name: str) -> None:
     assert sorted(told[1].split(r"\|")) == sorted(group.list_commands(context))
 
 
-def test_every_setting_is_in_it_with_its_default() -> None:
+def test_every_setting_is_in_its_page_with_its_default_and_its_words() -> None:
     for section, kind in SECTIONS.items():
         for name, field in knobs(kind, section):
             default = str(field.default).lower() if isinstance(field.default, bool) else field.default
-            row = f"| `{name}` | `{'null' if default is None else default}` |"
-            assert row in README, row
+            row = f"| `{name}` | `{'null' if default is None else default}` | {field.description} |"
+            assert row in SETTINGS, row
+
+
+def test_every_setting_that_it_names_is_one() -> None:
+    sections = "|".join(SECTIONS)
+    known = {name for section, kind in SECTIONS.items() for name, _ in knobs(kind, section)}
+    for name in re.findall(rf"`((?:{sections})(?:\.[a-z_]+)+)\b", README):
+        assert name in known or name == "server.json", name
 
 
 @pytest.mark.anyio

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.settings import SECTIONS, Settings, default_document, read_settings
+from mcp_server.settings import SECTIONS, Settings
+from mcp_server.settings_file import default_document, read_settings
 from mcp_server.store.yaml_text import load
 
 WHERE = "memory-config.yaml"

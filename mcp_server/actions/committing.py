@@ -1,6 +1,6 @@
 """Committing: what changed goes into git on a cadence, with a message that says what it was. (S4 §3.2, SPEC §13)
 
-A closed conversation is committed at once (`sessions.commit_pending`); everything else, whoever wrote it, every
+A closed conversation is committed at once (`closed_sessions.commit_pending`); everything else, whoever wrote it, every
 `lifecycle.commit_interval_minutes` and when a server ends. What may not go in (see `core.history.admission`) is left
 out and named in `status` until it is mended; a commit that fails is tried again.
 """

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.archive_old import archive_journals
+from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import archive, difference, stamped
 from mcp_server.actions.extract import ChangedFile, extract
 from mcp_server.actions.prune_knowledge import prune_memory
@@ -26,7 +28,6 @@ from mcp_server.core.text import entries
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY, place_for
-from mcp_server.errors import Conflict
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -41,7 +42,6 @@ ACTIVE_DAYS = 30
 """A project of which nothing was said for so long is not listed as active by us."""
 SHOWN = 40
 """Lines that a model chooses from."""
-TRIES = 5
 
 
 @dataclass(slots=True)
@@ -129,13 +129,7 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
         chosen += await _best(memory, listed, room)
 
     def write() -> list[str]:
-        for attempt in range(TRIES):
-            try:
-                return _into_memory(memory, chosen, today, done)
-            except Conflict:
-                if attempt == TRIES - 1:
-                    raise
-        return []
+        return despite_editors(partial(_into_memory, memory, chosen, today, done))
 
     await _locked(memory, done, write)
     lines = (await run_sync(memory.files.text_or_none, MEMORY) or "").count("\n")
@@ -176,14 +170,13 @@ def _into_memory(memory: Memory, chosen: Sequence[decide.Chosen], today: date, d
     if body == start.body:
         return []
     after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+    if not done.dry_run:
+        archive(memory, [left.entry for left in leaving])
+        memory.files.write_atomic(MEMORY, after, before, new=before is None)
     done.add(MEMORY, before or "", after)
     if leaving:
         done.notes.append(f"{len(leaving)} lines that are not active any more move to {ARCHIVE}")
-    if done.dry_run:
-        return []
-    archive(memory, [left.entry for left in leaving])
-    memory.files.write_atomic(MEMORY, after, before, new=before is None)
-    return [MEMORY, *([ARCHIVE] if leaving else [])]
+    return [] if done.dry_run else [MEMORY, *([ARCHIVE] if leaving else [])]
 
 
 def _weeks(memory: Memory) -> Mapping[str, list[tuple[str, str]]]:
@@ -314,9 +307,9 @@ def _journals(memory: Memory) -> dict[str, date]:
 
 
 def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condensed, template: str = "") -> bool:
-    """Rewrites the body of a file; whether it changed. Tried again where an editor, which takes no lock, was in
-    between."""
-    for attempt in range(TRIES):
+    """Rewrites the body of a file; whether it changed."""
+
+    def edit() -> bool:
         before = memory.files.text_or_none(path)
         text = before if before is not None else template
         start = split_front_matter(text)
@@ -325,15 +318,11 @@ def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condens
             return False
         after = stamped(path, text[: len(text) - len(start.body)] + body, memory.clock(), None)
         if not done.dry_run:
-            try:
-                memory.files.write_atomic(path, after, before, new=before is None)
-            except Conflict:
-                if attempt == TRIES - 1:
-                    raise
-                continue
+            memory.files.write_atomic(path, after, before, new=before is None)
         done.add(path, before or "", after)
         return True
-    raise AssertionError("unreachable")
+
+    return despite_editors(edit)
 
 
 async def _locked(memory: Memory, done: Condensed, work: Callable[[], list[str]]) -> None:

@@ -151,12 +151,12 @@ def archive(memory: Memory, leaving: Iterable[entries.Entry]) -> None:
     A crash in between leaves them in both places; what is in the archive already is not added again.
     """
     before = memory.files.text_or_none(ARCHIVE)
-    body = before or "# Archived memory\n"
+    start = body = before or "# Archived memory\n"
     known = {entries.normalised(entry.text) for entry in entries.entries(body)}
     for entry in leaving:
         if entries.normalised(entry.text) not in known:
             body = entries.appended(body, entry.section or "Entries", entry.text)
-    if body != before:
+    if body != start:
         memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
 
 

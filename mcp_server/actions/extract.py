@@ -16,16 +16,17 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
 from mcp_server.actions.deriving import Derived, chosen, derive, versions
+from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import difference, stamped
-from mcp_server.actions.sessions import PENDING_EXTRACTION
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.merging import merged
 from mcp_server.core.lifecycle.places import by_file
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import Place
 from mcp_server.core.text.transcript import Transcript
-from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.files import WorkspaceFiles
@@ -47,8 +48,6 @@ FLUSHED = ("Decision:", "Lesson:", "To-do:")
 
 BATCH = 20
 """So many transcripts are read, then written: a crash loses no more, and that is done again."""
-
-TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +244,17 @@ def _written(
     now: datetime,
     dry_run: bool,
 ) -> ChangedFile | None:
-    for attempt in range(TRIES):
+    def write() -> ChangedFile | None:
         before = files.text_or_none(path)
         after = rewritten(path, before, placed, stale, named, now)
         if after is None:
             return None
         if not dry_run:
-            try:
-                files.write_atomic(path, after, before, new=before is None)
-            except Conflict:  # an editor, which takes no lock, was in between
-                if attempt == TRIES - 1:
-                    raise
-                continue
+            files.write_atomic(path, after, before, new=before is None)
         added = max(0, after.count("[src: ") - (before or "").count("[src: "))
         return ChangedFile(path, added, difference(before or "", after, path))
-    raise AssertionError("unreachable")
+
+    return despite_editors(write)
 
 
 def rewritten(

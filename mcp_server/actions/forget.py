@@ -18,6 +18,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import checkpoints, clarity, noted, sessions
+from mcp_server.actions.closed_sessions import PENDING_COMMITS
 from mcp_server.actions.forget_target import ForgetTarget, meant
 from mcp_server.core.forgetting import MARK, NAME, Forgotten
 from mcp_server.errors import Conflict, ContextManagerError, Refused
@@ -278,11 +279,11 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
             for path in paths[-1:]:
                 await sessions.restore(memory, names[path])
             await checkpoints.forget(memory, session)
-            waiting = await memory.state.entries(sessions.PENDING_COMMITS)
+            waiting = await memory.state.entries(PENDING_COMMITS)
             for old, new in moved.items():
                 if old in waiting:
-                    await memory.state.put(sessions.PENDING_COMMITS, new, NAME)
-                    await memory.state.remove(sessions.PENDING_COMMITS, old)
+                    await memory.state.put(PENDING_COMMITS, new, NAME)
+                    await memory.state.remove(PENDING_COMMITS, old)
 
 
 def _sessions_of(run: _Run, again: bool) -> list[str]:

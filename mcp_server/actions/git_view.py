@@ -7,7 +7,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import committing, sessions
+from mcp_server.actions import closed_sessions, committing
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.git_lfs import lfs_problem
@@ -19,7 +19,7 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
     """JSON values all the way down. Never raises for what is wrong with git: it says so."""
     knobs = memory.settings.git
     version = await run_sync(memory.git.version)
-    waiting = await memory.state.entries(sessions.PENDING_COMMITS)
+    waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
     view: dict[str, Any] = {
         "git": version or "not found: capture, search and compiling work; history needs git on PATH",
         "last_commit": (await run_sync(memory.git.head) if version else None) or "none",

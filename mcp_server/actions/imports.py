@@ -10,7 +10,7 @@ from functools import partial
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions, watch
+from mcp_server.actions import closed_sessions, sessions, watch
 from mcp_server.actions.after_turn import after_turns
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
@@ -101,8 +101,8 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
             path = await run_sync(memory.transcripts.create_sealed, head, fresh)
             row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
             await memory.state.save_session(row, keys)
-            await memory.state.put(sessions.PENDING_COMMITS, path, head.slug)
-            await sessions.queue_extraction(memory, path, imported.session_id)
+            await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.slug)
+            await closed_sessions.queue_extraction(memory, path, imported.session_id)
     memory.changes.publish(Change("session", path, imported.session_id))
     return _recorded(imported, path, turns, fresh, sorted_out)
 
@@ -159,7 +159,7 @@ async def import_markdown_file(memory: Memory, name: str, relative: str, data: b
 
 async def commit_import(memory: Memory, name: str, paths: list[str]) -> str:
     """Commits what one import wrote as one commit; returns its id, or a sentence why there is none."""
-    waiting = await memory.state.entries(sessions.PENDING_COMMITS)
+    waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
     everything = sorted({*paths, *waiting})
     if not everything or not memory.settings.git.auto_commit:
         return "nothing to commit" if not everything else "git.auto_commit is off"
@@ -169,7 +169,7 @@ async def commit_import(memory: Memory, name: str, paths: list[str]) -> str:
             committed = await run_sync(partial(memory.git.commit, everything, message, redacted=True))
     except ContextManagerError as error:
         return f"not committed yet: {error}"
-    await memory.state.remove(sessions.PENDING_COMMITS, *waiting)
+    await memory.state.remove(closed_sessions.PENDING_COMMITS, *waiting)
     return committed or "nothing to commit"
 
 

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.anchor import anchors
+from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import WARN_LINES, archive, stamped
-from mcp_server.actions.remember import TRIES
 from mcp_server.core.anchors import Anchor, items_of
 from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.lifecycle.condense import without
@@ -29,7 +30,7 @@ from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import entry_id
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.core.text.titles import title_of
-from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
@@ -51,13 +52,7 @@ async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pru
     if dry_run:
         return await run_sync(_memory, memory, target, True)
     async with memory.locks.files():
-        for attempt in range(TRIES):
-            try:
-                done = await run_sync(_memory, memory, target, False)
-                break
-            except Conflict:  # an editor, which takes no lock, was in between
-                if attempt == TRIES - 1:
-                    raise
+        done = await run_sync(despite_editors, partial(_memory, memory, target, False))
     if done.changes:
         for path in (MEMORY, ARCHIVE):
             memory.changes.publish(Change("file", path))

@@ -18,13 +18,14 @@ import contextlib
 import difflib
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.cold import go_cold_again, recover_chunk
+from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import REFUSE_LINES
-from mcp_server.actions.remember import TRIES
 from mcp_server.actions.restore import Restored, restore
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.cold import ColdRecord, read_record
@@ -113,13 +114,7 @@ async def recover(
     if not apply:
         return _told(what, await run_sync(_planned, memory, what, caller))
     async with memory.locks.files():
-        for attempt in range(TRIES):
-            try:
-                recovery = await run_sync(_carried_out, memory, what, caller)
-                break
-            except Conflict:  # an editor, which takes no lock, was in between
-                if attempt == TRIES - 1:
-                    raise
+        recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
     for path in recovery.paths if recovery.applied else ():
         memory.changes.publish(Change("file", path))
         with contextlib.suppress(Unavailable):  # it is back, whether or not that can be counted

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets as random_ids
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
 from mcp_server.actions.committing import WRITTEN_IN
+from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.actions.editing import archive, difference, edited
 from mcp_server.actions.projects import claim, project_of
@@ -17,7 +19,7 @@ from mcp_server.core.model import Caller, KnowledgeChange
 from mcp_server.core.projects import Project
 from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.remembering import DEFAULTS, MEMORY, OWN_HAND, Kind, Place, is_for_own_hand, place_for
-from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused
+from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.pending import Pending, Proposal, hash_of
@@ -25,8 +27,6 @@ from mcp_server.store.pending import Pending, Proposal, hash_of
 WRITABLE = ("knowledge/", "archive/", "topics/")
 LONGEST = 20_000
 ACTIONS = ("append", "replace", "edit", "create")
-TRIES = 5
-"""So often a change is worked out anew, where an editor, which takes no lock, saved in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +189,8 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
 
 
 async def _apply(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
-    """The read, the change, the write: tried again if somebody who takes no lock (an editor) was in between."""
     async with memory.locks.files():
-        for attempt in range(TRIES):
-            try:
-                return await run_sync(_changed, memory, fact, place, session)
-            except Conflict:
-                if attempt == TRIES - 1 or fact.action == "create":
-                    raise
-        raise AssertionError("unreachable")
+        return await run_sync(despite_editors, partial(_changed, memory, fact, place, session))
 
 
 def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:

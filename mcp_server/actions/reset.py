@@ -13,7 +13,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import pauses, sessions
+from mcp_server.actions import closed_sessions, pauses, sessions
 from mcp_server.actions.cold import expired_records
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
@@ -22,7 +22,7 @@ from mcp_server.store.walking import FileStat
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"
-KEPT_ENTRIES = (pauses.NAMESPACE, sessions.PENDING_COMMITS, sessions.PENDING_EXTRACTION)
+KEPT_ENTRIES = (pauses.NAMESPACE, closed_sessions.PENDING_COMMITS, closed_sessions.PENDING_EXTRACTION)
 """What the user has switched, and what is still to be committed or extracted, is no state that a reset may lose."""
 
 STAYS = (

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.archive import archive
+from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
 from mcp_server.core.text.transcript import Transcript
@@ -20,16 +20,9 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.changes import Change
-from mcp_server.store.checkpoint_files import folder_of
 from mcp_server.store.state import SessionRow
 
 log = logging.getLogger(__name__)
-
-PENDING_COMMITS = "pending_commits"
-"""Namespace of the state: path of a closed transcript → the slug for its commit's message."""
-
-PENDING_EXTRACTION = "pending_extraction"
-"""Namespace of the state: path of a closed transcript that extractors are still to read → its session."""
 
 CONTINUING = "continuing"
 """Sessions that are just getting another transcript: should the process die, the next one looks for it."""
@@ -270,12 +263,6 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     return closed
 
 
-async def queue_extraction(memory: Memory, path: str, session: str) -> None:
-    """Notes that a closed transcript is to become knowledge; `extract_pending` does it."""
-    if memory.settings.lifecycle.extraction_trigger == "on_session_end":
-        await memory.state.put(PENDING_EXTRACTION, path, session)
-
-
 async def _archived(memory: Memory, session: str) -> None:
     """What was live goes to cold storage. The conversation is sealed by now; where the disk does not take the copies,
     it is closed all the same."""
@@ -296,35 +283,6 @@ async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delive
     named = replace(row, kind=kind, delivery=delivery, size=memory.files.stat(row.path).size)
     await memory.state.save_session(named)
     return named
-
-
-async def commit_pending(memory: Memory) -> tuple[str | None, str]:
-    """Commits every closed transcript that is not committed yet. A failure is told, and tried again later."""
-    if not memory.settings.git.auto_commit:
-        return None, "git.auto_commit is off"
-    committed: str | None = None
-    note = ""
-    for path, slug in (await memory.state.entries(PENDING_COMMITS)).items():
-        try:
-            async with memory.locks.git():
-                message = f"conversation: {slug}\n\nSession: {path}"
-                paths = [path, *await run_sync(_checkpoints_of, memory, path)]
-                done = await run_sync(partial(memory.git.commit_files, paths, message, redacted=True))
-                committed = done.commit or committed
-        except ContextManagerError as error:
-            return committed, f"not committed yet: {error}"
-        await memory.state.remove(PENDING_COMMITS, path)
-        note = "".join(f"left out of the commit: {reason}" for reason in done.left_out.values()) or note
-    return committed, note
-
-
-def _checkpoints_of(memory: Memory, path: str) -> list[str]:
-    """The checkpoints of a transcript's session: they are committed with it."""
-    try:
-        folder = folder_of(memory.transcripts.read(path).head.session_id)
-    except ContextManagerError:
-        return []
-    return [stat.path for stat in memory.files.walk(f"{folder}/")]
 
 
 async def close_idle(memory: Memory) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
+from mcp_server.actions import closed_sessions, sessions
 from mcp_server.actions.committing import Swept, commit_changes
 from mcp_server.actions.merging import TRIES, Joined, join
 from mcp_server.core.history.messages import label
@@ -60,7 +60,7 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
     await run_sync(git.check_free)
     name = await run_sync(git.remote.chosen, remote or memory.settings.git.remote)
     await sessions.ready(memory)
-    await sessions.commit_pending(memory)
+    await closed_sessions.commit_pending(memory)
     swept = await commit_changes(memory)
     branch = await run_sync(git.branch) or "main"
     received, joined = 0, list[Joined]()

@@ -76,4 +76,4 @@ def _wait_until_it_listens(workspace: Path, environ: Mapping[str, str]) -> None:
     while command.ask(local, "Nothing", {}, end) is None:
         if time.monotonic() > end:
             raise Unavailable("the server does not listen for hooks; context-manager doctor says why")
-        time.sleep(0.05)
+        time.sleep(0.05)  # another process gives no event to wait on

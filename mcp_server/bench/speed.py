@@ -15,11 +15,11 @@ from typing import Any
 
 import anyio
 
+from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.sessions import PENDING_EXTRACTION
 from mcp_server.bench import clarity, hooks, made_up, topics_speed
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile

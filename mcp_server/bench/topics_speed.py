@@ -84,7 +84,7 @@ def _measured(
         candidates += found
     changed = folder / f"{made[0].name}.md"
     changed.write_text(changed.read_text(encoding="utf-8") + "\nOne more line.\n", encoding="utf-8")
-    time.sleep(LOOK_AGAIN)
+    time.sleep(LOOK_AGAIN)  # only time makes it look at the files again
     changed_ms = _message(memory, said[0])[0]
     return TopicsSpeed(
         topics=topics,

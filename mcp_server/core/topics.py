@@ -22,102 +22,93 @@ PRIORITIES: Mapping[Priority, int] = MappingProxyType({"critical": 3, "high": 2,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
-    """A regular expression. `flags` are letters of `imsx`; `correction` is told to the agent whose answer matches."""
+class _Written:
+    """A trigger stands on this line of its file; 0 where it was not read from one."""
 
-    match: str
-    flags: str = "i"
-    scope: Scope = "input"
-    correction: str = ""
     line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glob:
+class _Looking(_Written):
+    """In which messages it looks; `correction` is told to the agent whose answer sets it off."""
+
+    scope: Scope = "input"
+    correction: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern(_Looking):
+    """A regular expression. `flags` are letters of `imsx`."""
+
+    match: str
+    flags: str = "i"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glob(_Looking):
     """Path patterns (`*.py`, `docs/**/*.md`) for the files of tool calls and loaded chunks."""
 
     paths: tuple[str, ...]
     scope: Scope = "both"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keywords:
+class Keywords(_Looking):
     """Words and phrases, folded when compared; fires when `least` different ones are said as whole words."""
 
     words: tuple[str, ...]
     least: int = 1
-    scope: Scope = "input"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(_Looking):
     """Code in fences or indented blocks; of `languages` (lower case), or of any where there are none."""
 
     languages: tuple[str, ...] = ()
     scope: Scope = "both"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Language:
+class Language(_Looking):
     """The natural language that a text is written in, as ISO 639-1 codes (`de`)."""
 
     languages: tuple[str, ...]
-    scope: Scope = "input"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
+class Mention(_Looking):
     """Names, as `@name` or written out as whole words; any `@name` at all where there are none."""
 
     names: tuple[str, ...] = ()
-    scope: Scope = "input"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Url:
+class Url(_Looking):
     """Links. `sites` are hosts, or hosts with the beginning of a path (`github.com/*/*/pull/`); any link if empty."""
 
     sites: tuple[str, ...] = ()
-    scope: Scope = "input"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentimentShift:
+class SentimentShift(_Looking):
     """A raised voice: runs of `!`, words in capitals, words of alarm; fires from `least` such marks on."""
 
     least: int = 1
-    scope: Scope = "input"
-    correction: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+class Webhook(_Written):
     """What another program posts to `/webhook/{source}/{event}`. An empty `event` means every one of the source."""
 
     source: str
     event: str = ""
-    line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cron:
+class Cron(_Written):
     """Times by a cron expression, in the user's time zone."""
 
     schedule: str
-    line: int = 0
 
 
 TextTrigger = Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift
@@ -174,15 +165,6 @@ class Topic:
     def text_triggers(self) -> tuple[TextTrigger, ...]:
         """Its tier-1 triggers: those that a message can set off."""
         return tuple(one for one in self.triggers if not isinstance(one, Webhook | Cron))
-
-    def listens_to(self, direction: Direction) -> bool:
-        """Whether a message of this direction may bring it in: by a trigger, or by likeness where it has no trigger.
-
-        Likeness alone is asked of what people say: an agent's own answer is like every topic it was just told of.
-        """
-        if not self.triggers:
-            return direction == "input"
-        return any(one.scope in (direction, "both") for one in self.text_triggers)
 
 
 @dataclass(frozen=True, slots=True)

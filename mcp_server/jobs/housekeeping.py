@@ -10,7 +10,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, cold, inject, noted, sessions, topics
+from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, inject, noted, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -21,7 +21,7 @@ async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
-    await sessions.commit_pending(memory)
+    await closed_sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)

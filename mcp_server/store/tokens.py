@@ -1,7 +1,8 @@
 """How many tokens is a text? Counted with a vocabulary that ships with the package: no network, no download, no
 cache folder.
 
-Loading costs about 0.3 s and 45 MB, so it happens at the first count, not at the start.
+Loading costs about 0.3 s and 45 MB, so it happens at the first count, not at the start, and once a process: whoever
+counts shares the vocabulary, which never changes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ _LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
 # Over a line feed no token runs on, whatever stands around it, unless a blank or a slash follows: see the pattern.
 _SAFE_CUT = re.compile(r"\n(?=[^\s/])")
 
+_LOADING = threading.Lock()
+"""Several threads that count at once load it once."""
+
 
 class TokenCounter:
     """Counts and cuts by tokens. Names of special tokens in a text are text. Any thread may use it."""
@@ -57,7 +61,6 @@ class TokenCounter:
             raise Invalid(f"no vocabulary {vocabulary!r}; there is: {', '.join(_PATTERN)}")
         self.vocabulary = vocabulary
         self._loaded: tiktoken.Encoding | None = None
-        self._lock = threading.Lock()
         self._count_small = functools.lru_cache(maxsize=8192)(self._count)
 
     @property
@@ -117,9 +120,8 @@ class TokenCounter:
 
     def _encoding(self) -> tiktoken.Encoding:
         if self._loaded is None:
-            with self._lock:
-                if self._loaded is None:
-                    self._loaded = _load(self.vocabulary)
+            with _LOADING:
+                self._loaded = _load(self.vocabulary)
         return self._loaded
 
 
@@ -128,6 +130,7 @@ def _most_tokens(text: str) -> int:
     return len(text.encode("utf-8", errors="replace")) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
+@functools.cache
 def _load(vocabulary: str) -> tiktoken.Encoding:
     try:
         import lzma

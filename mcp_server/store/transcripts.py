@@ -44,10 +44,6 @@ class Transcripts:
         self._files = files
         self._names = TranscriptNames(files.root / FOLDER)
 
-    def path_for(self, head: TranscriptHead) -> str:
-        """The free path of a new transcript: by its start in UTC, with `-2` and so on where a name is taken."""
-        return next(path for path in _paths(head) if not self._files.exists(path))
-
     def create(self, head: TranscriptHead, *turns: Turn) -> tuple[str, int]:
         """Writes a new transcript with its first turns; returns path and size. It appears whole or not at all."""
         return self._write_new(head, render_head(head) + _rendered(turns, head.started), None)
@@ -176,6 +172,7 @@ def _decode(data: bytes) -> str:
 
 
 def _paths(head: TranscriptHead) -> Iterator[str]:
+    """The paths that a new transcript may have: by its start in UTC, with `-2` and so on where a name is taken."""
     started = to_utc(head.started)
     slug = re.sub(r"[^\w-]+", "-", head.slug).encode()[:100].decode(errors="ignore").strip("-_") or "conversation"
     day = started.date().isoformat().replace("-", "/")

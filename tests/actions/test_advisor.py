@@ -20,6 +20,7 @@ from mcp_server.core.model import Caller, Delivery, ToolCall
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.forgetting import holding
+from tests.pressing import limited
 
 pytestmark = pytest.mark.anyio
 
@@ -31,8 +32,7 @@ API = ContextChunk("skill", "skills/api-design-framework", 650, tags=("api", "re
 @pytest.fixture
 async def small(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
     """A memory whose context holds 4,000 tokens."""
-    environ = KEYWORDS_ONLY | {"CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": str(LIMIT)}
-    async with open_memory(workspace, environ, clock=clock, new_id=new_id) as opened:
+    async with open_memory(workspace, limited(LIMIT), clock=clock, new_id=new_id) as opened:
         yield opened
 
 

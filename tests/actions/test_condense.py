@@ -20,6 +20,7 @@ from mcp_server.core.model import Caller
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.store.files import WorkspaceFiles
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 
@@ -52,6 +53,7 @@ async def test_a_day_becomes_a_journal_and_a_week_its_decisions_in_memory(
     assert JOURNAL in daily.files
     weekly = await condense(memory, "weekly")
     assert list(weekly.files) == [MEMORY]
+    assert not memory.files.exists(ARCHIVE), "nothing left, and there is no empty archive"
     text = memory.files.read_text(MEMORY)
     decisions = text[text.index("## Key Decisions") : text.index("## Lessons Learned")]
     assert "- 2026-02-14: The user decided to keep Postgres 15 for the billing tables of Atlas. [src: raw/" in decisions
@@ -77,15 +79,29 @@ async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clo
     assert snapshot(workspace) == before
 
 
-async def test_what_is_not_active_any_more_moves_to_the_archive(memory: Memory, clock: Clock) -> None:
+async def test_what_is_not_active_any_more_moves_to_the_archive_also_while_somebody_edits(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await said(memory, clock, "I visited the harbour of Rijeka with Marko on 3 May 2025.")
     await condense(memory, "daily")
     await condense(memory, "weekly")
     clock.forward(days=90)
+    write = WorkspaceFiles.write_atomic
+    saved: list[str] = []
+
+    def late(files: WorkspaceFiles, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+        if path == MEMORY and not saved:  # the editor is faster, once
+            saved.append(path)
+            write(files, path, files.read_text(path) + "- by hand\n")
+        write(files, path, text, expected, new=new)
+
+    monkeypatch.setattr(WorkspaceFiles, "write_atomic", late)
     done = await condense(memory, "weekly")
-    assert "Rijeka" not in memory.files.read_text(MEMORY)
+    text = memory.files.read_text(MEMORY)
+    assert "Rijeka" not in text
+    assert "by hand" in text
     assert "Rijeka" in memory.files.read_text(ARCHIVE)
-    assert any("not active" in note for note in done.notes)
+    assert len([note for note in done.notes if "not active" in note]) == 1
     assert (await condense(memory, "weekly")).files == {}
 
 

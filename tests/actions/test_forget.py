@@ -1,10 +1,9 @@
+"""A fact is forgotten wherever it stands, and what was forgotten does not come back."""
+
 from __future__ import annotations
 
-import gzip
 import json
-import re
 import sqlite3
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,82 +13,16 @@ from mcp_server.actions.forget import finish, forget, plan_forget, unfinished
 from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
 from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.search import SearchRequest, search
 from mcp_server.actions.status import status
-from mcp_server.core.model import Caller, ToolCall
-from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.core.model import ToolCall
+from mcp_server.errors import Conflict
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
-from tests.conftest import Clock
-from tests.forgetting import git, holding, in_git, named
+from tests.actions.vault import AT, CALLER, CONVERSATION, FACT, PIECES, filled, found, said
+from tests.forgetting import holding, in_git, named
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
-
-CALLER = Caller()
-AT = datetime(2026, 2, 10, 9, 0, tzinfo=UTC)
-FACT = "The vault's code is 47-11 Zephyr"
-PIECES = ("zephyr", "vault")
-
-
-def said(*contents: str, session: str = "old", ids: bool = True) -> ImportedSession:
-    turns = tuple(
-        ImportedTurn(
-            "user" if number % 2 == 0 else "agent",
-            content,
-            AT + timedelta(minutes=number),
-            f"u{number}" if ids else None,
-        )
-        for number, content in enumerate(contents)
-    )
-    return ImportedSession(session, turns, "import:test")
-
-
-CONVERSATION = said(
-    "Remember this: the vault's code is 47-11 ZEPHYR, please.",
-    "I wrote down that the vault's code is 47-11 Zephyr.\n\nAnything else?",
-    "No, thanks. Let us talk about the garden.",
-)
-
-
-async def filled(memory: Memory, source: ImportedSession = CONVERSATION) -> None:
-    """A fact in a transcript, an open one, three knowledge files, logs, local files, state and index; all committed."""
-    await record_session(memory, source)
-    await observe(memory, NewTurn("user", f"By the way, {FACT}! Is it safe?", session="open"), CALLER)
-    await remember(memory, NewFact(f"{FACT}.", session="open"), CALLER)
-    await remember(memory, NewFact(f"Ana: knows that {FACT.lower()}.", kind="person"), CALLER)
-    await remember(memory, NewFact(f"{FACT}, and the garden is large.", path="knowledge/reference/notes.md"), CALLER)
-    files = memory.files
-    files.write_atomic(".local/logs/context/injection.jsonl", json.dumps({"text": FACT, "n": 1}) + '\n{"n": 2}\n')
-    files.write_atomic(".local/logs/context/injection.jsonl.1", json.dumps({"text": f"a\n{FACT}"}) + "\n")
-    files.write_bytes_atomic(".local/logs/context/old.jsonl.gz", gzip.compress(FACT.encode()))
-    files.write_atomic(".local/brief/global.md", f"Known: {FACT}\n")
-    files.write_atomic(".local/queue/hooks.jsonl", json.dumps({"event": "Stop", "prompt": FACT}) + "\n")
-    files.write_atomic(".local/pending/a.json", json.dumps({"content": FACT}, ensure_ascii=True))
-    files.write_atomic(".local/installs/x/settings.json", json.dumps({"note": FACT}, indent=2))
-    files.write_atomic(".local/instructions.md", f"{FACT}\n")
-    files.write_atomic("checkpoints/open/c1.md", f"# Checkpoint\n\nDecided: {FACT}\n")
-    files.write_atomic(".local/cold-storage/open/x.jsonl", json.dumps({"text": FACT}) + "\n")
-    files.write_atomic("archive/the-vaults-code-is-47-11-zephyr.md", "An old note.\n")
-    (files.root / "knowledge" / ".cm-0123456789abcdef.tmp").write_text(f"{FACT}\n")
-    (files.local / "state.db.damaged-1").write_bytes(b"SQLite format 3\0" + FACT.encode())
-    await memory.state.put("notes", f"key {FACT}", {"said": [FACT, "č"]})
-    await memory.state.put("notes", "other", "kept")
-    await sessions.commit_pending(memory)
-    memory.git.commit(
-        [
-            "knowledge/memory/MEMORY.md",
-            "knowledge/people/ana.md",
-            "knowledge/reference/notes.md",
-            "checkpoints/open/c1.md",
-        ],
-        f"memory: {FACT}",
-    )
-    await memory.index.rebuild()
-
-
-async def found(memory: Memory, query: str) -> str:
-    return json.dumps([hit.passage.text for hit in (await search(memory, SearchRequest(query))).hits])
 
 
 async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(memory: Memory, workspace: Path) -> None:
@@ -222,197 +155,6 @@ async def test_a_dry_run_shows_every_copy_with_its_line_and_changes_nothing(memo
     assert receipt.as_dict()["done"] is False
 
 
-async def test_with_history_no_object_of_git_holds_it(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    git(workspace, "tag", "-a", "before-the-vaults-code-is-47-11-zephyr", "-m", f"Tag: {FACT}")
-    git(workspace, "branch", "side")
-    (workspace / "knowledge/reference/notes.md").write_text(f"# stashed\n\n{FACT} in the stash\n")
-    git(workspace, "stash")
-    git(workspace, "update-ref", "refs/memory/checkpoints/c1", git(workspace, "rev-parse", "HEAD^{tree}"))
-    git(workspace, "config", "user.name", "Ana")
-    hook = workspace / ".git/hooks/post-merge"
-    hook.write_text("#!/bin/sh\nexit 0\n")
-    before = git(workspace, "log", "--format=%an %at %s")
-    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
-
-    assert receipt.rewritten
-    assert receipt.left == ()
-    for piece in PIECES:
-        assert in_git(workspace, piece) == []
-        assert holding(workspace, piece) == []
-    assert receipt.history.commits == 0
-    git(workspace, "fsck", "--strict")
-    assert git(workspace, "status", "--porcelain", "--untracked-files=no") == ""
-    after = git(workspace, "log", "--format=%an %at %s").splitlines()
-    assert [line.split()[1] for line in after][1:] == [line.split()[1] for line in before.splitlines()]
-    assert git(workspace, "stash", "list") != ""
-    assert "[forgotten] in the stash" in git(workspace, "stash", "show", "-p")
-    assert git(workspace, "for-each-ref", "--format=%(refname)").splitlines() == [
-        "refs/heads/main",
-        "refs/heads/side",
-        "refs/memory/checkpoints/c1",
-        "refs/stash",
-        "refs/tags/before-forgotten",
-    ]
-    assert hook.exists()
-    assert git(workspace, "config", "user.name") == "Ana"
-
-
-async def test_a_subject_with_other_line_ends_in_it_keeps_its_place_in_the_reflog(
-    memory: Memory, workspace: Path
-) -> None:
-    await filled(memory)
-    git(workspace, "commit", "--quiet", "--allow-empty", "-m", "a\u2028main main odd\x0cone")
-    git(workspace, "branch", "odd\u2028one")
-    before = git(workspace, "log", "-g", "--format=%gs").count("commit")
-    assert (await forget(memory, ForgetTarget(text=FACT), history=True)).left == ()
-    assert git(workspace, "log", "-g", "--format=%gs").count("commit") == before + 1
-    assert git(workspace, "fsck", "--strict") == ""
-
-
-async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspace: Path, tmp_path: Path) -> None:
-    await filled(memory)
-    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
-    assert receipt.backup is not None
-    bundle = Path(receipt.backup)
-    assert bundle.parent == workspace.parent
-    assert bundle.stat().st_mode & 0o777 == 0o600
-    git(tmp_path, "clone", "--quiet", str(bundle), "restored")
-    assert in_git(tmp_path / "restored", "zephyr")
-
-
-async def test_old_transcripts_in_history_can_still_be_read(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    await forget(memory, ForgetTarget(text=FACT), history=True)
-    for commit in git(workspace, "rev-list", "HEAD").splitlines():
-        for path in git(workspace, "ls-tree", "-r", "--name-only", commit, "raw/").splitlines():
-            memory.files.write_atomic("scratch/then.md", git(workspace, "show", f"{commit}:{path}") + "\n")
-            assert memory.transcripts.read("scratch/then.md").turns
-
-
-async def test_a_merge_in_progress_is_finished_first(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    (workspace / ".git/MERGE_HEAD").write_text(git(workspace, "rev-parse", "HEAD"))
-    with pytest.raises(Refused, match="finish or abort"):
-        await forget(memory, ForgetTarget(text=FACT), history=True)
-    assert holding(workspace, "zephyr")
-
-
-async def test_a_turn_is_forgotten_with_what_was_derived_from_it(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    (path,) = memory.transcripts.find("old")
-    memory.files.write_atomic(
-        "knowledge/memory/lessons.md",
-        f"# Lessons\n\n- 2026-02-10: It is in the drawer. [src: {path}#2]\n- Another one. [src: {path}#3]\n",
-    )
-    receipt = await forget(memory, ForgetTarget(turn="old#2"))
-    turns = await sessions.session_turns(memory, "old")
-    assert turns[1].content == "[forgotten]\n\n[forgotten]"
-    assert "ZEPHYR" in turns[0].content
-    assert memory.files.read_text("knowledge/memory/lessons.md").splitlines()[2:] == [f"- Another one. [src: {path}#3]"]
-    assert (await record_session(memory, CONVERSATION)).new_turns == 0
-    assert receipt.history.commits > 0
-
-
-async def test_a_short_turn_is_forgotten_only_where_it_was_said(memory: Memory) -> None:
-    await record_session(memory, said("Hello there", "Yes", "Yes", "Fine", ids=False))
-    await record_session(memory, said("Well", "Yes", session="other"))
-    await forget(memory, ForgetTarget(turn="old#2"))
-    assert [turn.content for turn in await sessions.session_turns(memory, "other")] == ["Well", "Yes"]
-    assert [turn.content for turn in await sessions.session_turns(memory, "old")] == [
-        "Hello there",
-        "[forgotten]",
-        "Yes",
-        "Fine",
-    ]
-    assert (await record_session(memory, said("Hello there", "Yes", "Yes", "Fine", ids=False))).new_turns == 0
-
-
-async def test_a_whole_conversation_is_forgotten_and_stays_so(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    await forget(memory, ForgetTarget(session="open"))
-    (path,) = memory.transcripts.find("open")
-    assert "safe" not in memory.files.read_text(path)
-    assert "way" not in path
-    assert [turn.content for turn in await sessions.session_turns(memory, "open")] == ["[forgotten]"]
-    assert "Zephyr" not in memory.files.read_text("knowledge/memory/MEMORY.md")  # what it remembered
-
-    await forget(memory, ForgetTarget(session="old"), history=True)
-    again = await record_session(memory, CONVERSATION)
-    assert again.new_turns == 0
-    for words in ("let us talk", "by the way", "by-the-way", "remember-this", "remember this"):
-        assert in_git(workspace, words) == holding(workspace, words) == named(workspace, words) == []
-    assert "talk about" not in (await found(memory, "talk about the garden"))
-
-
-async def test_what_is_said_later_in_a_forgotten_conversation_is_recorded(memory: Memory, clock: Clock) -> None:
-    await observe(memory, NewTurn("user", "First", session="s"), CALLER)
-    await forget(memory, ForgetTarget(session="s"))
-    clock.forward(minutes=1)
-    later = said("A later thing", session="s")
-    moved = tuple(ImportedTurn(turn.role, turn.content, clock.now, turn.turn_id) for turn in later.turns)
-    await record_session(memory, ImportedSession("s", moved, "import:test"))
-    assert [turn.content for turn in await sessions.session_turns(memory, "s")] == ["[forgotten]", "A later thing"]
-
-
-async def test_a_file_and_its_import_are_forgotten(memory: Memory, workspace: Path) -> None:
-    data = b"# Cats\n\nThe cats are grey.\n"
-    await import_markdown_file(memory, "notes", "cats.md", data)
-    await forget(memory, ForgetTarget(path="knowledge/reference/notes/cats.md"))
-    assert not memory.files.exists("knowledge/reference/notes/cats.md")
-    again = await import_markdown_file(memory, "notes", "cats.md", data)
-    assert (again.status, again.why) == ("skipped", "it was forgotten on request")
-
-
-async def test_lines_of_a_file_are_forgotten_wherever_they_stand(memory: Memory) -> None:
-    memory.files.write_atomic("knowledge/people/ana.md", "# Ana\n\n- Likes tea\n- Fears spiders\n")
-    memory.files.write_atomic("topics/tea.md", "Ana? likes TEA. And milk.\n")
-    await forget(memory, ForgetTarget(path="knowledge/people/ana.md", lines=(3, 3)))
-    assert memory.files.read_text("knowledge/people/ana.md") == "# Ana\n\n- Fears spiders\n"
-    assert memory.files.read_text("topics/tea.md") == "Ana? [forgotten]. And milk.\n"
-
-
-@pytest.mark.parametrize(
-    ("target", "error", "words"),
-    [
-        (ForgetTarget(text="it"), Invalid, "fewer than 3"),
-        (ForgetTarget(text="…!?"), Invalid, "fewer than 3"),
-        (ForgetTarget(), Invalid, "say one thing"),
-        (ForgetTarget(text="abc", session="x"), Invalid, "say one thing"),
-        (ForgetTarget(turn="old"), Invalid, "SESSION#NUMBER"),
-        (ForgetTarget(turn="old#9"), NotFound, "turns 1 to 3"),
-        (ForgetTarget(session="nobody"), NotFound, "no session"),
-        (ForgetTarget(path="knowledge/none.md"), NotFound, "no file"),
-        (ForgetTarget(path="raw/conversations/x.md"), Refused, "--session"),
-        (ForgetTarget(path=".local/state.db"), Refused, "only files under"),
-        (ForgetTarget(path="../x"), Refused, "leaves the workspace"),
-        (ForgetTarget(path="knowledge/memory/MEMORY.md", lines=(900, 901)), Invalid, "has lines 1 to"),
-    ],
-)
-async def test_what_cannot_be_forgotten_so_is_refused(
-    memory: Memory, target: ForgetTarget, error: type[Exception], words: str
-) -> None:
-    await record_session(memory, CONVERSATION)
-    with pytest.raises(error, match=re.escape(words)):
-        await plan_forget(memory, target)
-
-
-async def test_a_run_inside_longer_words_is_named_and_left(memory: Memory) -> None:
-    memory.files.write_atomic("knowledge/people/ana.md", "Likes bananas.\n")
-    receipt = await plan_forget(memory, ForgetTarget(text="banana"))
-    assert receipt.nothing
-    assert receipt.similar == ("knowledge/people/ana.md:1",)
-
-
-async def test_a_title_that_cuts_the_fact_in_the_middle_goes_too(memory: Memory, workspace: Path) -> None:
-    fact = "the emerald necklace of grandmother lies behind the third brick"
-    await record_session(memory, said(f"You should know {fact} of the wall", "I see"))
-    await sessions.commit_pending(memory)
-    await forget(memory, ForgetTarget(text=fact), history=True)
-    for word in ("emerald", "necklace", "grandmother"):
-        assert holding(workspace, word) == named(workspace, word) == in_git(workspace, word) == []
-
-
 async def test_tool_calls_and_their_files_are_cleaned(memory: Memory, workspace: Path) -> None:
     call = ToolCall("bash", f"echo {FACT}", f"{FACT} → ok", ("notes/the vault's code is 47-11 zephyr.txt",))
     turn = ImportedTurn("agent", "Done", AT, "u1", tool_calls=(call,))
@@ -454,14 +196,6 @@ async def test_two_at_once_do_not_mix(memory: Memory) -> None:
     held.release()
 
 
-async def test_a_binary_file_is_named_and_can_be_deleted_by_its_path(memory: Memory, workspace: Path) -> None:
-    memory.files.write_bytes_atomic("attachments/a.bin", b"\0\1 the vaults code is 47-11 zephyr \0")
-    receipt = await forget(memory, ForgetTarget(text=FACT))
-    assert any("attachments/a.bin" in left and "binary" in left for left in receipt.left)
-    await forget(memory, ForgetTarget(path="attachments/a.bin"))
-    assert holding(workspace, "zephyr") == []
-
-
 async def test_the_name_of_a_conversation_stays_and_is_told(memory: Memory) -> None:
     await observe(memory, NewTurn("user", "Hello there", session="about-zephyr-hill"), CALLER)
     receipt = await forget(memory, ForgetTarget(text="zephyr hill"))
@@ -496,16 +230,6 @@ async def test_front_matter_stays_front_matter(memory: Memory) -> None:
     assert "- [forgotten]\n  and more\n" in checked.body
 
 
-async def test_a_workspace_without_git_says_what_it_could_not_do(
-    memory: Memory, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await observe(memory, NewTurn("user", FACT, session="s"), CALLER)
-    monkeypatch.setattr(type(memory.git), "available", lambda self: False)
-    receipt = await forget(memory, ForgetTarget(text=FACT))
-    assert "git is not installed" in receipt.left[0]
-    assert holding(workspace, "zephyr") == []
-
-
 async def test_pages_of_the_state_that_rows_left_behind_are_gone(memory: Memory, workspace: Path) -> None:
     for number in range(50):
         await memory.state.put("bulk", str(number), f"{FACT} {number}")
@@ -515,68 +239,3 @@ async def test_pages_of_the_state_that_rows_left_behind_are_gone(memory: Memory,
     reader.close()
     await forget(memory, ForgetTarget(text=FACT))
     assert holding(workspace, "zephyr") == []
-
-
-async def test_what_a_turn_had_remembered_goes_with_it_however_long(memory: Memory) -> None:
-    long = "The boat lies in the third berth behind the old customs house " * 3 + "until spring"
-    await observe(memory, NewTurn("user", "Where is the boat?", session="s"), CALLER)
-    await remember(memory, NewFact(long, session="s"), CALLER)
-    await remember(memory, NewFact("Ana likes tea", session="s"), CALLER)
-    await remember(memory, NewFact("Nobody else likes tea"), CALLER)
-    await forget(memory, ForgetTarget(turn="s#1"))
-    text = memory.files.read_text("knowledge/memory/MEMORY.md")
-    assert "boat" not in text
-    assert "Ana likes tea" not in text
-    assert "Nobody else likes tea" in text
-    with pytest.raises(NotFound, match="forgotten already"):
-        await plan_forget(memory, ForgetTarget(turn="s#1"))
-
-
-async def test_a_whole_file_goes_with_copies_of_its_sentences(memory: Memory) -> None:
-    sentence = "The boat lies in the third berth behind the customs house."
-    memory.files.write_atomic("knowledge/people/boat.md", f"---\ntype: person\n---\n\n# Boat\n\n- Yes\n- {sentence}\n")
-    memory.files.write_atomic("topics/sea.md", f"Yes.\n\n{sentence} It is red.\n")
-    await forget(memory, ForgetTarget(path="knowledge/people/boat.md"))
-    assert not memory.files.exists("knowledge/people/boat.md")
-    assert memory.files.read_text("topics/sea.md") == "Yes.\n\n[forgotten]. It is red.\n"
-    with pytest.raises(Invalid, match="too short"):
-        await plan_forget(memory, ForgetTarget(path="topics/sea.md", lines=(2, 2)))
-
-
-async def test_staged_changes_and_a_detached_head_are_rewritten_too(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    (workspace / "knowledge/reference/notes.md").write_text(f"# Staged\n\nOld: {FACT}\n")
-    git(workspace, "add", "knowledge/reference/notes.md")
-    (workspace / "knowledge/reference/notes.md").write_text("# Staged\n\nNew\n")
-    git(workspace, "checkout", "--quiet", "--detach")
-    receipt = await forget(memory, ForgetTarget(text=FACT), history=True)
-    assert receipt.left == ()
-    assert in_git(workspace, "zephyr") == []
-    assert "Old: [forgotten]" in git(workspace, "show", ":knowledge/reference/notes.md")
-    assert (workspace / "knowledge/reference/notes.md").read_text() == "# Staged\n\nNew\n"
-
-
-async def test_history_that_others_share_is_refused_before_anything_changes(
-    memory: Memory, workspace: Path, tmp_path: Path
-) -> None:
-    await filled(memory)
-    git(workspace, "worktree", "add", "--quiet", str(tmp_path / "elsewhere"), "-b", "other")
-    with pytest.raises(Refused, match="worktree"):
-        await forget(memory, ForgetTarget(text=FACT), history=True)
-    git(workspace, "worktree", "remove", "--force", str(tmp_path / "elsewhere"))
-    (workspace / ".git/shallow").write_text("")
-    with pytest.raises(Refused, match="shallow"):
-        await forget(memory, ForgetTarget(text=FACT), history=True)
-    (workspace / ".git/shallow").unlink()
-    (workspace / ".git/objects/info/alternates").write_text("/nowhere\n")
-    with pytest.raises(Refused, match="alternates"):
-        await forget(memory, ForgetTarget(text=FACT), history=True)
-    assert holding(workspace, "zephyr")
-    assert unfinished(memory) == []
-
-
-async def test_a_remote_is_named(memory: Memory, workspace: Path) -> None:
-    await filled(memory)
-    git(workspace, "remote", "add", "backup", "https://example.org/x.git")
-    receipt = await plan_forget(memory, ForgetTarget(text=FACT))
-    assert receipt.history.remotes == ("backup",)

@@ -8,27 +8,13 @@ import pytest
 
 from mcp_server.actions import going_on, sessions
 from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.projects import project_of
 from mcp_server.core.model import Caller
 from mcp_server.core.projects import Project
 from mcp_server.memory import Memory
+from tests.actions.tea_project import talk
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "a project"
-    place.mkdir()
-    (place / ".context-manager").write_text("tea\n", "utf-8")
-    return place
-
-
-async def talk(memory: Memory, folder: Path, session: str, *said: str) -> Project:
-    for number, text in enumerate(said):
-        await observe(memory, NewTurn("agent" if number % 2 else "user", text, session), Caller(folder=str(folder)))
-    return await project_of(memory, Caller(folder=str(folder)))
 
 
 async def last(memory: Memory, project: Project, without: str = "now") -> list[str]:

@@ -177,7 +177,7 @@ async def test_a_broken_transcript_does_not_stop_the_others_from_being_read_back
 ) -> None:
     await said(memory, "one", "good")
     (workspace / "raw/conversations/2026/02/16/1800-bad-x.md").write_text("no front matter at all", "utf-8")
-    await memory.state.forget_sessions()
+    await memory.state.empty(())
     assert await restore_all(memory) == 1
     assert await said(memory, "one", "good") == -1
 

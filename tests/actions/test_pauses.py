@@ -9,7 +9,7 @@ import pytest
 from mcp_server.actions.pauses import NAMESPACE, pause, pauses, resume, why_silent
 from mcp_server.core.projects import Project
 from mcp_server.memory import Memory
-from mcp_server.settings import read_settings
+from mcp_server.settings_file import read_settings
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio

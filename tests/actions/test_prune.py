@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from mcp_server.core.pruning import Pruned
 from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.pressing import limited
+from tests.workspaces import bytes_of
 
 pytestmark = pytest.mark.anyio
 
@@ -28,8 +29,7 @@ LIMIT = 2_000
 @pytest.fixture
 async def small(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> AsyncIterator[Memory]:
     """A memory whose context holds 2,000 tokens."""
-    environ = KEYWORDS_ONLY | {"CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": str(LIMIT)}
-    async with open_memory(workspace, environ, clock=clock, new_id=new_id) as opened:
+    async with open_memory(workspace, limited(LIMIT), clock=clock, new_id=new_id) as opened:
         yield opened
 
 
@@ -50,16 +50,6 @@ async def converse(memory: Memory, delivery: Delivery = "replace") -> None:
 
 async def asked(memory: Memory, strategy: str, *, dry_run: bool = True, target: int | None = None) -> Pruned:
     return await prune(memory, strategy, "s", dry_run, CALLER, target=target)
-
-
-def bytes_of(root: Path) -> dict[str, str]:
-    """A hash of every file with bytes. Of a database that is open there is an empty log beside it, and a shared memory
-    that changes with every reader; neither holds anything."""
-    return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.stat().st_size and not path.name.endswith("-shm")
-    }
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

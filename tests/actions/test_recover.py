@@ -20,6 +20,7 @@ from mcp_server.memory import Memory
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.git_repository import Repository
 from mcp_server.store.kept import FOLDER, MOST
+from tests.actions.full_memory import multiply
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,10 @@ def committed(memory: Memory, text: str, path: str = NOTES) -> str:
 async def with_archive(memory: Memory, clock: Clock) -> str:
     """Fills MEMORY.md until its first fact is archived; the id of that fact."""
     await remember(memory, NewFact("the blue kayak needs a new paddle"), USER)
-    for number in range(220):
+    await remember(memory, NewFact("fact number 0 of many"), USER)
+    multiply(memory, "fact number 0 of many", 180)
+    clock.forward(days=180)
+    for number in range(180, 220):
         clock.forward(days=1)
         await remember(memory, NewFact(f"fact number {number} of many"), USER)
     found = await recoverable(memory, "kayak paddle")

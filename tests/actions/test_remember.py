@@ -14,6 +14,7 @@ from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.files import WorkspaceFiles
+from tests.actions.full_memory import multiply
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
@@ -174,8 +175,15 @@ async def test_a_wrong_request_says_why(memory: Memory, fact: NewFact, error: ty
         await remember(memory, fact, CALLER)
 
 
+async def full(memory: Memory) -> None:
+    """170 facts."""
+    await remember(memory, NewFact("fact number 0"), CALLER)
+    multiply(memory, "fact number 0", 170)
+
+
 async def test_over_two_hundred_lines_the_oldest_entries_move_to_the_archive(memory: Memory, clock: Clock) -> None:
-    for number in range(250):
+    await full(memory)
+    for number in range(170, 250):
         clock.forward(hours=1)
         await remember(memory, NewFact(f"fact number {number}"), CALLER)
     text, archive = memory.files.read_text(MEMORY), memory.files.read_text(ARCHIVE)
@@ -188,7 +196,8 @@ async def test_over_two_hundred_lines_the_oldest_entries_move_to_the_archive(mem
 async def test_a_repeated_call_is_not_written_again_though_its_entry_was_archived_meanwhile(
     memory: Memory, clock: Clock
 ) -> None:
-    for number in range(250):
+    await full(memory)
+    for number in range(170, 210):
         await remember(memory, NewFact(f"fact number {number}"), CALLER)
     again = await remember(memory, NewFact("fact number 0"), CALLER)
     assert (again.path, again.action, again.diff) == (ARCHIVE, "kept", "")
@@ -197,8 +206,9 @@ async def test_a_repeated_call_is_not_written_again_though_its_entry_was_archive
 
 
 async def test_a_line_count_near_the_cap_is_said(memory: Memory) -> None:
+    await full(memory)
     notes: list[str] = []
-    for number in range(185):
+    for number in range(170, 185):
         notes += (await remember(memory, NewFact(f"fact number {number}"), CALLER)).notes
     assert any("of 200 lines" in note for note in notes)
 

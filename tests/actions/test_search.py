@@ -17,7 +17,7 @@ from mcp_server.core.projects import Project
 from mcp_server.core.scoring.ranking import RankingWeights
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
-from mcp_server.settings import read_settings
+from mcp_server.settings_file import read_settings
 
 pytestmark = pytest.mark.anyio
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 
 from mcp_server.actions.anchor import anchor, anchors
@@ -23,61 +18,16 @@ from mcp_server.actions.search import SearchRequest, find
 from mcp_server.actions.sessions import end_session
 from mcp_server.actions.status import status
 from mcp_server.actions.sync import push_if_wanted, sync
-from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
 from mcp_server.core.text.conflicts import marked_line
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
-from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.actions.two_copies import CORE, TESTS, copy, edit, same
+from tests.conftest import Clock
 from tests.gitting import attempt, git, write
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
-TESTS = Caller(source="tests")
-CORE = "knowledge/memory/MEMORY.md"
 JOURNAL = "knowledge/journal/2026-02-16.md"
 HEAD = "---\ntype: journal\ndate: 2026-02-16\nsessions: [{}]\n---\n\n## 2026-02-16\n\n### Ops\n{}"
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Path:
-    hub = tmp_path / "hub.git"
-    hub.mkdir()
-    git(hub, "init", "--quiet", "--bare", "--initial-branch=main")
-    return hub
-
-
-@asynccontextmanager
-async def copy(place: Path, clock: Callable[..., object], **knobs: str) -> AsyncIterator[Memory]:
-    environ = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC", **knobs}
-    async with open_memory(place, environ, clock=clock) as memory:  # type: ignore[arg-type]
-        yield memory
-
-
-@pytest.fixture
-async def two(tmp_path: Path, hub: Path, clock: Clock) -> AsyncIterator[tuple[Memory, Memory]]:
-    """A memory with one fact, and its clone on another machine."""
-    async with copy(tmp_path / "one", clock) as one:
-        git(one.files.root, "remote", "add", "origin", str(hub))
-        await remember(one, NewFact("Ana lives in Zurich"), TESTS)
-        await sync(one)
-        git(tmp_path, "clone", "--quiet", str(hub), "other")
-        async with copy(tmp_path / "other", clock) as other:
-            yield one, other
-
-
-def edit(memory: Memory, path: str, old: str, new: str) -> None:
-    """An edit as an editor makes it."""
-    text = memory.files.read_text(path)
-    assert old in text
-    write(memory.files.root, path, text.replace(old, new))
-
-
-def same(one: Memory, other: Memory) -> bool:
-    """Whether two copies hold the same files, and are at the same commit."""
-    places = [memory.files.root for memory in (one, other)]
-    trees = [git(place, "rev-parse", "HEAD^{tree}") for place in places]
-    clean = [git(place, "status", "--porcelain") for place in places]
-    return trees[0] == trees[1] and clean == ["", ""]
 
 
 async def test_both_append_to_a_journal_and_edit_the_same_fact_and_nothing_is_lost(
@@ -340,66 +290,3 @@ async def test_files_with_unusual_names_and_bytes_come_over(two: tuple[Memory, M
     assert (other.files.root / "attachments/a.png").read_bytes() == b"\x89PNG\0three"
     (theirs,) = (other.files.root / "attachments").glob("a.other-2026-02-16-*.png")
     assert theirs.read_bytes() == b"\x89PNG\0two"
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-import anyio
-from mcp_server.actions.sync import sync
-from mcp_server.app import open_memory
-from mcp_server.store import durable
-from mcp_server.store.git_repository import Repository
-
-at, steps = int(sys.argv[2]), 0
-
-def counting(real):
-    def counted(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    return counted
-
-async def main():
-    async with open_memory(Path(sys.argv[1]), {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}) as memory:
-        Repository.run, durable.put = counting(Repository.run), counting(durable.put)
-        await sync(memory)
-
-anyio.run(main)
-"""
-
-
-async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finishes(
-    two: tuple[Memory, Memory], tmp_path: Path
-) -> None:
-    one, other = two
-    facts: list[str] = []
-    done = False
-    for step in range(1, 400, 7):
-        edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
-        write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
-        await sync(one)
-        edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
-        facts += [f"- one {step}", f"- other {step}"]
-        killed = await anyio.run_process([sys.executable, "-c", KILLED, str(other.files.root), str(step)], check=False)
-        assert killed.returncode in (0, -9), killed.stderr.decode()
-
-        await sync(other)
-        await sync(one)
-
-        assert same(one, other)
-        assert set(facts) <= set(one.files.read_text(CORE).split("\n"))
-        assert one.files.exists(f"knowledge/people/one{step}.md")
-        assert not marked_line(one.files.read_text(CORE))
-        if killed.returncode == 0:
-            done = True
-            break
-    assert done
-    leftovers = list((other.files.root / ".git").glob("context-manager*.index"))
-    for leftover in leftovers:
-        os.utime(leftover, (1, 1))
-    write(other.files.root, "knowledge/people/last.md", "# Last\n")
-    await commit_changes(other)
-    assert not any(leftover.exists() for leftover in leftovers)

@@ -3,32 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
-import pytest
-
-from mcp_server.cli.main import main
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(
-    workspace: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Run:
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: str, code: int = 0) -> str:
-        capsysbinary.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code
-        shown = capsysbinary.readouterr()
-        return (shown.out if code == 0 else shown.err).decode()
-
-    return command
+from tests.conftest import Run
 
 
 def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_commands import Run, run
-
-__all__ = ["run"]
+from mcp_server.core.model import Role
+from tests.conftest import Run
+from tests.pressing import converse
 
 
 @pytest.fixture
@@ -53,15 +53,14 @@ def test_anchors_come_and_go_by_either_name(talked: Run, workspace: Path) -> Non
     assert (workspace / "anchors.yaml").exists()
 
 
-def test_stats_config_and_prune(talked: Run) -> None:
+def test_stats_config_and_prune(talked: Run, workspace: Path) -> None:
     assert "- items: 3" in talked("clarity", "stats")
     assert as_json(talked, "clarity", "stats")["items"] == 3
     assert '"halfLife": 5' in talked("clarity", "config")
     assert as_json(talked, "clarity", "config")["pruning"]["maxContextItems"] == 50
     assert "Nothing to prune" in talked("clarity", "prune")
-    for number in range(15):
-        talked("observe", f"so, and number {number}?", "--session", "s")
-    talked("observe", "the oven again", "--session", "s")
+    said: list[tuple[Role, str]] = [("user", f"so, and number {number}?") for number in range(15)]
+    converse(workspace, [*said, ("user", "the oven again")], "s", None)
     before = as_json(talked, "clarity", "scores")
     assert "would leave the block" in talked("clarity", "prune", "--dry-run")
     assert as_json(talked, "clarity", "scores") == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,25 +13,7 @@ import pytest
 
 from mcp_server.cli.main import main
 from tests.clients.importers import data
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs a command on the test's workspace from an empty folder, checks its exit code, gives its stdout."""
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
-        captured = capsys.readouterr()
-        return captured.out if code == 0 else captured.err
-
-    return run
+from tests.conftest import Run
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

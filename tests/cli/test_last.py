@@ -15,8 +15,7 @@ from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
 from mcp_server.clients.hooks.events import handle
 from mcp_server.core.model import Caller
-from tests.cli.test_commands import Run, run  # noqa: F401 - a fixture
-from tests.conftest import KEYWORDS_ONLY
+from tests.conftest import KEYWORDS_ONLY, Run
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
 
@@ -40,7 +39,7 @@ def pushed(workspace: Path, tmp_path: Path) -> Callable[..., None]:
     return lambda *prompts: anyio.run(hooks, *prompts)
 
 
-def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]) -> None:
     pushed("where is the spare boathouse key?", "ok", "bake a cake with plums")
     shown = run("last")
     assert FACT in shown
@@ -57,14 +56,14 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     assert "last pushed" in run("status", "hooks")
 
 
-def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:
     assert "no hook has asked" in run("last", code=1)
     pushed("ok")
     assert "since then nothing: 1 time" in run("last")
     assert "last pushed: never" in run("status", "hooks")
 
 
-def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:
     assert "paused everywhere until" in run("pause", "--for", "2h")
     assert "paused everywhere until" in run("status", "hooks")
     pushed("where is the spare boathouse key?")
@@ -75,7 +74,7 @@ def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:  # noq
     assert FACT in run("last")
 
 
-def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:  # noqa: F811
+def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:
     pushed()
     assert json.loads(run("pause", "--here", "--json"))["name"] == "boats"
     assert "paused in boats" in run("pause", "--project", "boats")
@@ -86,16 +85,16 @@ def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:  # 
     assert json.loads(run("resume", "--json"))["left"] == []
 
 
-def test_here_needs_a_project(run: Run) -> None:  # noqa: F811
+def test_here_needs_a_project(run: Run) -> None:
     assert "belongs to no project" in run("pause", "--here", code=1)
 
 
 @pytest.mark.parametrize("wrong", ["soon", "0m", "2", "h"])
-def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:  # noqa: F811
+def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:
     assert "write 30m, 2h or 1d" in run("pause", "--for", wrong, code=2)
 
 
-def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_PAUSE", "1")
     assert "CONTEXT_MANAGER_PAUSE is set" in run("resume")
     assert "switched off" in run("status", "hooks")

@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from mcp_server.cli.main import main
-
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs a command; checks its exit code, gives what it said."""
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
-        captured = capsys.readouterr()
-        return captured.out if code == 0 else captured.err
-
-    return run
+from tests.conftest import Run
 
 
 def test_a_conversation_becomes_knowledge_when_it_ends_and_can_be_looked_at_before(run: Run, workspace: Path) -> None:

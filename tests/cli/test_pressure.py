@@ -4,40 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mcp_server.cli.main import main
+from tests.conftest import Run
+from tests.pressing import converse
 
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs a command on a workspace whose contexts hold 1,000 tokens; checks its exit code, gives what it said."""
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
-        captured = capsys.readouterr()
-        return captured.out if code == 0 else captured.err
-
-    return run
+pytestmark = pytest.mark.usefixtures("small_contexts")
 
 
 @pytest.fixture
-def grown(run: Run) -> Run:
+def grown(run: Run, workspace: Path) -> Run:
     """The same after a conversation that was compacted."""
-    for number in range(11):
-        said = f"Part {number} of the fence needs paint of kind {number}; the ladder is in the shed. " * 4
-        run("observe", said, "--session", "s", "--delivery", "replace")
+    part = "Part {0} of the fence needs paint of kind {0}; the ladder is in the shed. " * 4
+    converse(workspace, [("user", part.format(number)) for number in range(11)], "s")
     return run
 
 

@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mcp_server.cli.main import main
+from tests.conftest import Run
+from tests.pressing import converse
+from tests.workspaces import bytes_of
 
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs a command on a workspace whose contexts hold 1,000 tokens; checks its exit code, gives what it said."""
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
-    monkeypatch.delenv("CLAUDE_PROJECT_DIR", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code, capsys.readouterr().err
-        captured = capsys.readouterr()
-        return captured.out if code == 0 else captured.err
-
-    return run
+pytestmark = pytest.mark.usefixtures("small_contexts")
 
 
 @pytest.fixture
-def said(run: Run) -> Run:
+def said(run: Run, workspace: Path) -> Run:
     """The same after a conversation of some turns."""
-    for number in range(9):
-        words = f"Part {number} of the garden fence needs paint and new nails; the ladder is in the shed. " * 2
-        run("observe", words, "--session", "s", "--delivery", "replace")
+    part = "Part {} of the garden fence needs paint and new nails; the ladder is in the shed. " * 2
+    converse(workspace, [("user", part.replace("{}", str(number))) for number in range(9)], "s")
     return run
-
-
-def bytes_of(root: Path) -> dict[str, str]:
-    """A hash of every file with bytes, but for the shared memory of databases."""
-    return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.stat().st_size and not path.name.endswith("-shm")
-    }
 
 
 def test_compact_looks_and_then_does_it(said: Run, workspace: Path) -> None:

@@ -5,24 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from mcp_server.cli.main import main
+from tests.conftest import Run
 
 
-def test_topics_are_listed_and_switched(
-    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["--workspace", str(workspace), *arguments]) == code
-        shown = capsys.readouterr()
-        return shown.err if code else shown.out
-
+def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
     before = json.loads(run("topics", "list", "--json"))
     assert [topic["name"] for topic in before["topics"]] == [
         "pull-request-review",

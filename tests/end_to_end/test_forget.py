@@ -17,7 +17,8 @@ from mcp_server.actions.remember import NewFact, remember
 from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
 from tests.end_to_end.servers import eventually
-from tests.forgetting import git, holding, in_git
+from tests.forgetting import holding, in_git
+from tests.gitting import git
 from tests.serving import PLAIN, call, environment, process, say
 
 pytestmark = pytest.mark.anyio

@@ -50,6 +50,15 @@ def outside(root: Path) -> dict[str, bytes]:
     return {path: data for path, data in files_below(root.parent).items() if not path.startswith(mine)}
 
 
+def everything(name: str) -> dict[str, object]:
+    """What a message may carry besides its words."""
+    return {
+        **{"name": name, "model": name, "channel": name},
+        "tool_calls": [{"name": name, "files": [name]}],
+        "chunks": [{"type": "file", "id": name}],
+    }
+
+
 async def test_no_argument_of_a_tool_leads_out(tmp_path: Path) -> None:
     root = prepared(tmp_path)
     before = outside(root)
@@ -65,13 +74,7 @@ async def test_no_argument_of_a_tool_leads_out(tmp_path: Path) -> None:
         for name in LEAVING:
             for tool, arguments in (
                 ("observe", {"role": "user", "content": f"By {name}.", "session": name, "project": name}),
-                ("observe", {"role": "user", "content": "Hello.", "session": "t", "turn_id": name, "name": name}),
-                ("observe", {"role": "user", "content": name, "session": "t", "model": name, "channel": name}),
-                (
-                    "observe",
-                    {"role": "agent", "content": "x", "session": "u", "tool_calls": [{"name": name, "files": [name]}]},
-                ),
-                ("observe", {"role": "user", "content": "y", "session": "u", "chunks": [{"type": "file", "id": name}]}),
+                ("observe", {"role": "user", "content": name, "session": "t", "turn_id": name, **everything(name)}),
                 ("remember", {"content": f"{name} is a person.", "kind": "person"}),
                 ("remember", {"content": f"{name}: do it.", "kind": "procedure"}),
                 ("remember", {"content": f"{name}: done.", "kind": "project", "session": name}),

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from mcp.types import PromptReference, ResourceTemplateReference, TextContent
+from mcp.types import PromptReference, ResourceTemplateReference
 
 from tests.end_to_end.servers import Served, done, served
-from tests.serving import resource, say
+from tests.serving import prompt, resource, say
 
 pytestmark = pytest.mark.anyio
 
@@ -30,12 +30,6 @@ async def work(old: Served) -> str:
     return session
 
 
-async def resumed(client: Served, **arguments: str) -> str:
-    (message,) = (await client.client.get_prompt("resume", arguments)).messages
-    assert isinstance(message.content, TextContent)
-    return message.content.text
-
-
 def assert_tells_where_it_stood(text: str) -> None:
     assert "- We'll use SQLite for the ledger, because it is one file." in text
     assert "- call Ana about the winter berth" in text
@@ -52,7 +46,7 @@ async def test_a_fresh_client_goes_on_where_a_killed_one_stopped(tmp_path: Path,
             old.kill()
             await old.call("status")
     async with served(root, client=client) as new:
-        text = await resumed(new, session=session)
+        text = await prompt(new.client, "resume", session=session)
         assert_tells_where_it_stood(text)
         assert f'session="{session}"' in text
         assert "Noted. The blue door stays." in text, "what was said last is there too"
@@ -75,7 +69,7 @@ async def test_without_a_handle_the_conversation_last_heard_of_goes_on(tmp_path:
     async with served(root) as old:
         session = await work(old)
     async with served(root) as new:
-        assert_tells_where_it_stood(await resumed(new))
+        assert_tells_where_it_stood(await prompt(new.client, "resume"))
         answer = await new.call("observe", role="user", content="And now?")
         assert answer.startswith(f"session: {session}\n"), "on its own connection it needs no handle"
 
@@ -97,7 +91,7 @@ async def test_a_checkpoint_on_demand_can_be_resumed_by_its_id(tmp_path: Path) -
             ResourceTemplateReference(type="ref/resource", uri="context://checkpoint/{id}"), {"name": "id", "value": ""}
         )
         assert number in ids.completion.values
-        text = await resumed(new, session=number)
+        text = await prompt(new.client, "resume", session=number)
         assert_tells_where_it_stood(text)
         assert "fence green" not in text
         assert f'recover(id="{number}")' in text

@@ -6,46 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.actions.playbooks import EMAIL
 from tests.end_to_end.servers import done, eventually, served
 from tests.serving import call, resource, say
 
 pytestmark = pytest.mark.anyio
-
-EMAIL = """\
----
-type: topic
-triggers:
-  - type: webhook
-    source: email
-    event: new_message
-  - type: pattern
-    match: "email|inbox|mail"
-    scope: input
-subscriptions:
-  - knowledge/procedures/email-workflow.md
-  - knowledge/people/_index.md
-activation: gated          # auto | gated | manual
-priority: high             # low | medium | high | critical
-max_context_kb: 4
----
-
-# Email Triage
-
-## Instructions
-
-When a new email arrives:
-1. Classify: urgent / actionable / informational / spam
-2. If urgent: notify user immediately
-3. If actionable: draft a reply, create a task if needed
-4. If informational: summarize and file
-5. If spam: archive silently
-
-## Context Notes
-
-- Use USER.md for tone and preferences
-- Check people/ for relationship context
-- Reference email-workflow.md for standard procedures
-"""
 
 REVIEW = """\
 ---

@@ -5,27 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp.types import PromptReference, TextContent
+from mcp.types import PromptReference
 
 from mcp_server.core.clarity import COMMANDS
-from tests.serving import connected, say
+from tests.serving import connected, prompt, say
 
 pytestmark = pytest.mark.anyio
-
-
-async def clarity(client: Client, **arguments: str) -> str:
-    (message,) = (await client.get_prompt("clarity", arguments)).messages
-    assert isinstance(message.content, TextContent)
-    return message.content.text
 
 
 async def test_every_command_of_the_seed_answers(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         await say(client, "ClaraCore and focus-engine")
-        answers = {action: await clarity(client, action=action, item="ClaraCore") for action in COMMANDS}
-        assert "[CLARITY CONTEXT]" in await clarity(client)
+        answers = {action: await prompt(client, "clarity", action=action, item="ClaraCore") for action in COMMANDS}
+        assert "[CLARITY CONTEXT]" in await prompt(client, "clarity")
     assert "claracore" in answers["scores"]
     assert "- items: 2" in answers["stats"]
     assert '"halfLife": 5' in answers["config"]
@@ -38,11 +31,11 @@ async def test_every_command_of_the_seed_answers(tmp_path: Path) -> None:
 async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         with pytest.raises(MCPError, match="no conversation yet"):
-            await clarity(client)
+            await prompt(client, "clarity")
         with pytest.raises(MCPError, match="none of status, scores"):
-            await clarity(client, action="dance")
+            await prompt(client, "clarity", action="dance")
         with pytest.raises(MCPError, match="anchor needs an item"):
-            await clarity(client, action="anchor")
+            await prompt(client, "clarity", action="anchor")
 
 
 async def test_actions_and_items_are_completed(tmp_path: Path) -> None:

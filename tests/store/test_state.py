@@ -81,7 +81,7 @@ async def test_open_sessions_can_be_listed_alone(tmp_path: Path) -> None:
     await state.save_session(replace(ROW, session="t", status="closed"))
     assert [row.session for row in await state.sessions()] == ["s", "t"]
     assert [row.session for row in await state.sessions(open_only=True)] == ["s"]
-    await state.forget_sessions()
+    await state.empty(())
     assert await state.sessions() == []
     await state.close()
 

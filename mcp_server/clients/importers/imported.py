@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from mcp_server.actions.imports import ImportedSession, ImportedTurn
 
 Format = Literal["claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 SECONDS_A_TURN = 10
 """Where a file gives one time for a whole session, its turns follow each other at this distance."""

@@ -7,7 +7,7 @@ nothing: survivors are chosen in an order of their own, and shown in the order i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from mcp_server.core.checkpoints.duplicates import covered, normalised
 
@@ -21,11 +21,6 @@ def merge(captured: Sequence[str], enriched: Sequence[str], accepts: Callable[[s
                 kept.append(entry)
     survivors = set(kept)
     return [entry for entry in dict.fromkeys([*enriched, *captured]) if entry in survivors]
-
-
-def without_duplicates(entries: Iterable[str], accepts: Callable[[str], bool]) -> list[str]:
-    """The entries of one list, each thing once."""
-    return merge([*entries], [], accepts)
 
 
 def _firmness(entry: str) -> tuple[int, str, str]:

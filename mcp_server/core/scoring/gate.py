@@ -211,15 +211,3 @@ def question(
         "said": round(weights.said * (1 - min(1.0, lacking / weights.lack)), DIGITS),
     }
     return Question(weights, cosines, mass, math.fsum(mass.values()), terms)
-
-
-def decide(
-    lookup: Sequence[str],
-    frequencies: Sequence[int],
-    passages: int,
-    candidates: Sequence[Candidate],
-    weights: GateWeights | None = None,
-    message: str = "",
-) -> GateDecision:
-    """Decides for a message; the arguments are those of `question`."""
-    return question(lookup, frequencies, passages, candidates, weights, message).decide(candidates)

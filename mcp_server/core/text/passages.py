@@ -17,7 +17,7 @@ from typing import Any
 from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
 from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
 from mcp_server.core.text.markdown import Section, sections
-from mcp_server.core.text.transcript import PlacedTurn, Transcript
+from mcp_server.core.text.transcript import PlacedTurn
 from mcp_server.core.text.yaml_line import read_moment
 
 PART = 800
@@ -159,11 +159,6 @@ def _day_of(line: str) -> datetime | None:
     """The day that a derived line begins with."""
     found = DERIVED.match(line)
     return moment(found[1]) if found and found[1] else None
-
-
-def of_transcript(path: str, transcript: Transcript) -> tuple[Passage, ...]:
-    """The passages of a whole transcript."""
-    return of_turns(path, transcript.head, transcript.turns)
 
 
 def of_turns(

@@ -33,6 +33,7 @@ from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, 
 from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.scope import scope_of
+from mcp_server.store.index.standing import standing
 from mcp_server.store.index.together import both
 from mcp_server.store.index.vectors import nearest
 
@@ -243,37 +244,7 @@ class Index:
     async def status(self) -> IndexStatus:
         """What the index holds, and everything that is wrong with it."""
         counts = await self._ask(inside.counts, None)
-        opened = self._open
-        messages = list(self._messages())
-        if counts is None:
-            state = "broken" if self._health.broken else "building" if self._health.building else "missing"
-            reason = f" ({self._health.broken})" if self._health.broken else ""
-            messages.insert(
-                0, f"the search index is {state}{reason}: searches read the files themselves until it is rebuilt"
-            )
-            counts = inside.Counts(0, 0, 0, ())
-        else:
-            state = "building" if self._health.building else "ready"
-            if counts.not_embedded and self._name != "none":
-                messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
-        uses_vec = opened is not None and opened.near.loads_vectors
-        if self._name != "none" and opened is not None and not uses_vec:
-            messages.append(
-                "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
-            )
-        return IndexStatus(
-            state=state,
-            generation=str(opened.generation.number) if opened else "none",
-            embedder=self._name,
-            vectors="none" if self._name == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
-            sqlite=f"{driver().name} {driver().version}",
-            files=counts.files,
-            passages=counts.passages,
-            not_embedded=counts.not_embedded,
-            size_bytes=opened.generation.path.stat().st_size if opened and opened.generation.path.exists() else 0,
-            problems=counts.problems,
-            messages=tuple(messages),
-        )
+        return standing(counts, self._open, self._health, self._name, self._messages())
 
     def _messages(self) -> tuple[str, ...]:
         messages: list[str] = []

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from mcp_server.actions import inject
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 from tests.actions.playbooks import TEA, write
-from tests.clients.hooks.windows import ClaudeWindow, pushed
+from tests.clients.hooks.boathouse import Open
+from tests.clients.hooks.windows import pushed
 
 pytestmark = pytest.mark.anyio
 
@@ -22,19 +20,8 @@ CODE = (
 )
 
 
-@pytest.fixture
-def window(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ClaudeWindow]:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
-    (tmp_path / "work").mkdir()
-
-    def opened(session: str = "now") -> ClaudeWindow:
-        return ClaudeWindow(memory, tmp_path / "claude" / "projects", tmp_path / "work", session)
-
-    return opened
-
-
 async def test_a_topic_comes_with_its_prompt_once_a_window_and_is_named_in_the_visible_line(
-    memory: Memory, window: Callable[..., ClaudeWindow]
+    memory: Memory, window: Open
 ) -> None:
     write(memory, "topics/tea.md", TEA)
     now = window()
@@ -57,9 +44,7 @@ async def test_a_topic_comes_with_its_prompt_once_a_window_and_is_named_in_the_v
     assert "Chill the pot" in await now.prompt("and tea once more")
 
 
-async def test_a_correction_comes_even_with_a_prompt_about_nothing(
-    memory: Memory, window: Callable[..., ClaudeWindow]
-) -> None:
+async def test_a_correction_comes_even_with_a_prompt_about_nothing(memory: Memory, window: Open) -> None:
     write(memory, "topics/code.md", CODE)
     now = window()
     await now.prompt("say hello in a script", 'Like this: print "hello"')
@@ -69,9 +54,7 @@ async def test_a_correction_comes_even_with_a_prompt_about_nothing(
     assert await now.prompt("go on") == ""
 
 
-async def test_a_topic_that_is_longer_than_an_injection_is_cut_and_not_sent_again(
-    memory: Memory, window: Callable[..., ClaudeWindow]
-) -> None:
+async def test_a_topic_that_is_longer_than_an_injection_is_cut_and_not_sent_again(memory: Memory, window: Open) -> None:
     write(
         memory,
         "topics/tea.md",
@@ -85,7 +68,7 @@ async def test_a_topic_that_is_longer_than_an_injection_is_cut_and_not_sent_agai
     assert await now.prompt("tea again?") == ""
 
 
-async def test_commands_and_paused_windows_get_no_topic(memory: Memory, window: Callable[..., ClaudeWindow]) -> None:
+async def test_commands_and_paused_windows_get_no_topic(memory: Memory, window: Open) -> None:
     write(memory, "topics/tea.md", TEA)
     now = window()
     assert await now.prompt("/tea") == ""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mcp_server.core.checkpoints.duplicates import covered, is_duplicate, normalised
 from mcp_server.core.checkpoints.gate import accepts
-from mcp_server.core.checkpoints.merge import merge, without_duplicates
+from mcp_server.core.checkpoints.merge import merge
 
 PIECES = st.sampled_from(
     [
@@ -56,7 +56,7 @@ def test_garbage_neither_stays_nor_comes_back() -> None:
 
 
 def test_of_entries_that_say_the_same_the_fullest_is_kept_once() -> None:
-    assert without_duplicates(["Use SQLite", "- use **SQLite**", "Use SQLite for the ledger rows"], accepts) == [
+    assert merge(["Use SQLite", "- use **SQLite**", "Use SQLite for the ledger rows"], [], accepts) == [
         "Use SQLite for the ledger rows"
     ]
 
@@ -77,7 +77,7 @@ def test_merging_twice_changes_nothing(captured: list[str], enriched: list[str])
     merged = merge(captured, enriched, accepts)
     assert merge(merged, enriched, accepts) == merged
     assert merge(captured, merged, accepts) == merged
-    assert without_duplicates(merged, accepts) == merged
+    assert merge(merged, [], accepts) == merged
 
 
 @given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))

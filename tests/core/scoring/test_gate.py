@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
@@ -14,8 +14,8 @@ from mcp_server.core.scoring.gate import (
     WITHOUT_EMBEDDER,
     GateDecision,
     GateWeights,
-    decide,
     names_said,
+    question,
     subject,
     worth,
 )
@@ -27,6 +27,17 @@ WORDS = ("boat", "harbour", "ana", "thanks")
 
 def passage(matched: int = 0, cosine: float | None = None, role: str = "user", length: int = 100) -> Candidate:
     return Candidate("raw/a.md", 1, "raw/a.md#1", matched=matched, cosine=cosine, role=role, length=length)
+
+
+def decide(
+    lookup: Sequence[str],
+    frequencies: Sequence[int],
+    passages: int,
+    candidates: Sequence[Candidate],
+    weights: GateWeights | None = None,
+    message: str = "",
+) -> GateDecision:
+    return question(lookup, frequencies, passages, candidates, weights, message).decide(candidates)
 
 
 def seen(masks: Iterable[int], nearest: float | None = None) -> list[Candidate]:

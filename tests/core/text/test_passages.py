@@ -17,7 +17,7 @@ from mcp_server.core.text.passages import (
     is_imported,
     moment,
     of_knowledge,
-    of_transcript,
+    of_turns,
     project_of,
     split,
 )
@@ -57,7 +57,7 @@ def test_a_long_text_is_cut_at_paragraph_ends() -> None:
 
 def test_a_turn_is_one_passage_and_its_lines_show_it() -> None:
     text, parsed = written(Turn(1, "user", "hello\nthere", AT, name="Ana"), Turn(2, "agent", "hi", AT))
-    first, second = of_transcript("raw/x.md", parsed)
+    first, second = of_turns("raw/x.md", parsed.head, parsed.turns)
     assert (first.unit, first.turn, first.role, first.speaker, first.project) == (
         "raw/x.md#1",
         1,
@@ -75,7 +75,7 @@ def test_a_turn_is_one_passage_and_its_lines_show_it() -> None:
 def test_a_long_turn_has_parts_with_lines_of_their_own() -> None:
     content = "\n\n".join(f"paragraph{number} " * 50 for number in range(8))
     text, parsed = written(Turn(1, "user", content, AT, tool_calls=(ToolCall("grep", "for x", "found"),)))
-    parts = of_transcript("raw/x.md", parsed)
+    parts = of_turns("raw/x.md", parsed.head, parsed.turns)
     lines = text.split("\n")
     assert len(parts) > 4
     for part in parts[1:]:
@@ -86,7 +86,7 @@ def test_a_long_turn_has_parts_with_lines_of_their_own() -> None:
 
 def test_the_index_reads_who_and_when() -> None:
     _, parsed = written(Turn(1, "user", "hello", AT + timedelta(days=30), name="Ana"), Turn(2, "agent", "hi", AT))
-    first, second = of_transcript("raw/x.md", parsed)
+    first, second = of_turns("raw/x.md", parsed.head, parsed.turns)
     assert indexed_text(first) == "Ana, 7 June 2026: hello"
     assert indexed_text(second) == "8 May 2026: hi"
 

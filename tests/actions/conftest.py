@@ -1,0 +1,44 @@
+"""Two copies of a memory and the repository through which they meet; the folder of a project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.actions.sync import sync
+from mcp_server.memory import Memory
+from tests.actions.two_copies import TESTS, copy
+from tests.conftest import Clock
+from tests.gitting import git
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    hub = tmp_path / "hub.git"
+    hub.mkdir()
+    git(hub, "init", "--quiet", "--bare", "--initial-branch=main")
+    return hub
+
+
+@pytest.fixture
+async def two(tmp_path: Path, hub: Path, clock: Clock) -> AsyncIterator[tuple[Memory, Memory]]:
+    """A memory with one fact, and its clone on another machine."""
+    async with copy(tmp_path / "one", clock) as one:
+        git(one.files.root, "remote", "add", "origin", str(hub))
+        await remember(one, NewFact("Ana lives in Zurich"), TESTS)
+        await sync(one)
+        git(tmp_path, "clone", "--quiet", str(hub), "other")
+        async with copy(tmp_path / "other", clock) as other:
+            yield one, other
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of the project `tea`."""
+    place = tmp_path / "a project"
+    place.mkdir()
+    (place / ".context-manager").write_text("tea\n", "utf-8")
+    return place

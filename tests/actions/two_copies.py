@@ -1,0 +1,39 @@
+"""A memory on two machines: what tests do to the copies, and whether they are the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.gitting import git, write
+
+TESTS = Caller(source="tests")
+CORE = "knowledge/memory/MEMORY.md"
+
+
+@asynccontextmanager
+async def copy(place: Path, clock: Clock, **knobs: str) -> AsyncIterator[Memory]:
+    """Opens one of the copies."""
+    environ = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC", **knobs}
+    async with open_memory(place, environ, clock=clock) as memory:
+        yield memory
+
+
+def edit(memory: Memory, path: str, old: str, new: str) -> None:
+    """An edit as an editor makes it."""
+    text = memory.files.read_text(path)
+    assert old in text
+    write(memory.files.root, path, text.replace(old, new))
+
+
+def same(one: Memory, other: Memory) -> bool:
+    """Whether two copies hold the same files, and are at the same commit."""
+    places = [memory.files.root for memory in (one, other)]
+    trees = [git(place, "rev-parse", "HEAD^{tree}") for place in places]
+    clean = [git(place, "status", "--porcelain") for place in places]
+    return trees[0] == trees[1] and clean == ["", ""]

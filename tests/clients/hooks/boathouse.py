@@ -1,0 +1,27 @@
+"""What the project of these tests is about, and what its hooks left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp_server.actions import inject, sessions
+from mcp_server.memory import Memory
+from mcp_server.store import logs
+from tests.clients.hooks.windows import ClaudeWindow
+
+FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."
+ASKED = "where is the spare boathouse key?"
+LASTS = "The boats are painted in June."
+
+Open = Callable[..., ClaudeWindow]
+
+
+def log(memory: Memory) -> list[dict[str, Any]]:
+    """What was pushed or not, and why, the newest first."""
+    return list(logs.newest_first(memory.files, inject.LOG))
+
+
+async def said(memory: Memory, session: str) -> list[str]:
+    """What was recorded of a session."""
+    return [turn.content for turn in await sessions.session_turns(memory, session)]

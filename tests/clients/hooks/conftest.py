@@ -1,0 +1,56 @@
+"""A project that the memory has heard of, and windows of Claude Code in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.core.model import Caller
+from mcp_server.memory import Memory
+from tests.clients.hooks.boathouse import FACT, LASTS, Open
+from tests.clients.hooks.windows import ClaudeWindow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "a work" / "boat house"
+    place.mkdir(parents=True)
+    (place / ".context-manager").write_text("boats\n", "utf-8")
+    return place
+
+
+@pytest.fixture
+def window(memory: Memory, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """Opens windows of Claude Code on the memory."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+
+    def opened(session: str = "now", place: Path | None = None) -> ClaudeWindow:
+        return ClaudeWindow(memory, tmp_path / "claude" / "projects", place or folder, session)
+
+    return opened
+
+
+@pytest.fixture
+async def told(memory: Memory, folder: Path) -> Memory:
+    """Somebody told it where the key is, in an earlier conversation of the project."""
+    caller = Caller(folder=str(folder))
+    for number, (role, text) in enumerate(
+        [
+            ("user", FACT),
+            ("agent", "I will remember that."),
+            ("user", "We paint the hull in June."),
+            ("agent", "Noted."),
+            ("user", "Ana brings the brushes."),
+            ("agent", "Good."),
+            ("user", "The trailer has a flat tyre."),
+            ("agent", "I put it on the list."),
+        ]
+    ):
+        await observe(memory, NewTurn(role, text, "earlier", turn_id=str(number)), caller)
+    await sessions.end_session(memory, "earlier")
+    memory.files.write_atomic("knowledge/projects/boats/context.md", f"{LASTS}\n")
+    await memory.index.refresh()
+    return memory

@@ -1,0 +1,102 @@
+"""What is recorded of a conversation at each event of a client's hooks, and when it is over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.clients.hooks.events import handle
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from tests.clients.hooks.boathouse import ASKED, Open, said
+from tests.conftest import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_was_said_is_captured_and_the_hooks_own_text_is_not(told: Memory, window: Open) -> None:
+    now = window()
+    assert await now.prompt(ASKED, "Behind the cellar door.")
+    await now.prompt("and the fuse box?", "Beside it.")
+    await now.hook("SessionEnd", reason="other")
+    assert await said(told, "now") == [ASKED, "Behind the cellar door.", "and the fuse box?", "Beside it."]
+    row = await sessions.require(told, "now")
+    assert (row.status, row.project, row.delivery or "add") == ("closed", "name:boats", "add")
+
+
+async def test_lost_hooks_lose_nothing(told: Memory, window: Open) -> None:
+    now = window()
+    for number in range(10):
+        now.write("user", f"Question number {number} about the boats.")
+        now.write("assistant", f"Answer number {number}.")
+    await now.hook("Stop", last_assistant_message="Answer number 9.")
+    assert len(await said(told, "now")) == 20
+    await now.hook("Stop", last_assistant_message="Answer number 9.")
+    assert len(await said(told, "now")) == 20
+
+
+async def test_without_a_transcript_the_fields_of_the_hooks_are_recorded(told: Memory, folder: Path) -> None:
+    given = {"session_id": "bare", "transcript_path": "/nowhere/bare.jsonl", "cwd": str(folder)}
+    await handle(told, "UserPromptSubmit", {**given, "prompt": "What is a bowline?"})
+    await handle(told, "UserPromptSubmit", {**given, "prompt": "/compact"})
+    await handle(told, "Stop", {**given, "last_assistant_message": "A knot."})
+    await handle(told, "Stop", {"session_id": "bare", "last_assistant_message": "A loop."})
+    assert await said(told, "bare") == ["What is a bowline?", "A knot.", "A loop."]
+
+
+async def test_a_prompt_that_the_transcript_has_later_is_recorded_once(told: Memory, window: Open) -> None:
+    now = window()
+    await now.hook("UserPromptSubmit", prompt="What is a bowline?")  # Claude Code has not written its file yet
+    assert await told.state.session("now") is None
+    now.write("user", "What is a bowline?")
+    now.write("assistant", "A knot.")
+    await now.hook("Stop", last_assistant_message="A knot.")
+    assert await said(told, "now") == ["What is a bowline?", "A knot."]
+
+
+async def test_between_tools_it_is_captured_now_and_then(told: Memory, window: Open, clock: Clock) -> None:
+    now = window()
+    await now.prompt("Look at the hull.", "I am looking.")
+    now.write("user", "Also at the mast.")
+    assert await now.hook("PostToolUse", tool_name="Read") == {}
+    assert len(await said(told, "now")) == 2
+    clock.forward(minutes=1)
+    assert await now.hook("PostToolUse", tool_name="Read") == {}
+    assert len(await said(told, "now")) == 3
+
+
+async def test_before_a_compaction_everything_is_on_disk(told: Memory, window: Open) -> None:
+    now = window()
+    now.write("user", "The hull is green.")
+    assert await now.hook("PreCompact", trigger="auto") == {}
+    assert await said(told, "now") == ["The hull is green."]
+
+
+async def test_a_late_end_does_not_close_a_session_that_was_resumed(told: Memory, window: Open, clock: Clock) -> None:
+    now = window()
+    ended_at = clock().timestamp()
+    clock.forward(minutes=5)
+    now.at = clock()
+    await now.prompt("The hull is green.")
+    clock.forward(minutes=5)
+    await now.hook("SessionEnd", reason="other", at=ended_at)
+    assert (await sessions.require(told, "now")).status == "open"
+    await now.hook("SessionEnd", reason="other", at=clock().timestamp())
+    assert (await sessions.require(told, "now")).status == "closed"
+
+
+async def test_ending_what_was_never_begun_is_nothing(memory: Memory) -> None:
+    assert await handle(memory, "SessionEnd", {"session_id": "ghost", "reason": "other"}) == {}
+    with pytest.raises(NotFound):
+        await sessions.require(memory, "ghost")
+
+
+async def test_what_cannot_be_recorded_now_stays_in_the_queue(told: Memory, window: Open) -> None:
+    now = window()
+    now.write("user", "The hull is green.")
+    now.transcript.unlink()
+    now.transcript.mkdir()
+    given = {"session_id": "now", "transcript_path": str(now.transcript), "at": 1.0}
+    assert await handle(told, "SessionEnd", given) == {}
