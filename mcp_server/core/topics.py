@@ -161,11 +161,6 @@ class Topic:
     digest: str = ""
     extra: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def text_triggers(self) -> tuple[TextTrigger, ...]:
-        """Its tier-1 triggers: those that a message can set off."""
-        return tuple(one for one in self.triggers if not isinstance(one, Webhook | Cron))
-
 
 @dataclass(frozen=True, slots=True)
 class Heard:
