@@ -16,8 +16,8 @@ from mcp_server.errors import NotFound
 
 _AGAIN = "Start {title} again, or reload its MCP servers."
 _CLAUDE_EXPORT = (
-    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file; then "
-    "`context-manager import FILE.zip`."
+    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file, or a list of "
+    "several to download into one folder; then `context-manager import FILE.zip`, or the folder."
 )
 
 
@@ -81,6 +81,14 @@ def _vscode(machine: Machine) -> Path:
     return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
 
 
+def _windsurf(machine: Machine) -> Path:
+    """Devin Desktop, as it is called since June 2026, shares Devin's own file; its folder says that it is that new."""
+    windows = machine.system == "win32"
+    devin = (machine.settings_folder() if windows else machine.home / ".config") / "devin"
+    folder = devin if devin.is_dir() else machine.home / ".codeium" / "windsurf"
+    return folder / "mcp_config.json"
+
+
 def _zed(machine: Machine) -> Path:
     if machine.system == "win32":
         return machine.settings_folder() / "Zed" / "settings.json"
@@ -114,6 +122,7 @@ CLIENTS: tuple[Client, ...] = (
         "Cursor",
         lambda machine: machine.home / ".cursor" / "mcp.json",
         project=".cursor/mcp.json",
+        also={"type": "stdio"},
         programs=("cursor", "cursor-agent"),
     ),
     Client(
@@ -128,9 +137,10 @@ CLIENTS: tuple[Client, ...] = (
     ),
     Client(
         "windsurf",
-        "Windsurf",
-        lambda machine: machine.home / ".codeium" / "windsurf" / "mcp_config.json",
-        programs=("windsurf",),
+        "Windsurf (Devin Desktop)",
+        _windsurf,
+        project=".devin/mcp_config.json",
+        programs=("windsurf", "devin-desktop"),
     ),
     Client(
         "zed",
@@ -167,13 +177,21 @@ CHATGPT_EXPORT = (
 )
 
 
+_ALIASES = {
+    "claude": "claude-code",
+    "code": "vscode",
+    "vs-code": "vscode",
+    "devin": "windsurf",
+    "devin-desktop": "windsurf",
+    "gemini-cli": "gemini",
+}
+
+
 def client_named(name: str) -> Client:
     """The client of that name. Raises NotFound naming the nearest."""
     known = {client.name: client for client in CLIENTS}
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
-    wanted = {"vs-code": "vscode", "code": "vscode", "gemini-cli": "gemini", "claude": "claude-code"}.get(
-        wanted, wanted
-    )
+    wanted = _ALIASES.get(wanted, wanted)
     if wanted in known:
         return known[wanted]
     near = difflib.get_close_matches(wanted, known, n=1)

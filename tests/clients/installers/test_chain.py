@@ -147,9 +147,11 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
+    address = memory.files.local / "run" / "hooks.json"
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
+        address.write_text(json.dumps({"path": str(address.with_name("gone.sock")), "token": "t", "pid": os.getpid()}))
         hanging = (await checks(other, here))["hook door"]
-        (memory.files.local / "run" / "hooks.json").unlink()
+        address.unlink()
         working = (await checks(other, here))["hook door"]
     held.release()
     assert not hanging.ok

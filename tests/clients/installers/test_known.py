@@ -65,6 +65,17 @@ def test_the_store_app_on_windows_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert client_named("claude-desktop").file(windows).parent == newer
 
 
+@pytest.mark.parametrize(
+    ("system", "folder"), [("linux", ".config/devin"), ("darwin", ".config/devin"), ("win32", "AppData/Roaming/devin")]
+)
+def test_windsurf_under_its_new_name_has_a_new_file(tmp_path: Path, system: str, folder: str) -> None:
+    (tmp_path / ".codeium/windsurf").mkdir(parents=True)  # an earlier version has left it
+    client = client_named("Devin Desktop")
+    assert client.file(machine(tmp_path, system)) == tmp_path / ".codeium/windsurf/mcp_config.json"
+    (tmp_path / folder).mkdir(parents=True)
+    assert client.file(machine(tmp_path, system)) == tmp_path / folder / "mcp_config.json"
+
+
 def test_another_kind_of_vscode_is_found_where_it_is_the_only_one(tmp_path: Path) -> None:
     (tmp_path / ".config/VSCodium/User").mkdir(parents=True)
     assert client_named("vscode").file(machine(tmp_path)) == tmp_path / ".config/VSCodium/User/mcp.json"
