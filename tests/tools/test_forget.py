@@ -92,7 +92,8 @@ async def test_the_question_says_in_words_what_goes(workspace: Path, what: str) 
     async with Client(build(opener(workspace), profile="full"), elicitation_callback=ask) as client:
         session = await say(client, "Where shall we keep the key of the boat this winter?")
         await say(client, SECRET, session=session)
-        written = await client.call_tool("remember", {"content": "The berth of the boat is number nine.", "project": "global"})
+        fact = {"content": "The berth of the boat is number nine.", "project": "global"}
+        written = await client.call_tool("remember", fact)
         assert written.structured_content is not None
         path = written.structured_content["path"]
         target = {"turn": {"turn": f"{session}#2"}, "session": {"session": session}, "path": {"path": path}}[what]

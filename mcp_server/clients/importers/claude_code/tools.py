@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from mcp_server.core.model import ToolCall
@@ -78,6 +78,9 @@ def _files(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
 
 
 def _relative(path: str, cwd: str | None) -> str:
-    if cwd and PurePosixPath(path).is_relative_to(cwd):
-        return str(PurePosixPath(path).relative_to(cwd))
-    return path
+    """`path` with slashes, as it is seen from `cwd`. A transcript of Windows may be read anywhere."""
+    kind = PureWindowsPath if PureWindowsPath(cwd or path).drive else PurePosixPath
+    found = kind(path)
+    if cwd and found.is_relative_to(kind(cwd)):
+        return found.relative_to(kind(cwd)).as_posix()
+    return found.as_posix() if kind is PureWindowsPath else path
