@@ -110,3 +110,16 @@ async def test_what_is_meant_must_be_one_thing(workspace: Path) -> None:
         assert "say one thing to forget" in await refused(client, "forget")
         assert "say one thing to forget" in await refused(client, "forget", text=SECRET, session="s")
         assert "say one thing to forget" in await refused(client, "forget", text=SECRET, first_line=3)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_is_wrong_is_said_before_anybody_is_asked(workspace: Path, mode: Mode) -> None:
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        raise AssertionError(params.message)
+
+    async with Client(build(opener(workspace), profile="full"), mode=mode, elicitation_callback=ask) as client:
+        session = await say(client, SECRET)
+        assert "nope" in await refused(client, "forget", session="nope", dry_run=False)
+        assert "has no turn 9" in await refused(client, "forget", turn=f"{session}#9", dry_run=False)
+        assert "is a transcript" in await refused(client, "forget", path="raw/x.md", dry_run=False)
+        assert "No copy was found" in await call(client, "forget", text="nothing of this kind", dry_run=False)

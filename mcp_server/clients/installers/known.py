@@ -54,14 +54,15 @@ class Client:
 
 
 def _claude_desktop(machine: Machine) -> Path:
-    """On Windows the app from the store has a folder of its own and does not see the usual one."""
+    """On Windows the app comes as a package since February 2026, has a folder of its own, made by its first start, and
+    does not see the usual one."""
     name = "claude_desktop_config.json"
     if machine.system == "win32":
         local = machine.place("LOCALAPPDATA", machine.home / "AppData" / "Local")
-        for pattern in ("Claude-Data/[Cc]laude*", "Packages/Claude_*/LocalCache/Roaming/Claude"):
+        for pattern, below in (("Claude-Data/[Cc]laude*", "."), ("Packages/Claude_*/LocalCache/Roaming", "Claude")):
             for folder in sorted(local.glob(pattern)):
                 if folder.is_dir():
-                    return folder / name
+                    return folder / below / name
     return machine.settings_folder() / "Claude" / name
 
 

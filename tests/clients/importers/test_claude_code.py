@@ -22,6 +22,7 @@ from mcp_server.clients.importers.claude_code.threads import Place, Threads
 from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
 from mcp_server.clients.importers.imported import Progress
 from mcp_server.clients.importers.run import import_path
+from mcp_server.core.model import ToolCall
 from mcp_server.memory import Memory
 from tests.clients.importers.claude_code_files import SESSION, Transcript, call, everything, many
 from tests.conftest import Clock
@@ -232,6 +233,9 @@ def test_a_tool_call_is_one_short_line_without_half_a_secret() -> None:
     assert len(made.result) <= 400
     assert key[:8] not in made.summary + made.result
     assert tool_call("mcp__memory__compile_context", {"message": "hi"}, "old text", None).result == ""
+    assert tool_call("mcp__memory__forget", {"text": "the vault " * 90}, "raw/x.md", None) == ToolCall(
+        "mcp__memory__forget", "", ""
+    )
     assert "teal" in tool_call("AskUserQuestion", {}, "word " * 300 + "teal", None).result
     assert tool_call("Odd", {"a": [1]}, "", None).summary == '{"a": [1]}'
 

@@ -58,7 +58,7 @@ def test_variables_move_them(tmp_path: Path) -> None:
 def test_the_store_app_on_windows_has_a_folder_of_its_own(tmp_path: Path) -> None:
     windows = machine(tmp_path, "win32")
     packaged = tmp_path / "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude"
-    packaged.mkdir(parents=True)
+    packaged.parent.mkdir(parents=True)  # it was not started yet
     assert client_named("claude-desktop").file(windows).parent == packaged
     newer = tmp_path / "AppData/Local/Claude-Data/claude_x"
     newer.mkdir(parents=True)

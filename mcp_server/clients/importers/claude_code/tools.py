@@ -20,6 +20,9 @@ SPOKEN_LENGTH = 4_000
 OWN_ANSWERS = ("__compile_context", "__hook")
 """Our own tools that hand out memory: what they answered was said before and is not said anew."""
 
+OWN_QUESTIONS = ("__forget",)
+"""What this one was asked is what shall stand nowhere, not even its beginning."""
+
 _TELLING = (
     *("description", "command", "file_path", "notebook_path", "path", "pattern", "query", "url"),
     *("skill", "plan", "content", "prompt"),
@@ -32,8 +35,10 @@ _MOST_FILES = 20
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
     """One call. Files lie relative to `cwd` where they are inside it."""
     spoken = name in SPOKEN
-    if name.endswith(OWN_ANSWERS):
+    if name.endswith(OWN_ANSWERS + OWN_QUESTIONS):
         result = ""
+    if name.endswith(OWN_QUESTIONS):
+        given = {}
     return ToolCall(
         name=" ".join(name.split())[:200] or "tool",
         summary=_line(_asked(given), SPOKEN_LENGTH if spoken else SUMMARY),
