@@ -99,11 +99,10 @@ def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) 
     problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _tried(PLUGIN_HOOK, machine)[0]
     if problem:
         detail = f"the plugin {found.name} is enabled, but {problem}"
-        return Check(
-            _title(found), False, detail, "put the folder of our commands on PATH, such as by `uv tool install`"
-        )
+        return Check(_title(found), False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
     checked = _server(found, answered, memory, machine)
-    return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}")
+    advice = "" if checked.ok else "the plugin starts what is first on PATH: see to that one"
+    return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}", advice=advice)
 
 
 def _hooks(found: Found, machine: Machine) -> Check:
