@@ -12,6 +12,7 @@ from tools import (
     anchor,
     checkpoint,
     compile_context,
+    forget,
     history,
     hook,
     observe,
@@ -40,7 +41,7 @@ ALL: tuple[Callable[[Connection], Tool], ...] = (
 )
 """Each makes its tool for one connection; in the order in which they are listed."""
 
-FULL = (topics.tool, history.tool)
+FULL = (topics.tool, history.tool, forget.tool)
 """What `--tools full` adds: every tool that is offered costs the model tokens, and these are for few conversations."""
 
 

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from mcp_server.connection import Connection
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import Refused
-from tools.rim import Path, Short, answer, client_of, hints, strict_tool
+from tools.rim import Path, Short, answer, can_ask, client_of, hints, strict_tool
 
 Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
@@ -97,14 +97,6 @@ def tool(connection: Connection) -> Tool:
     # The resolver is of this connection, so no text of an annotation could name it.
     remember.__annotations__["approval"] = Annotated[ElicitationResult[Approval], Resolve(ask)]
     return strict_tool(remember, hints(reads=False, destroys=True), structured=True)
-
-
-def can_ask(ctx: Context[Any, Any]) -> bool:
-    """Whether the client shows questions to its user. One that says `elicitation: {}` does; one with URLs alone does
-    not."""
-    capabilities = ctx.client_capabilities
-    asks = capabilities.elicitation if capabilities else None
-    return asks is not None and (asks.form is not None or asks.url is None)
 
 
 def _question(path: str, diff: str) -> str:

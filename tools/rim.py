@@ -134,6 +134,14 @@ def _harmless(key: str, value: Any) -> Any:
     return value
 
 
+def can_ask(ctx: Context[Any, Any]) -> bool:
+    """Whether the client shows questions to its user. One that says `elicitation: {}` does; one with URLs alone does
+    not."""
+    capabilities = ctx.client_capabilities
+    asks = capabilities.elicitation if capabilities else None
+    return asks is not None and (asks.form is not None or asks.url is None)
+
+
 def client_of(context: Context[Any, Any]) -> str | None:
     """The client's name from its `clientInfo`, if it gave one."""
     params = context.session.client_params

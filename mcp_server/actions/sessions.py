@@ -38,6 +38,7 @@ EXPLICIT_CLIENTS = (
     "vscode",
     "code - oss",
     "windsurf",
+    "devin",
     "zed",
 )
 """Beginnings of the `clientInfo` names (lower case) of clients that serve many chats through one server process."""

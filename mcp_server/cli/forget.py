@@ -68,6 +68,8 @@ def _range(lines: str | None) -> tuple[int, int] | None:
 
 
 def _print(receipt: Receipt, history: bool) -> None:
+    from mcp_server.actions.forget_words import ELSEWHERE, git_sentences
+
     if receipt.nothing and not receipt.done:
         click.echo("No copy was found: nothing would change.")
         _print_similar(receipt)
@@ -88,43 +90,6 @@ def _print(receipt: Receipt, history: bool) -> None:
     print_text(ELSEWHERE)
     if not receipt.done:
         click.echo("Nothing is deleted yet. Add --yes to do it.")
-
-
-ELSEWHERE = (
-    "Out of reach: the client's own records of the conversation (what is imported from them again comes without it), "
-    "other machines and backups of yours, and what a drive keeps of overwritten blocks."
-)
-
-
-def git_sentences(receipt: Receipt, history: bool) -> list[str]:
-    """What git holds, in plain words."""
-    past = receipt.history
-    said: list[str] = []
-    if receipt.commit:
-        said.append(f"Committed as {receipt.commit[:10]}, with the trailer `Forget: {receipt.id}`.")
-    if receipt.rewritten:
-        said.append("Git's history was rewritten: commits have new ids, and no object holds it any more.")
-    if receipt.backup:
-        said.append(
-            f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have seen that all is well, "
-            f"delete it: rm '{receipt.backup}'"
-        )
-    if past.commits:
-        since = f"{past.since[:10]} of {past.at:%Y-%m-%d}" if past.at else past.since[:10]
-        holds = "holds" if not receipt.done else "still holds"
-        said.append(
-            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(past.paths)}). Whoever has "
-            "this repository can read it there. "
-            + ("It is rewritten too." if history and not receipt.done else "Add --history to rewrite the history.")
-        )
-    elif not receipt.rewritten and not receipt.left:
-        said.append("Git's history does not hold it.")
-    for remote in past.remotes:
-        said.append(
-            f"What was pushed to the remote {remote!r} stays there: after --history, `git push --force --all {remote}` "
-            f"and `git push --force --tags {remote}`, and ask its host to delete what it keeps."
-        )
-    return said
 
 
 def _print_similar(receipt: Receipt) -> None:

@@ -245,6 +245,9 @@ def _connect_once(
         if not read_only:
             raw.execute("PRAGMA journal_mode = WAL").fetchone()
             raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            if durable:  # macOS's fsync leaves it in the drive's cache; elsewhere these say nothing
+                raw.execute("PRAGMA fullfsync = ON")
+                raw.execute("PRAGMA checkpoint_fullfsync = ON")
         raw.execute("PRAGMA foreign_keys = ON")
         raw.execute(
             "SELECT count(*) FROM sqlite_master"

@@ -12,6 +12,7 @@ import re
 import secrets
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from mcp_server.errors import Conflict
 
 TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
 """Names of files that are being written; what a crash leaves of them may be deleted."""
+
+BUSY_SECONDS = 2.0
+"""So long Windows may refuse to replace a file that somebody is just reading."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
@@ -38,7 +42,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
         else:
             if expected is not None and (not real.exists() or real.read_bytes() != expected):
                 raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
-            _replace(temporary, real)
+            replace(temporary, real)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -54,7 +58,7 @@ def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None
         temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
         try:
             _write_new(temporary, data, 0o600, synced=synced)
-            _replace(temporary, real)
+            replace(temporary, real)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -103,6 +107,29 @@ def make_folders(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def replace(temporary: Path, real: Path) -> None:
+    """Puts one file in the place of another, as a whole. Not durable by itself: `sync_folder` is."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            temporary.replace(real)
+        except PermissionError:  # Windows, where the file is read-only, or somebody is reading it
+            if os.name != "nt" or time.monotonic() > deadline:
+                raise
+            with contextlib.suppress(OSError):
+                real.chmod(0o600)
+            time.sleep(0.01)
+        else:
+            return
+
+
+def delete(real: Path) -> None:
+    """Deletes a file, also a read-only one, which Windows alone would refuse."""
+    if os.name == "nt":
+        real.chmod(0o600)
+    real.unlink()
+
+
 def _mode_of(real: Path) -> int:
     try:
         return stat.S_IMODE(real.stat().st_mode)
@@ -132,15 +159,9 @@ def _put_if_absent(temporary: Path, real: Path, path: str) -> None:
     except OSError:  # a file system without hard links
         if real.exists():
             raise taken from None
-        _replace(temporary, real)
+        replace(temporary, real)
     else:
         temporary.unlink()
-
-
-def _replace(temporary: Path, real: Path) -> None:
-    if sys.platform == "win32" and real.exists():  # Windows refuses to replace a read-only file
-        real.chmod(0o600)
-    temporary.replace(real)
 
 
 def _write_all(handle: int, data: bytes) -> None:

@@ -161,7 +161,7 @@ class WorkspaceFiles:
         """Deletes a file, durably. Raises NotFound with the nearest name."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
-            real.unlink()
+            durable.delete(real)
             durable.sync_folder(real.parent)
 
     def remove_all(self, folder: str, names: Iterable[str]) -> None:
@@ -170,7 +170,7 @@ class WorkspaceFiles:
         with self._explaining(folder, "write"):
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
-                    (real / _plain(name)).unlink()
+                    durable.delete(real / _plain(name))
                     removed = True
             if removed:
                 durable.sync_folder(real)

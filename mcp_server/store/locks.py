@@ -46,7 +46,8 @@ class Held:
         """Lets go; a second call does nothing. `forget` deletes the lock's file, where its name is never used again."""
         if self._handle is not None:
             if forget:
-                self._path.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # Windows deletes no file that is open, this one by ourselves
+                    self._path.unlink(missing_ok=True)
             os.close(self._handle)
             self._handle = None
 

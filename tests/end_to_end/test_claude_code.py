@@ -166,17 +166,32 @@ def test_a_broken_server_brings_nothing_in_and_the_answer_comes(desk: Desk, tmp_
     assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."]  # and still nothing is lost
 
 
+def without_our_commands(desk: Desk) -> str:
+    """The PATH of somebody who has the plugin alone."""
+    assert shutil.which("context-manager", path=desk.env["PATH"])
+    folders = desk.env["PATH"].split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if not (Path(folder) / "context-manager").exists())
+
+
 def test_without_our_commands_the_plugin_is_silent(desk: Desk) -> None:
-    scripts = shutil.which("context-manager", path=desk.env["PATH"])
-    assert scripts
-    folders = [
-        folder for folder in desk.env["PATH"].split(os.pathsep) if not (Path(folder) / "context-manager").exists()
-    ]
-    desk.path = os.pathsep.join(folders)
+    desk.path = without_our_commands(desk)
     answered = desk.ask(ABOUT_IT)
     assert (answered.text, answered.stderr) == ("Fine.", "")
     assert from_hooks(desk.api.asked[-1]) == ""
     assert not desk.workspace.exists()
+
+
+def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) -> None:
+    desk.path = without_our_commands(desk)
+    with desk.window() as window:
+        window.wait_for_text("shift+tab to cycle")  # it takes what is typed
+        window.type(ABOUT_IT)
+        window.wait_for_text("●Fine.")
+        shown = window.text
+        window.leave()
+    assert "not found" not in shown
+    assert "hookerror" not in "".join(shown.lower().split())
+    assert from_hooks(desk.api.asked[-1]) == ""
 
 
 def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes(desk: Desk, tmp_path: Path) -> None:

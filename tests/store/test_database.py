@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -212,3 +213,16 @@ async def test_a_write_that_does_not_wait_is_whole_and_the_next_one_waits_again(
     assert full == 2
     await database.close()
     await other.close()
+
+
+def _first(query: str, connection: sqlite3.Connection) -> object:
+    return connection.execute(query).fetchone()[0]
+
+
+async def test_what_waits_for_the_disk_does_so_on_macos_too(tmp_path: Path) -> None:
+    for durable, wanted in ((True, 1), (False, 0)):
+        database = await Database.open(tmp_path / f"{durable}.db", durable=durable)
+        for pragma in ("fullfsync", "checkpoint_fullfsync"):
+            ask = partial(_first, f"PRAGMA {pragma}")
+            assert await database.outside(ask) == wanted
+        await database.close()

@@ -28,6 +28,9 @@ LAST_BUDGET = 1.0
 START_BUDGET = 5.0
 """For a prompt while a server is starting, which happens once a session at most."""
 
+CONNECT_SECONDS = 0.25
+"""A port of this machine answers at once where somebody listens; where nobody does, Windows tries for two seconds."""
+
 LONGEST_INPUT = 64_000_000
 
 
@@ -197,8 +200,14 @@ def _connected(address: dict[str, object], patience: float) -> _socket.socket:
         place = ("127.0.0.1", int(str(address["port"])))
         connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:
-        connection.settimeout(_left(patience))
-        connection.connect(place)
+        left = _left(patience)
+        connection.settimeout(left if "path" in address else min(left, CONNECT_SECONDS))
+        try:
+            connection.connect(place)
+        except TimeoutError:
+            if "path" in address:
+                raise
+            raise ConnectionError("nobody listens") from None
     except BaseException:
         connection.close()
         raise

@@ -31,6 +31,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import windows
 from mcp_server.clients.hooks import marker, wire
 from mcp_server.memory import Memory
+from mcp_server.store import durable
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,14 @@ async def listen(memory: Memory, handle: Handle) -> None:
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
     async with _bound(memory.files.local) as (listener, place):
-        await run_sync(_announce, memory.files.local, {**place, "token": token, "pid": os.getpid()})
-        await run_sync(marker.started, memory.files.local)
-        door = _Door(memory, handle, token)
-        await listener.serve(door.answer)
+        address = {**place, "token": token, "pid": os.getpid()}
+        await run_sync(_announce, memory.files.local, address)
+        try:
+            await run_sync(marker.started, memory.files.local)
+            door = _Door(memory, handle, token)
+            await listener.serve(door.answer)
+        finally:
+            _withdraw(memory.files.local, address)
 
 
 @dataclass(slots=True)
@@ -184,4 +189,12 @@ def _announce(local: Path, address: Mapping[str, object]) -> None:
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         json.dump(address, file)
-    beside.replace(place)
+    durable.replace(beside, place)
+
+
+def _withdraw(local: Path, address: Mapping[str, object]) -> None:
+    """Takes the address away, if it is still ours: a port that is free again may be anybody's."""
+    place = local / wire.ADDRESS
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(place.read_bytes()) == address:
+            place.unlink()

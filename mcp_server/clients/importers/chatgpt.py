@@ -5,11 +5,14 @@
 
 `mapping` is a tree: what leads from its root to `current_node` is what ChatGPT shows; branches that an edit or a new
 answer left behind are counted. Calls to tools (an assistant's message to a `recipient`) and what they answered become
-tool calls of the answer that follows.
+tool calls of the answer that follows. What stands in a text for a footnote (a run between private characters) is left
+out.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +34,9 @@ _PLACEHOLDERS = {
     "audio_asset_pointer": "[audio]",
     "video_container_asset_pointer": "[video]",
 }
+_MARKED = re.compile(r"(?<![ \t])[ \t]*\ue200([^\ue200\ue201]*)\ue201")
+"""A footnote, links, a picture (`cite`, `turn0search3`), or one that holds words of the text (`entity`, `url`)."""
+_LEFT_OVER = re.compile("[\ue200-\ue206]")
 _KEPT_PARTS = frozenset({"audio_transcription", "text"})
 
 
@@ -81,7 +87,7 @@ class _Reading:
         """Takes one message in; returns why it is left out, if it is."""
         metadata, author = _mapping(message.get("metadata")), _mapping(message.get("author"))
         content = _mapping(message.get("content"))
-        role, kind = author.get("role"), content.get("content_type")
+        role, kind = author.get("role"), str(content.get("content_type"))[:40]
         text = _text(content, metadata)
         self._at = _moment(message.get("create_time")) or self._at
         if metadata.get("is_visually_hidden_from_conversation") is True:
@@ -179,7 +185,24 @@ def _text(content: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     for item in attachments if isinstance(attachments, list) else ():
         if isinstance(item, Mapping) and isinstance(item.get("name"), str) and item["name"].strip():
             pieces.append(f"[attached: {' '.join(item['name'].split())}]")
+    pieces = [_LEFT_OVER.sub("", _MARKED.sub(_spoken, piece)) for piece in pieces]
     return "\n\n".join(piece.strip("\n") for piece in pieces if piece.strip())
+
+
+def _spoken(mark: re.Match[str]) -> str:
+    """The words of a mark that a reader sees as text, with the space before it; empty for one that only points."""
+    kind, *fields = mark[1].split("\ue202")
+    words = fields[0] if fields else ""
+    if kind == "entity":  # ["city", "Paris", "what else there is to say"]
+        try:
+            named = json.loads(words)
+            words = named[1] if isinstance(named[1], str) else ""
+        except (ValueError, LookupError, TypeError, RecursionError):
+            words = ""
+    elif kind != "url":
+        return ""
+    space = mark[0][: mark[0].index("\ue200")]
+    return space + words if words else ""
 
 
 def _moment(seconds: object) -> datetime | None:

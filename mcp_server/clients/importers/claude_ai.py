@@ -23,6 +23,9 @@ MARK = '"chat_messages"'
 """What shows in the first bytes of such a file."""
 
 _ROLES: Mapping[str, Role] = {"human": "user", "user": "user", "assistant": "agent"}
+_REASONING = frozenset({"thinking", "redacted_thinking"})
+_SILENT = _REASONING | {"tool_use", "tool_result"}
+_PICTURES = frozenset({"image", "document"})
 _ROOT = "00000000-0000-4000-8000-000000000000"
 
 
@@ -41,6 +44,8 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     turns: list[ImportedTurn] = []
     for message in on_branch:
         at = parse_time(message.get("created_at")) or at
+        for why in _left_out(message):
+            yield Skipped(shown, why)
         turn = _turn(message, at)
         if isinstance(turn, str):
             yield Skipped(shown, turn)
@@ -64,13 +69,12 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     role = _ROLES.get(str(message.get("sender")).lower())
     if role is None:
         return f"sender {str(message.get('sender'))[:40]!r}"
-    blocks = message.get("content")
-    blocks = [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
-    texts = [block["text"] for block in blocks if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    blocks = _blocks(message)
+    texts = [block["text"] for block in blocks if _kind(block) not in _SILENT and isinstance(block.get("text"), str)]
     if not any(text.strip() for text in texts) and isinstance(message.get("text"), str):
         texts = [message["text"]]  # exports of 2023 have nothing else
     pieces = [text.strip("\n") for text in texts if text.strip()]
-    pieces += [f"[{kind}]" for block in blocks if (kind := block.get("type")) in ("image", "document")]
+    pieces += [f"[{_kind(block)}]" for block in blocks if _kind(block) in _PICTURES]
     pieces += _attached(message)
     calls = _calls(blocks)
     if not pieces and not calls:
@@ -78,6 +82,25 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     content = "\n\n".join(pieces)
     given = ImportedTurn(role=role, content=content, at=at, tool_calls=calls)
     return ImportedTurn(role, content, at, plain_id(message.get("uuid"), given), tool_calls=calls)
+
+
+def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
+    """Why each block of a message is left out that is: reasoning, and what is neither words nor known here."""
+    for block in _blocks(message):
+        kind = _kind(block)
+        if kind in _REASONING:
+            yield "reasoning"
+        elif kind not in _SILENT | _PICTURES and not isinstance(block.get("text"), str):
+            yield f"block of type {kind}"
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    blocks = message.get("content")
+    return [block for block in blocks if isinstance(block, Mapping)] if isinstance(blocks, list) else []
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    return str(block.get("type"))[:40]
 
 
 def _attached(message: Mapping[str, Any]) -> Iterator[str]:

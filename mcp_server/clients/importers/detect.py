@@ -47,20 +47,22 @@ def detect(path: Path) -> Format:
         exports.parts(path)  # says what is wrong with a broken one
         if found := _by_marks(exports.head(path, HEAD)):
             return found
+        if exports.holds_zips(path):
+            raise Invalid(f"{path} holds other zips: unpack it, and import the folder that they are in then")
         raise Invalid(f"{path}: no export known here is in it; unpack it, or say which one it is with --format")
     if found := detect_json(path):
         return found
+    if exports.is_manifest(path, _head(path).decode("utf-8", "ignore")):
+        raise Invalid(
+            f"{path} only lists what to download: open it, save every file that it names into one folder, and import "
+            "that folder"
+        )
     raise Invalid(f"{path}: neither markdown nor a conversation file known here; say which with --format")
 
 
 def detect_json(path: Path) -> Format | None:
     """The format of a JSON file by the keys that show at its start, if it is one that is known."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
-    return _by_marks(head)
+    return _by_marks(_head(path))
 
 
 def is_claude_code(path: Path) -> bool:
@@ -73,6 +75,14 @@ def is_claude_code(path: Path) -> bool:
             )
     except OSError:
         return False
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror}; check its permissions") from None
 
 
 def _by_marks(head: bytes) -> Format | None:

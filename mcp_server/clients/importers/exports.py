@@ -1,6 +1,6 @@
 """Exports of chat services: `conversations.json`, large ones in parts `conversations-000.json`, …, in a zip, in a
-folder that was unpacked from one, or alone. Nothing is ever unpacked: a zip's entries are read as streams, their names
-only looked at.
+folder that was unpacked from one, alone, or in several zips that were downloaded into one folder (claude.ai, since
+August 2026). Nothing is ever unpacked: a zip's entries are read as streams, their names only looked at.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Part:
 
 
 def parts(path: Path) -> list[Part | Skipped]:
-    """What `path` holds: the file itself, or everything called `conversations.json` (or a part of it) inside.
+    """What `path` holds: the file itself, or everything called `conversations.json` (or a part of it) inside, for a
+    folder also what the zips in it hold.
 
     Raises:
         Unavailable, Invalid: it cannot be read, or is a broken zip.
@@ -47,16 +48,29 @@ def parts(path: Path) -> list[Part | Skipped]:
     try:
         if path.is_dir():
             files = sorted(found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name))
-            return [_file(found, str(found.relative_to(path))) for found in files if found.is_file()]
+            plain = [_file(found, str(found.relative_to(path))) for found in files if found.is_file()]
+            return plain + [item for found in sorted(path.glob("*.zip")) for item in _inside(found)]
         if not zipfile.is_zipfile(path):
             return [_file(path, path.name)]
-        with zipfile.ZipFile(path) as archive:
-            entries = [entry for entry in archive.infolist() if _CONVERSATIONS.fullmatch(_last_part(entry.filename))]
-        return [_entry(path, entry) for entry in sorted(entries, key=lambda entry: entry.filename)]
+        return _zipped(path)
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise Invalid(f"{path} is a broken zip ({error}); download it again") from None
+
+
+def holds_zips(path: Path) -> bool:
+    """True if there are zips inside of a zip."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.lower().endswith(SUFFIX) for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def is_manifest(path: Path, head: str) -> bool:
+    """True for the list of downloads that claude.ai sends instead of an export."""
+    return path.name.lower().startswith("manifest") and "https://" in head and SUFFIX in head
 
 
 def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
@@ -88,6 +102,20 @@ def head(path: Path, size: int) -> bytes:
     except (Invalid, Unavailable, OSError, *_DAMAGED):
         pass
     return b""
+
+
+def _zipped(path: Path) -> list[Part | Skipped]:
+    with zipfile.ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if _CONVERSATIONS.fullmatch(_last_part(entry.filename))]
+    return [_entry(path, entry) for entry in sorted(entries, key=lambda entry: entry.filename)]
+
+
+def _inside(path: Path) -> list[Part | Skipped]:
+    """As `_zipped`, of one zip among others: a broken one keeps none of them from being read."""
+    try:
+        return _zipped(path) if path.is_file() else []
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        return [Skipped(path.name, f"a broken zip ({error}); download it again")]
 
 
 def _file(path: Path, name: str) -> Part:

@@ -72,12 +72,13 @@ def parse_time(text: object, *, hour: int = 12) -> datetime | None:
     text = text.strip()
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        pass
-    else:
         if len(text) <= len("2024-03-15"):
             moment = moment.replace(hour=hour)
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:  # the year 10000, in UTC
+        return None
+    except ValueError:
+        pass
     clock, rest = _CLOCK.search(text), text
     if clock:
         rest = text[: clock.start()] + " " + text[clock.end() :]

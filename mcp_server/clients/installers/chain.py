@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -21,7 +22,7 @@ from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
 from mcp_server.clients.installers.known import CLIENTS, Client
 from mcp_server.clients.installers.machine import Machine
-from mcp_server.clients.installers.survey import Found, survey
+from mcp_server.clients.installers.survey import PLUGIN_HOOK, Found, survey
 from mcp_server.memory import Memory
 
 Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -36,7 +37,7 @@ MANY = 200
 async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
     """Every client that is installed into: file, command, a real handshake, hooks; then the hooks' door and queue."""
     found = await run_sync(survey, machine, await run_sync(projects, memory))
-    installed = [each for each in found if each.state == "installed"]
+    installed = [each for each in found if each.state in ("installed", "plugin")]
     checks = [await run_sync(_hook_door, memory), await run_sync(_queue, memory)]  # before we start servers of our own
     answers: dict[Start, Answered] = {}
     async with anyio.create_task_group() as tasks:
@@ -46,7 +47,7 @@ async def examine_chain(memory: Memory, machine: Machine) -> tuple[Check, ...]:
         if each.state == "broken":
             checks.append(Check(_title(each), False, each.problem, "mend that file, or put a backup in its place"))
         elif each.state == "plugin":
-            checks.append(Check(_title(each), True, f"the plugin {each.name} is enabled"))
+            checks.append(await run_sync(_plugin, each, answers[_start(each)], memory, machine))
         elif each.state == "installed":
             checks.append(_server(each, answers[_start(each)], memory, machine))
             if each.client.hooks:
@@ -87,10 +88,21 @@ def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) 
         return Check(_title(found), False, f"{said}, but to another memory: {other}", again, matters=False)
     if answered.version != __version__:
         return Check(_title(found), False, f"{said}, but version {answered.version}", again, matters=False)
-    if found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
+    if found.state == "installed" and found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
         odd = "with --hooks, and there are none" if "--hooks" in found.words else "without --hooks, and there are some"
         return Check(_title(found), False, f"{said}, but {odd}", again)
     return Check(_title(found), True, said)
+
+
+def _plugin(found: Found, answered: Answered, memory: Memory, machine: Machine) -> Check:
+    """The plugin knows our commands by their names alone, and says nothing where they are missing."""
+    problem = answered.problem or missing(PLUGIN_HOOK, machine.environ) or _tried(PLUGIN_HOOK, machine)[0]
+    if problem:
+        detail = f"the plugin {found.name} is enabled, but {problem}"
+        return Check(_title(found), False, detail, "put the folder of both commands on PATH (`uv tool install` does)")
+    checked = _server(found, answered, memory, machine)
+    advice = "" if checked.ok else "the plugin starts what is first on PATH: see to that one"
+    return replace(checked, detail=f"the plugin {found.name} is enabled; {checked.detail}", advice=advice)
 
 
 def _hooks(found: Found, machine: Machine) -> Check:

@@ -1,6 +1,8 @@
 """Claude Code's hooks, in its `settings.json`: one command for each event, among those that others put there.
 
-They go through the shell, as the plugin's do, so that they stay silent where our command is gone.
+They go through the shell, as the plugin's do, so that they fail nobody where our command is gone: `; exit 0` is said
+alike by sh, bash and PowerShell. Our own path on Windows needs no shell: there it would be Git's or PowerShell, which
+quote differently, and four processes instead of one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ EVENTS: dict[str, dict[str, Any]] = {
 }
 """The events, and the seconds after which Claude Code gives up; a test holds that the plugin has the same."""
 
-_SILENT = " 2>/dev/null || true"
+_SILENT = "; exit 0"
+_SILENT_BEFORE = " 2>/dev/null || true"
 _SHELL = re.compile(r"context-manager(?:\.exe)?[\"']?\s+(?:--workspace[= ]\S+\s+)?hook\b", re.IGNORECASE)
 _NAME = re.compile(r"(?:.*[\\/])?context-manager(?:\.exe)?", re.IGNORECASE)
 
@@ -33,13 +36,13 @@ Spot = tuple[int, int, bool]
 """A handler of ours: the place of its group, its place there, and whether it is the only one."""
 
 
-def wanted(hook: Hook) -> dict[str, dict[str, Any]]:
-    """Event → the handler that it should have."""
+def wanted(hook: Hook, *, shell: bool = True) -> dict[str, dict[str, Any]]:
+    """Event → the handler that it should have. Without `shell` the client starts the command itself (Windows)."""
     handlers = {}
     for event, also in EVENTS.items():
         command, arguments = hook(event)
-        words = [word.replace("\\", "/") if ":\\" in word else word for word in (command, *arguments)]  # for Git's bash
-        handlers[event] = {"type": "command", "command": shlex.join(words) + _SILENT, **also}
+        words = {"command": shlex.join((command, *arguments)) + _SILENT}
+        handlers[event] = {"type": "command", **(words if shell else {"command": command, "args": arguments}), **also}
     return handlers
 
 
@@ -49,7 +52,7 @@ def words_of(handler: Mapping[str, Any]) -> list[str]:
     if isinstance(arguments, list):
         return [str(command), *map(str, arguments)]
     try:
-        return shlex.split(str(command).removesuffix(_SILENT))
+        return shlex.split(str(command).removesuffix(_SILENT).removesuffix(_SILENT_BEFORE))
     except ValueError:
         return []
 

@@ -77,12 +77,13 @@ async def handshake(
             tasks.start_soon(_listen, process, said)
             with anyio.move_on_after(patience):
                 answered = await _talked(process)
+            took = time.monotonic() - began  # its end is nothing that anybody waits for
             await _ended(process)
     finally:
         with anyio.CancelScope(shield=True):
             await process.aclose()
     last = f"; it said: {said[-1]}" if said and answered.problem else ""
-    return Answered(time.monotonic() - began, answered.version, answered.tools, answered.problem + last)
+    return Answered(took, answered.version, answered.tools, answered.problem + last)
 
 
 def missing(words: Sequence[str], environ: Mapping[str, str]) -> str:

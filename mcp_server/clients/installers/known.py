@@ -16,8 +16,8 @@ from mcp_server.errors import NotFound
 
 _AGAIN = "Start {title} again, or reload its MCP servers."
 _CLAUDE_EXPORT = (
-    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file; then "
-    "`context-manager import FILE.zip`."
+    "To bring in earlier chats: in Claude, Settings → Privacy → Export data; an e-mail brings a ZIP file, or a list of "
+    "several to download into one folder; then `context-manager import FILE.zip`, or the folder."
 )
 
 
@@ -54,14 +54,15 @@ class Client:
 
 
 def _claude_desktop(machine: Machine) -> Path:
-    """On Windows the app from the store has a folder of its own and does not see the usual one."""
+    """On Windows the app comes as a package since February 2026, has a folder of its own, made by its first start, and
+    does not see the usual one."""
     name = "claude_desktop_config.json"
     if machine.system == "win32":
         local = machine.place("LOCALAPPDATA", machine.home / "AppData" / "Local")
-        for pattern in ("Claude-Data/[Cc]laude*", "Packages/Claude_*/LocalCache/Roaming/Claude"):
+        for pattern, below in (("Claude-Data/[Cc]laude*", "."), ("Packages/Claude_*/LocalCache/Roaming", "Claude")):
             for folder in sorted(local.glob(pattern)):
                 if folder.is_dir():
-                    return folder / name
+                    return folder / below / name
     return machine.settings_folder() / "Claude" / name
 
 
@@ -79,6 +80,14 @@ def _vscode(machine: Machine) -> Path:
     """The first of its kinds that is here. Profiles other than the default one keep files of their own."""
     folders = [machine.settings_folder() / name / "User" for name in ("Code", "Code - Insiders", "VSCodium")]
     return next((folder for folder in folders if folder.is_dir()), folders[0]) / "mcp.json"
+
+
+def _windsurf(machine: Machine) -> Path:
+    """Devin Desktop, as it is called since June 2026, shares Devin's own file; its folder says that it is that new."""
+    windows = machine.system == "win32"
+    devin = (machine.settings_folder() if windows else machine.home / ".config") / "devin"
+    folder = devin if devin.is_dir() else machine.home / ".codeium" / "windsurf"
+    return folder / "mcp_config.json"
 
 
 def _zed(machine: Machine) -> Path:
@@ -114,6 +123,7 @@ CLIENTS: tuple[Client, ...] = (
         "Cursor",
         lambda machine: machine.home / ".cursor" / "mcp.json",
         project=".cursor/mcp.json",
+        also={"type": "stdio"},
         programs=("cursor", "cursor-agent"),
     ),
     Client(
@@ -128,9 +138,10 @@ CLIENTS: tuple[Client, ...] = (
     ),
     Client(
         "windsurf",
-        "Windsurf",
-        lambda machine: machine.home / ".codeium" / "windsurf" / "mcp_config.json",
-        programs=("windsurf",),
+        "Windsurf (Devin Desktop)",
+        _windsurf,
+        project=".devin/mcp_config.json",
+        programs=("windsurf", "devin-desktop"),
     ),
     Client(
         "zed",
@@ -167,13 +178,21 @@ CHATGPT_EXPORT = (
 )
 
 
+_ALIASES = {
+    "claude": "claude-code",
+    "code": "vscode",
+    "vs-code": "vscode",
+    "devin": "windsurf",
+    "devin-desktop": "windsurf",
+    "gemini-cli": "gemini",
+}
+
+
 def client_named(name: str) -> Client:
     """The client of that name. Raises NotFound naming the nearest."""
     known = {client.name: client for client in CLIENTS}
     wanted = name.strip().lower().replace(" ", "-").replace("_", "-")
-    wanted = {"vs-code": "vscode", "code": "vscode", "gemini-cli": "gemini", "claude": "claude-code"}.get(
-        wanted, wanted
-    )
+    wanted = _ALIASES.get(wanted, wanted)
     if wanted in known:
         return known[wanted]
     near = difflib.get_close_matches(wanted, known, n=1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -43,9 +45,11 @@ def launching(machine: Machine, workspace: Path, python: Path | None = None, pre
     """How a client is to start us. `python` and `prefix` are this interpreter's by default.
 
     A client does not have the shell's environment, so the workspace is named wherever it is not `~/.context-manager`,
-    also where `CONTEXT_MANAGER_HOME` set it. Raises Unavailable if there is no command beside the interpreter.
+    also where `CONTEXT_MANAGER_HOME` set it. Raises Unavailable if there is no command beside the interpreter, nor
+    where this package says that it was installed.
     """
     named = None if workspace == machine.home / ".context-manager" else workspace
+    recorded = () if python else _recorded()
     python = python or Path(sys.executable)
     if any(_FOR_ONE_RUN.fullmatch(part) for part in (prefix or Path(sys.prefix)).parts):
         uvx = _uvx(machine)
@@ -55,15 +59,26 @@ def launching(machine: Machine, workspace: Path, python: Path | None = None, pre
             (uvx, "--from", source or PACKAGE, "context-manager"),
             named,
         )
-    return Launch((_beside(python, PACKAGE),), (_beside(python, "context-manager"),), named)
+    folders = (python.parent, python.parent / "Scripts", *recorded)
+    return Launch((_command(folders, PACKAGE, python),), (_command(folders, "context-manager", python),), named)
 
 
-def _beside(python: Path, name: str) -> str:
-    for folder in (python.parent, python.parent / "Scripts"):
+def _command(folders: Iterable[Path], name: str, python: Path) -> str:
+    for folder in folders:
         for file in (folder / name, folder / f"{name}.exe"):
             if file.is_file():
                 return str(file.absolute())
     raise Unavailable(f"there is no command {name!r} beside {python}; install with: pip install {PACKAGE}")
+
+
+def _recorded() -> tuple[Path, ...]:
+    """Where the commands of this package were installed: `pip install --user` puts them beside no interpreter."""
+    try:
+        files = distribution(PACKAGE).files or ()
+    except PackageNotFoundError:
+        return ()
+    commands = (file for file in files if file.name in (PACKAGE, f"{PACKAGE}.exe"))
+    return tuple(Path(os.path.abspath(str(file.locate()))).parent for file in commands)  # noqa: PTH100 - as it is named
 
 
 def _uvx(machine: Machine) -> str:

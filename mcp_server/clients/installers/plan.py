@@ -133,7 +133,7 @@ def _hooks(client: Client, machine: Machine, launch: Launch, project: Path | Non
     path = hooks_place(machine, project)
     file = config_file.read(path)
     text = _readable(client, file)
-    handlers = claude_code_hooks.wanted(launch.hook)
+    handlers = claude_code_hooks.wanted(launch.hook, shell=machine.system != "win32")
     after = claude_code_hooks.put(text, handlers, str(path))
     made = [way for event in handlers for way in _made(client, ("hooks", event, ""), text)]
     snippet = {"hooks": {event: [{"hooks": [handler]}] for event, handler in handlers.items()}}

@@ -12,6 +12,11 @@ from mcp_server.clients.installers.known import CLIENTS, Client
 from mcp_server.clients.installers.machine import Machine
 from mcp_server.clients.installers.plan import hooks_place, place, plugin_of
 from mcp_server.errors import ContextManagerError
+from mcp_server.home import HOME_VARIABLE
+
+PLUGIN_SERVER = ("context-manager-mcp", "--hooks")
+PLUGIN_HOOK = ("context-manager", "hook")
+"""What the plugin starts, by name: a test holds that it does."""
 
 State = Literal["installed", "plugin", "not installed", "broken", "not here"]
 
@@ -38,7 +43,7 @@ class Found:
                 return Path(self.words[index + 1])
             if word.startswith("--workspace="):
                 return Path(word.partition("=")[2])
-        return Path(self.env["CONTEXT_MANAGER_HOME"]) if "CONTEXT_MANAGER_HOME" in self.env else None
+        return Path(self.env[HOME_VARIABLE]) if HOME_VARIABLE in self.env else None
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
@@ -75,7 +80,11 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
     if not names:
         plugin = plugin_of(machine) if client.hooks and project is None else None
         state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
-        return Found(client, project, path, state, name=plugin or "", hooks=hooks)
+        if plugin is None:
+            return Found(client, project, path, state, hooks=hooks)
+        home = machine.environ.get(HOME_VARIABLE)
+        env = {HOME_VARIABLE: home} if home else {}  # Claude Code hands on what it has itself
+        return Found(client, project, path, state, name=plugin, words=PLUGIN_SERVER, env=env, hooks=hooks)
     entry = servers[names[0]]
     env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
     words = tuple(entries.words_of(entry))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import Unavailable
+from mcp_server.store import durable
 from mcp_server.store.index.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -119,14 +120,7 @@ class Generations:
         """Makes a filled generation the live one, for every process."""
         temporary = self._pointer.with_name(f"{self._pointer.name}.{secrets.token_hex(4)}")
         temporary.write_text(str(generation.number), "ascii")
-        for _ in range(50):
-            try:
-                temporary.replace(self._pointer)
-                return
-            except PermissionError:  # Windows, while somebody reads it
-                if os.name != "nt":
-                    raise
-        temporary.replace(self._pointer)
+        durable.replace(temporary, self._pointer)
 
     def sweep(self) -> list[int]:
         """Deletes every generation that is not live and not in use; returns their numbers."""

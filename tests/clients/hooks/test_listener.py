@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -181,6 +182,26 @@ async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
     async with listening(memory, Told()):
         assert set(address(memory)) == {"port", "token", "pid"}
         assert await responded(memory.files.root, "UserPromptSubmit") is not None
+    assert not (memory.files.local / wire.ADDRESS).exists()  # a port that is free again may be anybody's
+
+
+async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> None:
+    """Windows tries a port where nobody listens for two seconds; here a full queue of calls does the same."""
+    folder = memory.files.local / wire.BRIEFS
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.json").write_text("{}")
+    (folder / "global.md").write_text("Ana keeps bees.")
+    run = memory.files.local / "run"
+    run.mkdir(exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as dead, contextlib.ExitStack() as callers:
+        for _ in range(4):
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                caller.connect(dead.getsockname())
+        (run / "hooks.json").write_text(json.dumps({"port": dead.getsockname()[1], "token": "t", "pid": 1}))
+        printed = await responded(memory.files.root, "SessionStart", source="startup")
+    assert printed["hookSpecificOutput"]["additionalContext"] == "Ana keeps bees."
 
 
 async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, tmp_path: Path) -> None:

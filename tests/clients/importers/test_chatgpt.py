@@ -160,3 +160,27 @@ def test_calls_that_nothing_follows_are_a_turn() -> None:
     assert (found.turns[1].turn_id, found.turns[1].content) == ("c1", "")
     assert [(c.name, c.result) for c in found.turns[1].tool_calls] == [("python", "one"), ("browser", "found")]
     assert [piece.why for piece in pieces if isinstance(piece, Skipped)] == ["tool result without its call"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("It rains \ue200cite\ue202turn0search3\ue202turn1news0\ue201.", "It rains."),
+        (
+            'In \ue200entity\ue202["city","Graz","Austria"]\ue201 it does, '
+            "see \ue200url\ue202the list\ue202turn0search1\ue201.",
+            "In Graz it does, see the list.",
+        ),
+        ("\ue203So they say\ue204 \ue200filecite\ue202turn1file0\ue201, and \ue200never closed", None),
+        ("\ue200entity\ue202[[[[\ue201 stays \ue200entity\ue202[1, 2]\ue201 whole", " stays whole"),
+        ("a" + " \t" * 200_000 + "b", None),
+    ],
+)
+def test_marks_for_footnotes_are_no_words(given: str, kept: str | None) -> None:
+    (found,) = session(tree(message("a", "assistant", given)), 1)
+    assert not isinstance(found, Skipped)
+    assert not {"\ue200", "\ue201", "\ue202", "\ue203", "\ue204"} & set(found.turns[0].content)
+    if kept is not None:
+        assert found.turns[0].content == kept
+    else:
+        assert "So they say, and never closed" in found.turns[0].content or len(found.turns[0].content) == len(given)

@@ -36,7 +36,9 @@ def export() -> list[Any]:
         {"type": "text", "text": "I looked."},
         {"type": "tool_use", "id": "t", "name": "web_search", "input": {"query": "kayaks"}},
         {"type": "tool_result", "tool_use_id": "t", "name": "web_search", "content": [{"type": "text", "text": "red"}]},
+        {"type": "token_budget"},
         {"type": "text", "text": "They are red."},
+        {"type": "voice_note", "text": "So I heard."},
     ]
     attachments = [{"file_name": "list.txt", "extracted_content": "oars\nrope"}]
     return [
@@ -66,10 +68,16 @@ async def test_conversations_become_sessions(memory: Memory, tmp_path: Path) -> 
     assert rows[f"claude-ai-{C1}"].title == "Kayaks"
     said = await session_turns(memory, f"claude-ai-{C1}")
     assert said[0].content == "Which colour?\n\n[attached: list.txt]\noars\nrope\n\n[attached: boat.png]"
-    assert (said[1].role, said[1].content, said[1].turn_id) == ("agent", "I looked.\n\nThey are red.", "m2")
+    assert (said[1].role, said[1].content, said[1].turn_id) == (
+        "agent",
+        "I looked.\n\nThey are red.\n\nSo I heard.",
+        "m2",
+    )
     assert (said[1].tool_calls[0].summary, said[1].tool_calls[0].result) == ("kayaks", "red")
     assert [turn.content for turn in await session_turns(memory, f"claude-ai-{C2}")] == ["only text, of 2023"]
     assert report.reasons == {
+        "reasoning": 1,
+        "block of type token_budget": 1,
         "message without text": 1,
         "sender 'robot'": 1,
         "conversation without a message": 1,

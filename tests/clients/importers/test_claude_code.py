@@ -22,6 +22,7 @@ from mcp_server.clients.importers.claude_code.threads import Place, Threads
 from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
 from mcp_server.clients.importers.imported import Progress
 from mcp_server.clients.importers.run import import_path
+from mcp_server.core.model import ToolCall
 from mcp_server.memory import Memory
 from tests.clients.importers.claude_code_files import SESSION, Transcript, call, everything, many
 from tests.conftest import Clock
@@ -232,8 +233,27 @@ def test_a_tool_call_is_one_short_line_without_half_a_secret() -> None:
     assert len(made.result) <= 400
     assert key[:8] not in made.summary + made.result
     assert tool_call("mcp__memory__compile_context", {"message": "hi"}, "old text", None).result == ""
+    assert tool_call("mcp__memory__forget", {"text": "the vault " * 90}, "raw/x.md", None) == ToolCall(
+        "mcp__memory__forget", "", ""
+    )
     assert "teal" in tool_call("AskUserQuestion", {}, "word " * 300 + "teal", None).result
     assert tool_call("Odd", {"a": [1]}, "", None).summary == '{"a": [1]}'
+
+
+@pytest.mark.parametrize(
+    ("path", "cwd", "kept"),
+    [
+        ("/home/ana/app/src/a.py", "/home/ana/app", "src/a.py"),
+        ("/etc/hosts", "/home/ana/app", "/etc/hosts"),
+        (r"C:\Users\Ana B\app\src\a.py", r"C:\Users\Ana B\app", "src/a.py"),
+        (r"c:\users\ana b\app\a.py", r"C:\Users\Ana B\app", "a.py"),
+        (r"D:\other\a.py", r"C:\Users\Ana B\app", "D:/other/a.py"),
+        (r"C:\x\a.py", None, "C:/x/a.py"),
+        (r"odd\name.py", "/home", r"odd\name.py"),
+    ],
+)
+def test_files_of_tools_are_named_from_their_project_with_slashes(path: str, cwd: str | None, kept: str) -> None:
+    assert tool_call("Edit", {"file_path": path}, "", cwd).files == (kept,)
     assert result_text([{"type": "text", "text": "a"}, {"type": "image"}, 3], is_error=False) == "a\n[image]\n[block]"
     assert result_text(None, is_error=True) == ""
 

@@ -98,3 +98,31 @@ async def test_a_broken_zip_says_so(memory: Memory, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"conversations\.json"):
         await import_path(memory, zipped(tmp_path / "other.zip", **{"a.txt": "x"}), kind="chatgpt")
     assert await list_sessions(memory) == []
+
+
+async def test_several_zips_in_a_folder_are_one_import(memory: Memory, tmp_path: Path) -> None:
+    """So claude.ai sends it since August 2026: a list, and zips to download one by one."""
+    first, *others = test_claude_ai.export()
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    zipped(folder / "conversations-000.zip", **{"conversations.json": json.dumps([first])})
+    zipped(folder / "conversations-001.zip", **{"conversations.json": json.dumps(others)})
+    zipped(folder / "projects-000.zip", **{"projects/1.json": "{}"})
+    (folder / "conversations-002.zip").write_bytes(b"PK\x03\x04 cut short")
+    listed = json.dumps({"files": [{"url": "https://example.org/conversations-000.zip"}]})
+    (folder / "manifest-1.json").write_text(listed)
+    assert detect(folder) == "claude-ai"
+    report = await import_path(memory, folder)
+    assert report.new_turns == 3
+    assert "conversations-002.zip: a broken zip" in report.markdown
+    assert (await import_path(memory, folder / "conversations-000.zip")).new_turns == 0
+    with pytest.raises(Invalid, match="only lists what to download"):
+        await import_path(memory, folder / "manifest-1.json")
+
+
+async def test_zips_inside_of_a_zip_are_named(memory: Memory, tmp_path: Path) -> None:
+    inner = zipped(tmp_path / "inner.zip", **{"conversations.json": json.dumps([test_chatgpt.conversation()])})
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.write(inner, "chats/inner.zip")
+    with pytest.raises(Invalid, match="holds other zips: unpack it"):
+        await import_path(memory, tmp_path / "outer.zip")

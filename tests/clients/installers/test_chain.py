@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -18,6 +19,7 @@ from mcp_server.clients.installers.known import client_named
 from mcp_server.clients.installers.launch import Launch, launching
 from mcp_server.clients.installers.machine import Machine
 from mcp_server.clients.installers.plan import plan
+from mcp_server.clients.installers.survey import PLUGIN_HOOK, PLUGIN_SERVER
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY
 
@@ -121,9 +123,30 @@ async def test_a_project_that_was_installed_into_is_looked_at_too(
 async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> None:
     (here.home / ".claude").mkdir()
     (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
-    found = await checks(memory, here)
-    assert "the plugin context-manager@here is enabled" in found["Claude Code"].detail
+    programs = os.pathsep.join([str(Path(sys.executable).parent), here.environ["PATH"]])
+    usual = replace(here, environ={**here.environ, "PATH": programs, "CONTEXT_MANAGER_HOME": str(memory.files.root)})
+    found = await checks(memory, usual)
+    assert found["Claude Code"].ok, found["Claude Code"]
+    assert "the plugin context-manager@here is enabled; connected in" in found["Claude Code"].detail
     assert "clients" not in found
+
+
+async def test_a_plugin_whose_commands_are_not_on_path_is_told_of(memory: Memory, here: Machine) -> None:
+    """In Claude Code it says nothing: this is where somebody looks who wonders why."""
+    (here.home / ".claude").mkdir()
+    (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    found = (await checks(memory, replace(here, environ={**here.environ, "PATH": "/usr/bin:/bin"})))["Claude Code"]
+    assert not found.ok
+    assert "context-manager-mcp is not on PATH" in found.detail
+    assert "PATH" in found.advice
+
+
+def test_what_the_plugin_starts_is_what_is_looked_at() -> None:
+    plugin = Path(__file__).parents[3] / "plugin"
+    (server,) = json.loads((plugin / ".mcp.json").read_text("utf-8"))["mcpServers"].values()
+    assert (server["command"], *server["args"]) == PLUGIN_SERVER
+    for (group,) in json.loads((plugin / "hooks/hooks.json").read_text("utf-8"))["hooks"].values():
+        assert group["hooks"][0]["command"].startswith(" ".join(PLUGIN_HOOK) + " ")
 
 
 async def test_events_that_wait_and_that_failed_are_counted(memory: Memory, here: Machine) -> None:
@@ -147,9 +170,11 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
+    address = memory.files.local / "run" / "hooks.json"
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
+        address.write_text(json.dumps({"path": str(address.with_name("gone.sock")), "token": "t", "pid": os.getpid()}))
         hanging = (await checks(other, here))["hook door"]
-        (memory.files.local / "run" / "hooks.json").unlink()
+        address.unlink()
         working = (await checks(other, here))["hook door"]
     held.release()
     assert not hanging.ok

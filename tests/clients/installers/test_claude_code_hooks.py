@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from mcp_server.clients.installers import claude_code_hooks as hooks
@@ -64,7 +65,23 @@ def test_the_words_of_a_hook_are_those_that_are_started() -> None:
     assert hooks.words_of({"command": "a b", "args": ["c"]}) == ["a b", "c"]
 
 
-def test_windows_paths_are_written_for_the_shell_that_runs_them() -> None:
-    (handler, *_) = hooks.wanted(lambda event: (r"C:\Program Files\x\context-manager.exe", ["hook", event])).values()
-    assert handler["command"].startswith("'C:/Program Files/x/context-manager.exe' hook SessionStart")
+def test_on_windows_no_shell_stands_between_for_nobody_knows_which_it_is() -> None:
+    program = r"C:\Program Files\x\context-manager.exe"
+    (handler, *_) = hooks.wanted(lambda event: (program, ["hook", event]), shell=False).values()
+    assert (handler["command"], handler["args"]) == (program, ["hook", "SessionStart"])
     assert hooks.is_ours(handler)
+    assert hooks.words_of(handler) == [program, "hook", "SessionStart"]
+
+
+def test_what_a_shell_gets_is_alike_in_sh_and_in_powershell() -> None:
+    """PowerShell 5 knows neither `||` nor /dev/null; both would keep the command from being run at all."""
+    for handler in hooks.wanted(lambda event: ("context-manager", ["hook", event])).values():
+        assert re.fullmatch(r"context-manager hook \w+; exit 0", handler["command"])
+
+
+def test_hooks_of_an_earlier_version_are_brought_up_to_date() -> None:
+    old = {"type": "command", "command": "'/a b/context-manager' hook Stop 2>/dev/null || true", "timeout": 5}
+    assert hooks.words_of(old) == ["/a b/context-manager", "hook", "Stop"]
+    after = hooks.put(text({"Stop": [{"hooks": [old]}]}), hooks.wanted(launch().hook), "settings.json")
+    assert "|| true" not in after
+    assert len(json.loads(after)["hooks"]["Stop"]) == 1

@@ -322,7 +322,7 @@ async def test_claude_codes_hooks_stand_beside_those_of_others(memory: Memory, h
     assert hooks["Stop"][0] == theirs["hooks"]["Stop"][0]  # type: ignore[index]
     assert hooks["PreToolUse"] == theirs["hooks"]["PreToolUse"]  # type: ignore[index]
     ours = hooks["Stop"][1]["hooks"][0]
-    assert ours["command"] == f"'{CLI}' hook Stop 2>/dev/null || true"
+    assert ours["command"] == f"'{CLI}' hook Stop; exit 0"
     uninstall(memory, client, machine(home))
     assert settings.read_bytes() == data
 

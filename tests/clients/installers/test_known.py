@@ -58,11 +58,22 @@ def test_variables_move_them(tmp_path: Path) -> None:
 def test_the_store_app_on_windows_has_a_folder_of_its_own(tmp_path: Path) -> None:
     windows = machine(tmp_path, "win32")
     packaged = tmp_path / "AppData/Local/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming/Claude"
-    packaged.mkdir(parents=True)
+    packaged.parent.mkdir(parents=True)  # it was not started yet
     assert client_named("claude-desktop").file(windows).parent == packaged
     newer = tmp_path / "AppData/Local/Claude-Data/claude_x"
     newer.mkdir(parents=True)
     assert client_named("claude-desktop").file(windows).parent == newer
+
+
+@pytest.mark.parametrize(
+    ("system", "folder"), [("linux", ".config/devin"), ("darwin", ".config/devin"), ("win32", "AppData/Roaming/devin")]
+)
+def test_windsurf_under_its_new_name_has_a_new_file(tmp_path: Path, system: str, folder: str) -> None:
+    (tmp_path / ".codeium/windsurf").mkdir(parents=True)  # an earlier version has left it
+    client = client_named("Devin Desktop")
+    assert client.file(machine(tmp_path, system)) == tmp_path / ".codeium/windsurf/mcp_config.json"
+    (tmp_path / folder).mkdir(parents=True)
+    assert client.file(machine(tmp_path, system)) == tmp_path / folder / "mcp_config.json"
 
 
 def test_another_kind_of_vscode_is_found_where_it_is_the_only_one(tmp_path: Path) -> None:

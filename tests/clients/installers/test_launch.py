@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +40,27 @@ def test_windows_has_them_as_programs_in_scripts(tmp_path: Path) -> None:
         executable(tmp_path / "py" / "Scripts" / name)
     found = launching(machine(tmp_path, "win32"), tmp_path, tmp_path / "py" / "python.exe", tmp_path / "py")
     assert found.serving()[0].endswith("context-manager-mcp.exe")
+
+
+def test_a_command_that_lies_elsewhere_is_found_by_the_packages_own_record(tmp_path: Path) -> None:
+    """As after `pip install --user`: an interpreter that has no command of ours beside it."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.symlink_to(Path(sys.executable).resolve())
+    ask = (
+        "from pathlib import Path; from mcp_server.clients.installers.launch import launching; "
+        "from mcp_server.clients.installers.machine import Machine; "
+        "print(launching(Machine(Path('/h'), {}), Path('/h')).serving()[0])"
+    )
+    found = subprocess.run(
+        [str(python), "-c", ask],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.strip() == str(Path(sys.executable).parent / "context-manager-mcp")
 
 
 def test_without_the_command_it_says_what_to_do(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ class Threads:
             answer = self._answers[agent] = _Answer(key, start, messages.text_of(fields, "cwd") or self.cwd)
         if agent == MAIN:
             self.model = messages.text_of(message, "model") or self.model
-        answer.terminal = message.get("stop_reason") in messages.TERMINAL
+        answer.terminal = messages.text_of(message, "stop_reason") in messages.TERMINAL
         answer.tokens = messages.context_tokens(fields) or answer.tokens
         for block in messages.blocks_of(fields):
             self._block(block, answer, fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from mcp_server.core.model import ToolCall
@@ -20,6 +20,9 @@ SPOKEN_LENGTH = 4_000
 OWN_ANSWERS = ("__compile_context", "__hook")
 """Our own tools that hand out memory: what they answered was said before and is not said anew."""
 
+OWN_QUESTIONS = ("__forget",)
+"""What this one was asked is what shall stand nowhere, not even its beginning."""
+
 _TELLING = (
     *("description", "command", "file_path", "notebook_path", "path", "pattern", "query", "url"),
     *("skill", "plan", "content", "prompt"),
@@ -32,8 +35,10 @@ _MOST_FILES = 20
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
     """One call. Files lie relative to `cwd` where they are inside it."""
     spoken = name in SPOKEN
-    if name.endswith(OWN_ANSWERS):
+    if name.endswith(OWN_ANSWERS + OWN_QUESTIONS):
         result = ""
+    if name.endswith(OWN_QUESTIONS):
+        given = {}
     return ToolCall(
         name=" ".join(name.split())[:200] or "tool",
         summary=_line(_asked(given), SPOKEN_LENGTH if spoken else SUMMARY),
@@ -78,6 +83,9 @@ def _files(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
 
 
 def _relative(path: str, cwd: str | None) -> str:
-    if cwd and PurePosixPath(path).is_relative_to(cwd):
-        return str(PurePosixPath(path).relative_to(cwd))
-    return path
+    """`path` with slashes, as it is seen from `cwd`. A transcript of Windows may be read anywhere."""
+    kind = PureWindowsPath if PureWindowsPath(cwd or path).drive else PurePosixPath
+    found = kind(path)
+    if cwd and found.is_relative_to(kind(cwd)):
+        return found.relative_to(kind(cwd)).as_posix()
+    return found.as_posix() if kind is PureWindowsPath else path

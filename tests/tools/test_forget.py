@@ -1,0 +1,125 @@
+"""The tool `forget`, offered with `--tools full`: shown first, and done only after the user's own yes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from mcp.types import ElicitRequestParams, ElicitResult
+
+from mcp_server.serve.server import build
+from tests.forgetting import holding
+from tests.serving import ERAS, Mode, call, connected, opener, refused, say
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "The vault's code is 4711."
+YES = ElicitResult(action="accept", content={"delete": True})
+
+
+async def test_it_is_offered_on_request_only(workspace: Path) -> None:
+    async with connected(workspace) as client:
+        assert "forget" not in {tool.name for tool in (await client.list_tools()).tools}
+    async with connected(workspace, profile="full") as client:
+        (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "forget"]
+    assert (tool.description or "").startswith("Use when")
+    assert tool.annotations is not None
+    assert tool.annotations.destructive_hint is True
+    assert "approval" not in tool.input_schema["properties"]
+
+
+async def test_a_dry_run_names_every_place_and_deletes_nothing(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
+        await say(client, SECRET)
+        await call(client, "remember", content=SECRET, project="global")
+        before = holding(workspace, "4711")
+        told = await call(client, "forget", text=SECRET)
+        assert holding(workspace, "4711") == before
+    assert "raw/conversations/" in told
+    assert "knowledge/" in told
+    assert "nothing is deleted yet" in told
+
+
+async def test_nothing_is_deleted_where_nobody_can_be_asked(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
+        await say(client, SECRET)
+        assert "context-manager forget" in await refused(client, "forget", text=SECRET, dry_run=False)
+        assert holding(workspace, "4711")
+        assert "No copy was found" in await call(client, "forget", text="the boiler runs at two bar", dry_run=False)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    ("reply", "deleted"),
+    [
+        (YES, True),
+        (ElicitResult(action="accept", content={"delete": False}), False),
+        (ElicitResult(action="decline"), False),
+        (ElicitResult(action="cancel"), False),
+    ],
+)
+async def test_only_the_users_yes_deletes(workspace: Path, mode: Mode, reply: ElicitResult, deleted: bool) -> None:
+    asked: list[str] = []
+
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return reply
+
+    server = build(opener(workspace), profile="full")
+    async with Client(server, mode=mode, elicitation_callback=ask) as client:
+        session = await say(client, SECRET)
+        await call(client, "remember", content=SECRET, project="global")
+        result = await client.call_tool("forget", {"text": f"\u202e{SECRET}", "dry_run": False})
+        assert result.is_error is not deleted
+        # The conversation goes on under its handle.
+        assert await say(client, "And now the weather.", session=session) == session
+    (question,) = asked
+    assert "4711" in question
+    assert "raw/conversations/" in question
+    assert "\u202e" not in question
+    assert bool(holding(workspace, "4711")) is not deleted
+
+
+@pytest.mark.parametrize("what", ["turn", "session", "path"])
+async def test_the_question_says_in_words_what_goes(workspace: Path, what: str) -> None:
+    asked: list[str] = []
+
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
+        return YES
+
+    async with Client(build(opener(workspace), profile="full"), elicitation_callback=ask) as client:
+        session = await say(client, "Where shall we keep the key of the boat this winter?")
+        await say(client, SECRET, session=session)
+        fact = {"content": "The berth of the boat is number nine.", "project": "global"}
+        written = await client.call_tool("remember", fact)
+        assert written.structured_content is not None
+        path = written.structured_content["path"]
+        target = {"turn": {"turn": f"{session}#2"}, "session": {"session": session}, "path": {"path": path}}[what]
+        await call(client, "forget", dry_run=False, **target)
+    (question,) = asked
+    told = {"turn": SECRET, "session": "Where shall we keep the key", "path": f"the file '{path}'"}[what]
+    assert told.replace("'", "") in question.replace("'", "")
+    gone = {"turn": "4711", "session": "key of the boat", "path": "boat is number nine"}[what]
+    assert not holding(workspace, gone)
+
+
+async def test_what_is_meant_must_be_one_thing(workspace: Path) -> None:
+    async with connected(workspace, profile="full") as client:
+        assert "say one thing to forget" in await refused(client, "forget")
+        assert "say one thing to forget" in await refused(client, "forget", text=SECRET, session="s")
+        assert "say one thing to forget" in await refused(client, "forget", text=SECRET, first_line=3)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_is_wrong_is_said_before_anybody_is_asked(workspace: Path, mode: Mode) -> None:
+    async def ask(context: object, params: ElicitRequestParams) -> ElicitResult:
+        raise AssertionError(params.message)
+
+    async with Client(build(opener(workspace), profile="full"), mode=mode, elicitation_callback=ask) as client:
+        session = await say(client, SECRET)
+        assert "nope" in await refused(client, "forget", session="nope", dry_run=False)
+        assert "has no turn 9" in await refused(client, "forget", turn=f"{session}#9", dry_run=False)
+        assert "is a transcript" in await refused(client, "forget", path="raw/x.md", dry_run=False)
+        assert "No copy was found" in await call(client, "forget", text="nothing of this kind", dry_run=False)

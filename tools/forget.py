@@ -1,0 +1,109 @@
+"""Tool `forget`: what should not be remembered is deleted for real, once the user has said so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+from mcp.server.elicitation import AcceptedElicitation
+from mcp.server.mcpserver import Context, ElicitationResult
+from mcp.server.mcpserver.resolve import Elicit, Resolve
+from mcp.server.mcpserver.tools import Tool
+from pydantic import BaseModel, Field
+
+from mcp_server.connection import Connection
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.errors import Refused
+from tools.rim import MaxTokens, Path, Short, can_ask, hints, strict_tool
+
+if TYPE_CHECKING:
+    from mcp_server.actions.forget_target import ForgetTarget
+
+LONGEST_QUESTION = 3_000
+"""Characters that the user is asked; what is cut says so."""
+
+ASK = "[nothing is deleted yet: dry_run=false asks the user, and does it after a yes]"
+BY_HAND = "nothing is deleted: this client cannot ask its user; in a terminal, `context-manager forget` does it"
+
+
+class Confirmation(BaseModel):
+    """The user's word."""
+
+    delete: bool = Field(description="Delete it? It cannot be brought back.")
+
+
+def tool(connection: Connection) -> Tool:
+    async def ask(
+        ctx: Context[Any, Any],
+        text: str | None,
+        turn: str | None,
+        session: str | None,
+        path: str | None,
+        first_line: int | None,
+        last_line: int | None,
+        dry_run: bool,
+    ) -> Elicit[Confirmation] | None:
+        """The question before anything is deleted; None where nothing would be, or nobody can be asked."""
+        from mcp_server.actions.forget_words import question
+
+        if dry_run or not can_ask(ctx):
+            return None
+        target = _target(text, turn, session, path, first_line, last_line)
+        asked = neutralise(await question(await connection.memory(), target))
+        if len(asked) > LONGEST_QUESTION:
+            asked = f"{asked[:LONGEST_QUESTION]}\n[… {len(asked) - LONGEST_QUESTION:,} more characters]"
+        return Elicit(asked, Confirmation) if asked else None
+
+    async def forget(
+        ctx: Context[Any, Any],
+        text: Annotated[str | None, Field(max_length=20_000, description="Its words, wherever they stand")] = None,
+        turn: Annotated[Short | None, Field(description="Or one message: SESSION#NUMBER")] = None,
+        session: Annotated[Short | None, Field(description="Or a whole conversation")] = None,
+        path: Annotated[Path | None, Field(description="Or a file, or lines of it")] = None,
+        first_line: Annotated[int | None, Field(ge=1, description="With path")] = None,
+        last_line: Annotated[int | None, Field(ge=1, description="With path; default: first_line")] = None,
+        dry_run: Annotated[bool, Field(description="false: ask the user, then delete")] = True,
+        max_tokens: MaxTokens = 2000,
+        approval: Any = None,
+    ) -> str:
+        """Use when the user wants something deleted from memory for good, wherever a copy stands: transcripts, files,
+        logs, index. Shows every place first. (To make room recoverably, use prune.)"""
+        from mcp_server.actions import forget as action
+        from mcp_server.actions.forget_words import as_text
+
+        memory = await connection.memory()
+        target = _target(text, turn, session, path, first_line, last_line)
+        receipt = await action.plan_forget(memory, target)
+        said = as_text(receipt)
+        if not receipt.nothing:
+            if dry_run:
+                said = f"{said}\n\n{ASK}"
+            else:
+                if not can_ask(ctx):
+                    raise Refused(BY_HAND)
+                if not isinstance(approval, AcceptedElicitation) or not approval.data.delete:
+                    raise Refused("the user has not said yes; nothing is deleted")
+                with CancelScope(shield=True):  # half of it is nothing
+                    said = as_text(await action.forget(memory, target))
+        shown = neutralise(said)
+        fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
+        return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+
+    # The resolver is of this connection, so no text of an annotation could name it.
+    forget.__annotations__["approval"] = Annotated[ElicitationResult[Confirmation], Resolve(ask)]
+    return strict_tool(forget, hints(reads=False, destroys=True))
+
+
+def _target(
+    text: str | None,
+    turn: str | None,
+    session: str | None,
+    path: str | None,
+    first: int | None,
+    last: int | None,
+) -> ForgetTarget:
+    from mcp_server.actions.forget_target import ForgetTarget
+
+    lines = None if first is None and last is None else (first or last or 1, last or first or 1)
+    return ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)
