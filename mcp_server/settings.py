@@ -83,8 +83,8 @@ class Lifecycle(Section):
         int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
     ] = 200
     extraction_trigger: Annotated[
-        Literal["on_session_end", "manual"],
-        Field(description="When conversations become knowledge; manual: only by `extract`"),
+        Literal["on_session_end", "hourly", "manual"],
+        Field(description="When closed conversations become knowledge; manual: only by `extract`"),
     ] = "on_session_end"
     condensation_schedule: Annotated[
         str | None, Field(description="Cron expression for the day's condensation; null: never by itself")
@@ -201,6 +201,7 @@ class Watchers(Section):
     gate_timeout_seconds: Annotated[
         float, Field(gt=0, le=60, description="Longest wait for the gate's LLM; then it does without")
     ] = 2.0
+    gate_model: Annotated[str | None, Field(description="The gate's LLM; default: `llm.small_model`")] = None
     gate_max_tokens: Annotated[int, Field(ge=1, le=100, description="Most tokens of the LLM's yes or no")] = 1
     log_gate: Annotated[bool, Field(description="Write gate.jsonl")] = True
     regex_ms: Annotated[
@@ -224,6 +225,9 @@ class Git(Section):
     )
     remote: Annotated[str | None, Field(description="Name of the remote that sync and auto_push use")] = None
     auto_push: Annotated[bool, Field(description="Push to that remote after commits; never by force")] = False
+    commit_message_model: Annotated[
+        str | None, Field(description="The LLM that words commit messages; default: `llm.small_model`")
+    ] = None
 
 
 class LlmSection(Section):

@@ -272,7 +272,7 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
 
 async def queue_extraction(memory: Memory, path: str, session: str) -> None:
     """Notes that a closed transcript is to become knowledge; `extract_pending` does it."""
-    if memory.settings.lifecycle.extraction_trigger == "on_session_end":
+    if memory.settings.lifecycle.extraction_trigger != "manual":
         await memory.state.put(PENDING_EXTRACTION, path, session)
 
 
