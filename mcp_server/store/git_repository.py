@@ -123,15 +123,17 @@ class Repository:
         (`.gitignore:3`). They need not exist."""
         if not paths:
             return {}
+        given = nul([f"./{path}" for path in paths])  # a name that begins with ':' is a name
+        plain = {"GIT_LITERAL_PATHSPECS": "0"}  # this command alone refuses it
         try:
-            said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=nul(paths)).split(b"\0")
+            said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
         except Failed as error:
             if error.status == 1:  # none of them
                 return {}
             raise
         found = zip(said[0::4], said[1::4], said[2::4], said[3::4], strict=False)
         return {
-            os.fsdecode(path): f"{os.fsdecode(source)}:{line.decode()}"
+            os.fsdecode(path).removeprefix("./"): f"{os.fsdecode(source)}:{line.decode()}"
             for source, line, pattern, path in found
             if not pattern.startswith(b"!")
         }
@@ -166,8 +168,8 @@ class Repository:
         who: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> bytes:
-        """One git command on this very repository: with another `index` than the user's, in the name of `who`, ended
-        after so many `seconds`."""
+        """One git command on this very repository: with another `index` than the user's, in the name of `who` (variables
+        of the environment), ended after so many `seconds`."""
         git = library()
         folder = self.folder()
         environment = {
