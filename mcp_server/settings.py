@@ -84,7 +84,7 @@ class Lifecycle(Section):
     ] = 200
     extraction_trigger: Annotated[
         Literal["on_session_end", "hourly", "manual"],
-        Field(description="When closed conversations become knowledge; manual: only by `extract`"),
+        Field(description="on_session_end, hourly, or manual: when closed conversations become knowledge"),
     ] = "on_session_end"
     condensation_schedule: Annotated[
         str | None, Field(description="Cron expression for the day's condensation; null: never by itself")

@@ -140,5 +140,7 @@ def _show(found: Comparison) -> None:
         said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
         said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
         said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
+        if delta.own_since:
+            said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
         said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
         print_text("\n".join(said))

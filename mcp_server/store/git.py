@@ -113,16 +113,16 @@ class Git:
         staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
         return sorted({*self.uncommitted(prefixes), *staged})
 
-    def committed_texts(self, paths: Sequence[str], longest: int) -> dict[str, str | None]:
-        """These files as the last commit has them: None for one that it does not hold, an empty text for what is no
-        text or has over `longest` bytes. Raises Unavailable."""
-        head = self.head()
-        if head is None:
+    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
+        """These files as a commit has them, by default the last: None for one that it does not hold, an empty text for
+        what is no text or has over `longest` bytes. Raises Unavailable."""
+        commit = at or self.head()
+        if commit is None:
             return dict.fromkeys(paths)
         try:
-            blobs = self._repository.entry_blobs(head, paths)
+            blobs = self._repository.entry_blobs(commit, paths)
         except Failed as error:
-            raise Unavailable(f"git could not read the last commit: {error}") from error
+            raise Unavailable(f"git could not read the commit {commit[:10]}: {error}") from error
         with Objects(self._repository.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 

@@ -168,8 +168,8 @@ class Repository:
         who: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> bytes:
-        """One git command on this very repository: with another `index` than the user's, in the name of `who` (variables
-        of the environment), ended after so many `seconds`."""
+        """One git command on this very repository: with another `index` than the user's, with `who` and the like added
+        to the environment, ended after so many `seconds`."""
         git = library()
         folder = self.folder()
         environment = {

@@ -180,7 +180,8 @@ async def test_everything_works_whatever_the_user_has_set(
     assert (await sync(memory)).pushed
 
     assert git(tmp_path / "hub.git", "rev-parse", "main") == git(workspace, "rev-parse", "HEAD")
-    assert git(workspace, "-c", "core.bare=false", "status", "--porcelain", "--untracked-files=all") == ""
+    git(workspace, "config", "core.bare", "false")
+    assert git(workspace, "status", "--porcelain", "--untracked-files=all") == ""
     assert git(workspace, "fsck", "--connectivity-only", "--no-dangling") == ""
     if set_up is nested:
         assert git(workspace.parent, "status", "--porcelain", "outer.txt") == "A  outer.txt"
