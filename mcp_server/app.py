@@ -9,6 +9,7 @@ async with open_memory(None, os.environ) as memory, maintain(memory):    # a ser
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,7 +24,7 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
-from mcp_server.actions import committing, sessions
+from mcp_server.actions import committing, costs, sessions
 from mcp_server.actions.ask_llm import MeteredLlm
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
@@ -97,7 +98,7 @@ async def open_memory(
             llm = MeteredLlm(chosen.large, chosen.small, settings.llm, ledger, files, now, local_date, chosen.own)
         advisor = AdvisorFiles(files)
         stack.callback(advisor.close)
-        yield Memory(
+        memory = Memory(
             settings=settings,
             files=files,
             transcripts=Transcripts(files),
@@ -123,6 +124,14 @@ async def open_memory(
             llm=llm,
             startup_problems=(*problems, *settings.problems),
         )
+        stack.push_async_callback(_embeddings_entered, memory)
+        yield memory
+
+
+async def _embeddings_entered(memory: Memory) -> None:
+    """What the embedder took, on closing; that it cannot be written down is no reason to fail."""
+    with CancelScope(shield=True), contextlib.suppress(ContextManagerError):
+        await costs.enter_embeddings(memory)
 
 
 def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:

@@ -66,6 +66,7 @@ class Search(Section):
         int | None, Field(ge=1, le=8192, description="Numbers of a vector; default: as the model is known")
     ] = None
     embedding_url: Annotated[str | None, Field(description="Another endpoint for openai")] = None
+    embedding_price: Annotated[float, Field(ge=0, description="US dollars for a million tokens; 0: not known")] = 0
     bm25_weight: Annotated[float | Auto, Field(description="Weight of keywords; auto follows the embedder")] = "auto"
     vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto follows the embedder")] = (
         "auto"

@@ -123,7 +123,8 @@ _Listed = tuple[Recoverable, list[str]]
 
 
 def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Kept copies, commits that were taken back, versions, archived entries and files; a kind that cannot be read is left out."""
+    """Kept copies, commits that were taken back, versions, archived entries and files; a kind that cannot be read is
+    left out."""
     listed: list[Recoverable] = []
     for kind in (_replaced_ones, _reverted, _versions, _archived):
         try:
