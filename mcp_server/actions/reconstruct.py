@@ -80,7 +80,7 @@ async def reconstruct(
     model = memory.llm.model if use_model and memory.llm is not None else "rules"
     async with RECONSTRUCTIONS.making(memory, name) as place:
         begun = await _as_it_is(memory, name, place)
-        made = await _made(memory, name, place, extractors, use_model, f"{used}; {model}", show)
+        made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
         await memory.state.put(STATE, name, {**_as_json(made), "begun": begun})
     return made
 
