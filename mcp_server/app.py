@@ -9,6 +9,7 @@ async with open_memory(None, os.environ) as memory, maintain(memory):    # a ser
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,13 +24,13 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
-from mcp_server.actions import committing, sessions
+from mcp_server.actions import committing, costs, sessions
 from mcp_server.actions.ask_llm import MeteredLlm
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory
-from mcp_server.settings import LlmSection, Settings
+from mcp_server.settings import Settings
 from mcp_server.settings_file import default_document, read_settings
 from mcp_server.store.advisor_files import AdvisorFiles
 from mcp_server.store.changes import Changes
@@ -51,7 +52,7 @@ from mcp_server.store.workspace import BEGINNING, create, templates
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
-    from mcp_server.llm import Llm
+    from mcp_server.llm import Llm, Purpose
 
 CONFIG = "memory-config.yaml"
 
@@ -91,13 +92,14 @@ async def open_memory(
         def local_date(moment: datetime) -> str:
             return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
 
-        chosen = _providers(settings.llm, environ)
+        chosen = _providers(settings, environ)
         problems += [chosen.problem] if chosen.problem else []
         if llm is None and chosen.large and chosen.small:
-            llm = MeteredLlm(chosen.large, chosen.small, settings.llm, LlmLedger(state), files, now, local_date)
+            ledger = LlmLedger(state)
+            llm = MeteredLlm(chosen.large, chosen.small, settings.llm, ledger, files, now, local_date, chosen.own)
         advisor = AdvisorFiles(files)
         stack.callback(advisor.close)
-        yield Memory(
+        memory = Memory(
             settings=settings,
             files=files,
             transcripts=Transcripts(files),
@@ -123,6 +125,14 @@ async def open_memory(
             llm=llm,
             startup_problems=(*problems, *settings.problems),
         )
+        stack.push_async_callback(_embeddings_entered, memory)
+        yield memory
+
+
+async def _embeddings_entered(memory: Memory) -> None:
+    """What the embedder took, on closing; that it cannot be written down is no reason to fail."""
+    with CancelScope(shield=True), contextlib.suppress(ContextManagerError):
+        await costs.enter_embeddings(memory)
 
 
 def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:
@@ -137,8 +147,13 @@ def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wa
     )
 
 
-def _providers(knobs: LlmSection, environ: Mapping[str, str]) -> Chosen:
+def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
     """The LLM that the settings name, with its key from the environment."""
+    knobs = settings.llm
+    own: dict[Purpose, str | None] = {
+        "gate": settings.watchers.gate_model,
+        "commit message": settings.git.commit_message_model,
+    }
     variable = knobs.key_variable or KEYS.get(knobs.provider, "")
     return choose(
         knobs.provider,
@@ -148,6 +163,7 @@ def _providers(knobs: LlmSection, environ: Mapping[str, str]) -> Chosen:
         key_variable=variable,
         key=environ.get(variable),
         retries=knobs.retries,
+        own={purpose: model for purpose, model in own.items() if model},
     )
 
 
@@ -261,6 +277,7 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.jobs.committing import keep_committed
     from mcp_server.jobs.enriching import keep_enriching
     from mcp_server.jobs.extracting import keep_extracted
+    from mcp_server.jobs.rewording import keep_rewording
     from mcp_server.jobs.topic_times import keep_topic_times
 
     async def keep_jobs(memory: Memory) -> None:
@@ -270,7 +287,7 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
         await keep_schedule(memory, JOBS)
 
     duties = [attend, keep_briefs, keep_extracted, keep_committed, keep_topic_times, keep_jobs]
-    duties += [keep_enriching] if memory.llm is not None else []
+    duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)
         try:

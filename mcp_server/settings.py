@@ -59,6 +59,7 @@ class Search(Section):
         int | None, Field(ge=1, le=8192, description="Numbers of a vector; default: as the model is known")
     ] = None
     embedding_url: Annotated[str | None, Field(description="Another endpoint for openai")] = None
+    embedding_price: Annotated[float, Field(ge=0, description="US dollars for a million tokens; 0: not known")] = 0
     bm25_weight: Annotated[float | Auto, Field(description="Weight of keywords; auto follows the embedder")] = "auto"
     vector_weight: Annotated[float | Auto, Field(description="Weight of similarity; auto follows the embedder")] = (
         "auto"
@@ -76,8 +77,8 @@ class Lifecycle(Section):
         int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
     ] = 200
     extraction_trigger: Annotated[
-        Literal["on_session_end", "manual"],
-        Field(description="When conversations become knowledge; manual: only by `extract`"),
+        Literal["on_session_end", "hourly", "manual"],
+        Field(description="on_session_end, hourly, or manual: when closed conversations become knowledge"),
     ] = "on_session_end"
     condensation_schedule: Annotated[
         str | None, Field(description="Cron expression for the day's condensation; null: never by itself")
@@ -194,6 +195,7 @@ class Watchers(Section):
     gate_timeout_seconds: Annotated[
         float, Field(gt=0, le=60, description="Longest wait for the gate's LLM; then it does without")
     ] = 2.0
+    gate_model: Annotated[str | None, Field(description="The gate's LLM; default: `llm.small_model`")] = None
     gate_max_tokens: Annotated[int, Field(ge=1, le=100, description="Most tokens of the LLM's yes or no")] = 1
     log_gate: Annotated[bool, Field(description="Write gate.jsonl")] = True
     regex_ms: Annotated[
@@ -217,6 +219,9 @@ class Git(Section):
     )
     remote: Annotated[str | None, Field(description="Name of the remote that sync and auto_push use")] = None
     auto_push: Annotated[bool, Field(description="Push to that remote after commits; never by force")] = False
+    commit_message_model: Annotated[
+        str | None, Field(description="The LLM that words commit messages; default: `llm.small_model`")
+    ] = None
 
 
 class LlmSection(Section):

@@ -10,6 +10,8 @@ from mcp_server.llm import LlmUnavailable, Purpose
 class FakeLlm:
     """Gives `answers` in order; an exception among them is raised, and after the last one it is unavailable."""
 
+    model = "fake"
+
     def __init__(self, answers: Iterable[str | Exception] = ()) -> None:
         self._answers = iter(answers)
         self.asked: list[tuple[Purpose, str]] = []

@@ -6,8 +6,8 @@ Log and ledger keep what a call was for and what it cost, never what was asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from time import perf_counter
@@ -22,7 +22,7 @@ from mcp_server.store import logs
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.llm_ledger import LlmLedger, Spent
 
-SMALL: frozenset[Purpose] = frozenset(("gate", "classification", "commit message"))
+SMALL: frozenset[Purpose] = frozenset(("gate", "commit message"))
 """What the small model is asked."""
 
 CHARACTERS_A_TOKEN = 3
@@ -31,7 +31,8 @@ CHARACTERS_A_TOKEN = 3
 
 @dataclass(frozen=True, slots=True)
 class MeteredLlm:
-    """The `Llm` of a memory. `large` writes texts, `small` answers questions."""
+    """The `Llm` of a memory. `large` writes texts, `small` answers questions; some purposes have a model of their
+    `own`, which is priced as the small one is."""
 
     large: Provider
     small: Provider
@@ -40,10 +41,16 @@ class MeteredLlm:
     files: WorkspaceFiles
     clock: Callable[[], datetime]
     local_date: Callable[[datetime], str]
+    own: Mapping[Purpose, Provider] = field(default_factory=dict)
+
+    @property
+    def model(self) -> str:
+        """The model that writes texts."""
+        return self.large.model
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
         """The answer's text. Raises LlmUnavailable: no answer in time, none that can be read, or the day's cap."""
-        provider = self.small if purpose in SMALL else self.large
+        provider = self.own.get(purpose) or (self.small if purpose in SMALL else self.large)
         now = self.clock()
         day = self.local_date(now)
         await self._within_cap(day, provider, prompt, max_tokens)
@@ -82,7 +89,7 @@ class MeteredLlm:
 
     def _cost(self, provider: Provider, done: Completion) -> Spent:
         knobs = self.knobs
-        small = provider is self.small and provider is not self.large
+        small = provider is not self.large
         prices = (
             (knobs.small_input_price, knobs.small_output_price) if small else (knobs.input_price, knobs.output_price)
         )

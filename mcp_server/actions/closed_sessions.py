@@ -19,7 +19,7 @@ PENDING_EXTRACTION = "pending_extraction"
 
 async def queue_extraction(memory: Memory, path: str, session: str) -> None:
     """Notes that a closed transcript is to become knowledge; `extract_pending` does it."""
-    if memory.settings.lifecycle.extraction_trigger == "on_session_end":
+    if memory.settings.lifecycle.extraction_trigger != "manual":
         await memory.state.put(PENDING_EXTRACTION, path, session)
 
 

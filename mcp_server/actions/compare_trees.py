@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.extract import FOLDERS
-from mcp_server.actions.reconstruct import branch_of
+from mcp_server.actions.reconstruct import STATE, branch_of
 from mcp_server.core.lifecycle.lines import Source, sources_of
 from mcp_server.core.lifecycle.regenerating import Delta, delta
 from mcp_server.core.text.markdown import split_front_matter
@@ -25,6 +25,7 @@ from mcp_server.core.text.words import content_words
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.git_changes import LONGEST_TEXT
 
 LIVE = "memory"
 """How the memory as it is now is called among the versions."""
@@ -64,15 +65,28 @@ async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
         if branch.place is None:
             raise NotFound(f"the folder of reconstruction {name!r} is gone; drop it and make it again")
         places[name] = branch.place
-    return await run_sync(_compared, memory, places)
+    noted = await memory.state.entries(STATE)
+    begun = {name: noted.get(name, {}).get("begun") for name in names}
+    return await run_sync(_compared, memory, places, begun)
 
 
-def _compared(memory: Memory, places: Mapping[str, Path]) -> Comparison:
+def _compared(memory: Memory, places: Mapping[str, Path], begun: Mapping[str, str | None]) -> Comparison:
     asked = _questions(memory)
     trees = {name: _tree(WorkspaceFiles(place)) for name, place in places.items()}
     versions = tuple(_version(name, tree, asked) for name, tree in trees.items())
     live = trees[LIVE]
-    return Comparison(len(asked), versions, {name: delta(live, tree) for name, tree in trees.items() if name != LIVE})
+    deltas = {
+        name: delta(live, tree, _as_begun(memory, live, begun[name])) for name, tree in trees.items() if name != LIVE
+    }
+    return Comparison(len(asked), versions, deltas)
+
+
+def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> dict[str, str] | None:
+    """The files of the memory as they were at the commit that a reconstruction began from; None if nobody knows."""
+    if commit is None:
+        return None
+    found = memory.git.committed_texts(list(live), LONGEST_TEXT, commit)
+    return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
 
 
 def _tree(files: WorkspaceFiles) -> dict[str, str]:

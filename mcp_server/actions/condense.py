@@ -85,11 +85,14 @@ async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> 
 
 
 async def _daily(memory: Memory, done: Condensed) -> None:
-    found = await extract(memory, dry_run=done.dry_run)
-    done.files.update(found.files)
-    done.notes += found.notes
-    if found.read:
-        done.notes.append(f"{found.read} conversations read: {found.lines} lines found")
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        done.notes.append("conversations are read only by `context-manager extract` (lifecycle.extraction_trigger)")
+    else:
+        found = await extract(memory, dry_run=done.dry_run)
+        done.files.update(found.files)
+        done.notes += found.notes
+        if found.read:
+            done.notes.append(f"{found.read} conversations read: {found.lines} lines found")
 
     def trim() -> list[str]:
         changed = []

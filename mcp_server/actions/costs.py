@@ -1,4 +1,4 @@
-"""Costs: what LLM calls took, by day, purpose and month (S4 §12)."""
+"""Costs: what LLM calls and embeddings took, by day, purpose and month (S4 §12)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from mcp_server.embed import Metered
 from mcp_server.memory import Memory
-from mcp_server.store.llm_ledger import LlmLedger, Spent
+from mcp_server.store.llm_ledger import EMBEDDING, LlmLedger, Spent
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What was spent: `days` and `purposes` of the period, `today`, and `month`: what thirty days like these would be.
+    """What was spent: `days` and `purposes` of the period, and `month`: what thirty days like these would be. `today`
+    is the LLM's alone, which has a cap.
 
     `priced` is False if the settings give no prices, so that only tokens are known.
     """
@@ -34,9 +36,11 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
     today = memory.local_date(memory.clock())
     since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
     knobs = memory.settings.llm
+    await enter_embeddings(memory)
     of_days: dict[str, Spent] = {}
     purposes: dict[str, Spent] = {}
-    for day, spent in (await LlmLedger(memory.state).days()).items():
+    ledger = LlmLedger(memory.state)
+    for day, spent in (await ledger.days()).items():
         if since <= day <= today:
             of_days[day] = sum(spent.values(), Spent())
             for purpose, one in spent.items():
@@ -53,12 +57,29 @@ async def costs(memory: Memory, days: int = 30) -> Costs:
     return Costs(
         provider=knobs.provider,
         since=since,
-        today=of_days.get(today, Spent()),
+        today=await ledger.of_day(today),
         total=total,
         month=month,
         days=of_days,
         purposes=dict(sorted(purposes.items(), key=lambda item: (-item[1].usd, -item[1].tokens))),
         daily_tokens=knobs.daily_tokens,
         daily_usd=knobs.daily_usd,
-        priced=any((knobs.input_price, knobs.output_price, knobs.small_input_price, knobs.small_output_price)),
+        priced=any(
+            (
+                knobs.input_price,
+                knobs.output_price,
+                knobs.small_input_price,
+                knobs.small_output_price,
+                memory.settings.search.embedding_price,
+            )
+        ),
     )
+
+
+async def enter_embeddings(memory: Memory) -> None:
+    """Enters what the embedder took since the last time, if it is one that costs; a kill loses what was not entered."""
+    calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
+    if calls:
+        usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)
+        day = memory.local_date(memory.clock())
+        await LlmLedger(memory.state).add(day, EMBEDDING, Spent(calls, 0, tokens, 0, usd))

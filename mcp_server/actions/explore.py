@@ -6,31 +6,33 @@ command at it with `--workspace`.
 
 from __future__ import annotations
 
-import re
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.branch_folders import BranchFolders
 from mcp_server.actions.committing import OURS, commit_changes
 from mcp_server.actions.merging import Joined, join
 from mcp_server.core.history.messages import message
-from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.git import Git
 from mcp_server.store.git_changes import changes
 from mcp_server.store.git_tags import PREFIX, unused
 from mcp_server.store.git_worktrees import Branch
 
-EXPLORE = "explore/"
+log = logging.getLogger(__name__)
+
+EXPLORATIONS = BranchFolders("explore/", "exploration", "explore")
+
 DAYS = 7
 """An exploration is dropped after so many days; what was not merged keeps a tag."""
 
 STATE = "explore"
 """Namespace of the state: name → when it was begun."""
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +59,18 @@ class Dropped:
 async def create(memory: Memory, name: str) -> Exploration:
     """Begins one from the memory as it is now. Raises Invalid for a name that is none, Conflict for one that is taken,
     Unavailable without git."""
-    if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
-        raise Invalid(f"{name!r} is no name for an exploration; use small letters, digits, '-', '_' and '.'")
-    await run_sync(memory.git.check_free)
+    await EXPLORATIONS.check(memory, name)
     await commit_changes(memory)
-    place = memory.files.local / "explore" / name
-    async with memory.locks.git():
-        head = await run_sync(memory.git.head)
-        if head is None:
-            raise NotFound("nothing was committed yet, so there is nothing to begin from")
-        known = {one.name for one in await run_sync(memory.git.worktrees.branches, EXPLORE)}
-        if place.exists() or EXPLORE + name in known:
-            raise Conflict(f"there is an exploration {name!r} already; merge or drop it, or choose another name")
-        await run_sync(memory.git.worktrees.add, EXPLORE + name, place, head)
-    await memory.state.put(STATE, name, memory.clock().isoformat())
+    async with EXPLORATIONS.making(memory, name):
+        await memory.state.put(STATE, name, memory.clock().isoformat())
     return await _one(memory, name)
 
 
 async def explorations(memory: Memory) -> list[Exploration]:
     """All of them, the oldest first. Raises Unavailable without git."""
-    branches = await run_sync(memory.git.worktrees.branches, EXPLORE)
+    branches = await EXPLORATIONS.all(memory)
     begun = await memory.state.entries(STATE)
-    found = [
-        await run_sync(_shown, memory, branch, begun.get(branch.name.removeprefix(EXPLORE))) for branch in branches
-    ]
+    found = [await run_sync(_shown, branch, begun.get(EXPLORATIONS.short(branch))) for branch in branches]
     return sorted(found, key=lambda one: one.begun)
 
 
@@ -108,16 +98,23 @@ async def drop(memory: Memory, name: str) -> Dropped:
 
 
 async def drop_old(memory: Memory) -> list[Dropped]:
-    """Ends every exploration whose days are over; returns them."""
-    if not await run_sync(memory.git.worktrees.any, EXPLORE):
+    """Ends every exploration whose days are over; returns them. One that cannot be ended stays; the log says why."""
+    if not await run_sync(memory.git.worktrees.any, EXPLORATIONS.prefix):
         return []
     now = memory.clock()
-    return [await drop(memory, one.name) for one in await explorations(memory) if one.until <= now]
+    dropped: list[Dropped] = []
+    for one in await explorations(memory):
+        if one.until <= now:
+            try:
+                dropped.append(await drop(memory, one.name))
+            except ContextManagerError as error:  # a secret in its folder: the others go all the same
+                log.warning("the exploration %s is over and was not dropped: %s", one.name, error)
+    return dropped
 
 
 async def _committed(memory: Memory, name: str) -> Branch:
     """The branch, with what lies uncommitted in its folder."""
-    branch = await _branch(memory, name)
+    branch = await EXPLORATIONS.find(memory, name)
     if branch.place is not None:
         there = Git(branch.place, memory.git.clock)
         found = await run_sync(changes, there, branch.place, OURS)
@@ -128,35 +125,25 @@ async def _committed(memory: Memory, name: str) -> Branch:
             if left_out:
                 path, reason = next(iter(left_out.items()))
                 raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Mend or delete it first")
-    return await _branch(memory, name)
-
-
-async def _branch(memory: Memory, name: str) -> Branch:
-    branches = await run_sync(memory.git.worktrees.branches, EXPLORE)
-    found = next((one for one in branches if one.name == EXPLORE + name), None)
-    if found is None:
-        known = ", ".join(one.name.removeprefix(EXPLORE) for one in branches) or "none"
-        raise NotFound(f"no exploration {name!r}; there are: {known} (explore list)")
-    return found
+    return await EXPLORATIONS.find(memory, name)
 
 
 async def _remove(memory: Memory, branch: Branch) -> None:
-    async with memory.locks.git():
-        await run_sync(memory.git.worktrees.remove, branch.name, branch.place)
-    await memory.state.remove(STATE, branch.name.removeprefix(EXPLORE))
+    await EXPLORATIONS.remove(memory, branch)
+    await memory.state.remove(STATE, EXPLORATIONS.short(branch))
 
 
 async def _one(memory: Memory, name: str) -> Exploration:
-    return await run_sync(_shown, memory, await _branch(memory, name), await memory.state.get(STATE, name))
+    return await run_sync(_shown, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name))
 
 
-def _shown(memory: Memory, branch: Branch, begun: str | None) -> Exploration:
+def _shown(branch: Branch, begun: str | None) -> Exploration:
     since = datetime.fromisoformat(begun) if begun else branch.at
     place: Path | None = branch.place
     uncommitted = len(Git(place).uncommitted(OURS)) if place is not None else 0
     last = max(since, branch.at) if branch.ahead else since
     return Exploration(
-        branch.name.removeprefix(EXPLORE),
+        EXPLORATIONS.short(branch),
         str(place) if place is not None else None,
         since,
         branch.ahead,

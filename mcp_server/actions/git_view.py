@@ -14,6 +14,16 @@ from mcp_server.store.git_lfs import lfs_problem
 
 MOST_SHOWN = 20
 
+PROBES = {
+    "knowledge/reference/x.md": "knowledge/",
+    "topics/x.md": "topics/",
+    "archive/memory/x.md": "archive/",
+    "checkpoints/x/x.md": "checkpoints/",
+    "raw/conversations/2026/01/01/x.md": "raw/conversations/",
+    "anchors.yaml": "anchors.yaml",
+}
+"""A path that may not exist, in each of our places, and how the place is called."""
+
 
 async def git_view(memory: Memory) -> Mapping[str, Any]:
     """JSON values all the way down. Never raises for what is wrong with git: it says so."""
@@ -33,6 +43,7 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
         view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
         view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
         view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
+        view["history"] = await run_sync(_reach, memory)
         view |= await run_sync(_remote, memory)
     except ContextManagerError as error:
         view["trouble"] = str(error)
@@ -53,11 +64,31 @@ async def git_problems(memory: Memory) -> list[str]:
     if memory.settings.git.auto_commit and report.note:
         named.append(f"nothing could be committed: {report.note}")
     if await run_sync(memory.git.available):
+        if memory.settings.git.auto_commit:
+            named += await _ignored(memory)
         busy, files = await run_sync(memory.git.unmerged)
         named += [
             f"{path} has an unresolved conflict ({busy}); it is left out of contexts until then" for path in files
         ]
     return named
+
+
+async def _ignored(memory: Memory) -> list[str]:
+    """Folders of ours that the user's .gitignore keeps out of git."""
+    try:
+        found = await run_sync(memory.git.ignored, list(PROBES))
+    except ContextManagerError:
+        return []
+    return [
+        f"{PROBES[path]} is ignored by git ({where}): nothing new in it is committed" for path, where in found.items()
+    ]
+
+
+def _reach(memory: Memory) -> str:
+    """How far back history goes."""
+    if memory.git.is_shallow():
+        return "shallow: what is older was never fetched; `git fetch --unshallow` in the workspace brings it"
+    return "whole"
 
 
 def _remote(memory: Memory) -> Mapping[str, Any]:

@@ -26,22 +26,26 @@ TRIES = 5
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What a merge did: the commit that HEAD is at now, the files that changed here, and those that both sides had
-    edited in the same place (both versions stand in them)."""
+    edited in the same place (both versions stand in them), and the name that the commit got, if any."""
 
     commit: str
     paths: tuple[str, ...] = ()
     contested: tuple[str, ...] = ()
+    tag: str | None = None
 
 
-async def join(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> Joined | None:
+async def join(memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None = None) -> Joined | None:
     """Merges the commit `theirs` into the current branch and the work tree; None if it is in there already.
+
+    `begun` is the commit from which on `theirs` counts, where that is not the last one of both: then nothing that
+    changes nothing is merged.
 
     Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
     """
     for attempt in range(TRIES):
         try:
             async with memory.locks.files(), memory.locks.git():
-                done = await run_sync(_joined, memory, theirs, message)
+                done = await run_sync(_joined, memory, theirs, message, begun)
         except Conflict:  # an editor, which takes no lock, was in between
             if attempt == TRIES - 1:
                 raise
@@ -54,7 +58,9 @@ async def join(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> J
     raise Unavailable("the branch keeps moving under the merge; try again")
 
 
-def _joined(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> tuple[Joined | None, list[str]] | None:
+def _joined(
+    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None
+) -> tuple[Joined | None, list[str]] | None:
     """(what was done, what was written); None if HEAD moved meanwhile."""
     git, merger = memory.git, memory.git.merging
     git.check_free()
@@ -62,16 +68,18 @@ def _joined(memory: Memory, theirs: str, message: Callable[[Plan], str]) -> tupl
     if ours is None:
         raise Unavailable("nothing was committed here yet; `git checkout` the other branch instead")
     base = merger.base(ours, theirs)
-    if base == theirs:
+    if theirs in (base, begun):
         return None, []
     contested: set[str] = set()
     beside: dict[str, bytes | None] = {}
     resolve = resolver(memory, ours, theirs, contested, beside)
-    plan = merger.plan(ours, base, theirs, resolve)
+    plan = merger.plan(ours, begun or base, theirs, resolve)
+    if begun and not plan.changed:
+        return None, []
     cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside)
     refuse_staged(memory, cleaned)
     written = merger.apply(cleaned, memory.files, resolve)
-    forward = theirs if base == ours and cleaned.tree == plan.tree else None
+    forward = theirs if base == ours and begun in (None, base) and cleaned.tree == plan.tree else None
     commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward)
     if commit is None:
         return None

@@ -16,7 +16,7 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, flush, pressure_log, sessions
+from mcp_server.actions import checkpoint, flush, pressure_log, reword, sessions
 from mcp_server.actions.anchor import anchored_ids
 from mcp_server.actions.gauges import gauges, gauges_of
 from mcp_server.actions.live_set import change, live_set
@@ -202,6 +202,7 @@ async def carry_out(
 
     done = await run_sync(written)
     await change(memory, decided.session, [chunk for chunk, _ in done])
+    await reword.note(memory, decided.session, [chunk for chunk, _ in done])
     memory.changes.publish(Change("session", None, decided.session))
     left = await memory.live.tokens(decided.session)
     relief = Relief(decided, left, tuple(record.chunk_id for _, record in done), flushed)

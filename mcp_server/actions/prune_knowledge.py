@@ -19,24 +19,29 @@ from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import WARN_LINES, archive, stamped
 from mcp_server.core.anchors import Anchor, items_of
 from mcp_server.core.clarity.extraction import extract
-from mcp_server.core.lifecycle.condense import without
+from mcp_server.core.lifecycle.condense import picked, without
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
-from mcp_server.core.lifecycle.lines import without_sources
+from mcp_server.core.lifecycle.lines import sources_of, without_sources
 from mcp_server.core.lifecycle.memory_pruning import leaving as decide_memory
 from mcp_server.core.pruning import Fated, Pruned
 from mcp_server.core.text import entries
+from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.links import linked, links
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import entry_id
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.core.text.titles import title_of
 from mcp_server.errors import ContextManagerError
+from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
 from mcp_server.store.kept import KeptCopies
 
 _PATH = re.compile(r"[\w./-]+\.md\b")
+
+SHOWN, ANSWER_TOKENS = 200, 400
+"""Lines of MEMORY.md that a model chooses from, and tokens of its answer."""
 
 COMMITS = 100_000
 """So many commits are looked through for a file's last one."""
@@ -47,29 +52,54 @@ COMMITS = 100_000
 
 async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
     """Archives entries of MEMORY.md until it has at most `target` lines: by default the length at which it warns, or
-    the cap where that is shorter. Of derived ones those first that another file or entry says, then stale ones; then
-    the oldest of all. Anchored and undated entries stay."""
+    the cap where that is shorter. Of derived ones those first that another file or entry says, then stale ones, then
+    those that a model lets go, where there is one; then the oldest of all. Anchored and undated entries stay."""
+    least = await _least(memory, _most(memory, target))
     if dry_run:
-        return await run_sync(_memory, memory, target, True)
+        return await run_sync(_memory, memory, target, True, least)
     async with memory.locks.files():
-        done = await run_sync(despite_editors, partial(_memory, memory, target, False))
+        done = await run_sync(despite_editors, partial(_memory, memory, target, False, least))
     if done.changes:
         for path in (MEMORY, ARCHIVE):
             memory.changes.publish(Change("file", path))
     return done
 
 
-def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
+def _most(memory: Memory, target: int | None) -> int:
+    return min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
+
+
+async def _least(memory: Memory, most: int) -> list[str]:
+    """The derived entries that an LLM lets go, the least missed first; none without one, or where none has to go. No
+    lock is held while it is asked."""
+    text = await run_sync(memory.files.text_or_none, MEMORY) or ""
+    over = text.count("\n") - most
+    if memory.llm is None or over <= 0:
+        return []
+    derived = [one for one in entries.entries(split_front_matter(text).body) if sources_of(one.text)][:SHOWN]
+    if not derived:
+        return []
+    said = [neutralise(without_sources(one.text).removeprefix("- ")) for one in derived]
+    lines = "\n".join(f"{place}. {text}" for place, text in enumerate(said, 1))
+    prompt = memory.templates("prune_memory").replace("{most}", str(over)).replace("{lines}", lines)
+    try:
+        answer = await memory.llm.complete(prompt, purpose="condensation", max_tokens=ANSWER_TOKENS)
+    except LlmUnavailable:
+        return []
+    return [derived[place].text for place in picked(answer, len(derived), over) or ()]
+
+
+def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[str]) -> Pruned:
     if not memory.files.exists(MEMORY):
         return Pruned("memory", dry_run, MEMORY, where=ARCHIVE, notes=(f"there is no {MEMORY} yet",))
     before = memory.files.read_text(MEMORY)
     start = split_front_matter(before)
     lines, head = before.count("\n"), before.count("\n") - start.body.count("\n")
-    most = min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
+    most = _most(memory, target)
     listed = entries.entries(start.body)
     spared = _spared(anchors(memory), listed, head)
     today = date.fromisoformat(memory.local_date(memory.clock()))
-    steps = decide_memory(start.body, max(0, lines - most), specific_lines(memory), today, spared)
+    steps = decide_memory(start.body, max(0, lines - most), specific_lines(memory), today, spared, least)
     body, leaving = without(start.body, steps), [step.entry for step in steps]
     reasons = {step.entry.start: step.why for step in steps}
     undo: tuple[str, ...] = ()

@@ -1,13 +1,13 @@
-"""Reconstruct: all that was derived, derived again from the conversations, on a branch of its own (S4 §8.6).
+"""Reconstruct: all that was derived, derived again from the conversations, on a branch of its own (S4 §8.7).
 
-The live tree is never touched: `extract/NAME` has a folder of its own, with a state of its own. Only lines with an
-extractor's provenance are made anew; what people and agents wrote, and what was imported, is carried over as it is. Two
-reconstructions can be compared with the memory and with each other; one comes into the memory when it is asked for.
+Neither the live tree nor the branch that it is on is touched: `extract/NAME` has a folder of its own, with a state of
+its own, and what is not committed yet is committed there. Only lines with an extractor's provenance are made anew; what
+people and agents wrote, and what was imported, is carried over as it is. Two reconstructions can be compared with the
+memory and with each other; one comes into the memory when it is asked for.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +17,8 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.committing import OURS, commit_changes
+from mcp_server.actions.branch_folders import BranchFolders, local_folder
+from mcp_server.actions.committing import OURS
 from mcp_server.actions.condense import condense
 from mcp_server.actions.deriving import chosen, versions
 from mcp_server.actions.extract import FLUSHED, FOLDERS, extract
@@ -26,23 +27,25 @@ from mcp_server.core.history.messages import message
 from mcp_server.core.lifecycle.regenerating import holds_nothing, stripped, without_empty
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import MEMORY
-from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Changes
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.git import Git
 from mcp_server.store.git_changes import changes
+from mcp_server.store.git_tags import PREFIX, unused
 from mcp_server.store.git_worktrees import Branch
 from mcp_server.store.locks import Locks
 from mcp_server.store.state import State
 from mcp_server.store.transcripts import Transcripts
 
-EXTRACT = "extract/"
+RECONSTRUCTIONS = BranchFolders("extract/", "reconstruction", "reconstruct")
+
+CARRIED = tuple(path for path in OURS if path not in ("raw/conversations", "checkpoints", "attachments"))
+"""What is on the branch: conversations and what belongs to them are committed by themselves, as ever."""
 
 STATE = "reconstruct"
-"""Namespace of the state: name → when and by what it was made."""
-
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
+"""Namespace of the state: name → when, by what and from which commit it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,46 +73,34 @@ async def reconstruct(
 ) -> Reconstruction:
     """Makes one from all closed conversations, by these extractors (all without any), with a model if there is one.
 
-    What is not committed yet is committed first, as the next cadence would.
-
     Raises:
         Invalid: a name that is none, or no such extractor. Conflict: the name is taken. Unavailable: no git.
     """
-    if not _NAME.fullmatch(name) or name.endswith((".lock", ".local", ".")) or ".." in name:
-        raise Invalid(f"{name!r} is no name for a reconstruction; use small letters, digits, '-', '_' and '.'")
     used = versions(chosen(extractors))
-    by = f"{used}; {'a model' if use_model and memory.llm is not None else 'rules'}"
-    await run_sync(memory.git.check_free)
-    await commit_changes(memory)
-    place = _place(memory, name)
-    async with memory.locks.git():
-        head = await run_sync(memory.git.head)
-        if head is None:
-            raise NotFound("nothing was committed yet, so there is nothing to reconstruct from")
-        if place.exists() or any(one.name == EXTRACT + name for one in await run_sync(_branches, memory)):
-            raise Conflict(f"there is a reconstruction {name!r} already; merge or drop it, or choose another name")
-        await run_sync(memory.git.worktrees.add, EXTRACT + name, place, head)
-    try:
-        made = await _made(memory, name, place, extractors, use_model, by, show)
-    except BaseException:
-        await _remove(memory, EXTRACT + name, place)  # half a memory is none
-        raise
-    await memory.state.put(STATE, name, _as_json(made))
+    model = memory.llm.model if use_model and memory.llm is not None else "rules"
+    async with RECONSTRUCTIONS.making(memory, name) as place:
+        begun = await _as_it_is(memory, name, place)
+        made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
+        await memory.state.put(STATE, name, {**_as_json(made), "begun": begun})
     return made
 
 
 async def reconstructions(memory: Memory) -> list[Reconstruction]:
     """All of them, the oldest first. Raises Unavailable without git."""
     known = await memory.state.entries(STATE)
-    found = [_read(branch, known.get(_short(branch), {})) for branch in await run_sync(_branches, memory)]
+    found = [_read(one, known.get(RECONSTRUCTIONS.short(one), {})) for one in await RECONSTRUCTIONS.all(memory)]
     return sorted(found, key=lambda one: (one.made, one.name))
 
 
 async def merge(memory: Memory, name: str) -> Joined | None:
-    """Brings a reconstruction into the memory and ends it; None if it differs in nothing. Edits that were made
-    meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Unavailable."""
+    """Brings a reconstruction into the memory, tags that, and ends it; None if it differs in nothing. Edits that were
+    made meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Unavailable."""
     branch = await branch_of(memory, name)
-    joined = await join(memory, branch.commit, lambda plan: f"extract: merge reconstruction {name}")
+    noted = await memory.state.get(STATE, name) or {}
+    text = f"extract: merge reconstruction {name}\n\nBy {noted.get('by', 'not known')}."
+    joined = await join(memory, branch.commit, lambda plan: text, begun=noted.get("begun"))
+    if joined is not None:
+        joined = replace(joined, tag=await _tagged(memory, name, joined.commit))
     await _end(memory, branch)
     return joined
 
@@ -121,12 +112,29 @@ async def drop(memory: Memory, name: str) -> None:
 
 async def branch_of(memory: Memory, name: str) -> Branch:
     """The branch of a reconstruction. Raises NotFound naming those there are, Unavailable without git."""
-    branches = await run_sync(_branches, memory)
-    found = next((one for one in branches if one.name == EXTRACT + name), None)
-    if found is None:
-        known = ", ".join(map(_short, branches)) or "none"
-        raise NotFound(f"no reconstruction {name!r}; there are: {known} (reconstruct list)")
-    return found
+    return await RECONSTRUCTIONS.find(memory, name)
+
+
+async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
+    """Brings what is not committed yet into the new folder and commits it there; returns the commit to begin from. What
+    may not be committed lies there all the same, so that no comparison takes it for lost."""
+    git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
+
+    def copied() -> list[str]:
+        paths = [path for path in memory.git.differing(OURS) if not (memory.files.root / path).is_dir()]
+        for path in paths:
+            try:
+                there.write_bytes_atomic(path, memory.files.read_bytes(path), None)
+            except NotFound:
+                if there.exists(path):
+                    there.remove(path)
+        return [path for path in paths if path.startswith(CARRIED)]
+
+    paths = await run_sync(copied)
+    if paths:
+        async with memory.locks.git():
+            await run_sync(git.commit, paths, f"extract: what was not committed yet when {name} was begun")
+    return str(await run_sync(git.head))
 
 
 async def _made(
@@ -143,20 +151,21 @@ async def _made(
         done = await extract(there, names=extractors, show=show)
         weekly = await condense(there, "weekly")
         await run_sync(_tidy, there.files, emptied)
-        found = await run_sync(changes, there.git, place, OURS)
+        found = await run_sync(changes, there.git, place, CARRIED)
         if found:
             text = await run_sync(message, "extract", found)
             async with memory.locks.git():
                 left_out = (await run_sync(there.git.commit_files, [one.path for one in found], text)).left_out
             done.notes += [f"{path} is not part of it: {reason}" for path, reason in left_out.items()]
-    notes = (*done.notes, *weekly.notes)
+    by_rules = f"{done.fell_back} conversations were read by rules: the model gave nothing that could be used"
+    notes = (*done.notes, *weekly.notes, *([by_rules] if done.fell_back else []))
     return Reconstruction(name, str(place), memory.clock(), by, done.read, before, done.lines, notes)
 
 
 @asynccontextmanager
 async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator[Memory]:
     """The memory of another work tree: files, state and locks are its own, so that nothing of the live one changes."""
-    local = place.with_name(f"{place.name}.local")
+    local = local_folder(place)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
     state = await State.open(local / "state.db", locks)
@@ -213,26 +222,18 @@ def _derived_files(files: WorkspaceFiles) -> list[str]:
     return [*found, *([MEMORY] if files.exists(MEMORY) else [])]
 
 
-def _place(memory: Memory, name: str) -> Path:
-    return memory.files.local / "extract" / name
-
-
-def _branches(memory: Memory) -> list[Branch]:
-    return memory.git.worktrees.branches(EXTRACT)
-
-
-def _short(branch: Branch) -> str:
-    return branch.name.removeprefix(EXTRACT)
+async def _tagged(memory: Memory, name: str, commit: str) -> str:
+    """`memory/extract/NAME`: from here on knowledge is what these extractors make of it (S4 §3.4)."""
+    taken = {found.name for found in await run_sync(memory.git.tags.all)}
+    tag = unused(f"{PREFIX}extract/{name}", taken.__contains__)
+    async with memory.locks.git():
+        await run_sync(memory.git.tags.create, tag, commit)
+    return tag
 
 
 async def _end(memory: Memory, branch: Branch) -> None:
-    await _remove(memory, branch.name, branch.place)
-    await memory.state.remove(STATE, _short(branch))
-
-
-async def _remove(memory: Memory, branch: str, place: Path | None) -> None:
-    async with memory.locks.git():
-        await run_sync(memory.git.worktrees.remove, branch, place)
+    await RECONSTRUCTIONS.remove(memory, branch)
+    await memory.state.remove(STATE, RECONSTRUCTIONS.short(branch))
 
 
 def _as_json(made: Reconstruction) -> dict[str, object]:
@@ -248,7 +249,7 @@ def _as_json(made: Reconstruction) -> dict[str, object]:
 def _read(branch: Branch, noted: dict[str, object]) -> Reconstruction:
     made = noted.get("made")
     return Reconstruction(
-        _short(branch),
+        RECONSTRUCTIONS.short(branch),
         str(branch.place) if branch.place else None,
         datetime.fromisoformat(made) if isinstance(made, str) else branch.at,
         str(noted.get("by", "not known")),

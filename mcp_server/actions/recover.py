@@ -1,11 +1,12 @@
 """Recover: something that left the memory, or was changed in it, comes back.
 
-Five kinds can, each with the id that `recover` takes:
+Six kinds can, each with the id that `recover` takes:
 
     cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or stands there shortened
     version   PATH@REV          a file as it was at a commit, a tag or a date
     archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
     replaced  before-1a2b3c4d   what an earlier recovery replaced: its undo
+    commit    1a2b3c4d5e        a commit that was taken back (`history revert`)
     checkpoint ckp_4f0c…        a conversation's state as it was, and if asked the knowledge (see `restore`)
 
 What would happen is planned first, for files as a few whole-file edits; a dry run shows it and stops there. Before
@@ -27,6 +28,8 @@ from mcp_server.actions.cold import go_cold_again, recover_chunk
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import REFUSE_LINES
 from mcp_server.actions.restore import Restored, restore
+from mcp_server.actions.revert import Reverted
+from mcp_server.actions.reverted import bring_back
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.cold import ColdRecord, read_record
 from mcp_server.core.text import entries
@@ -42,12 +45,13 @@ from mcp_server.store.checkpoint_files import PREFIX as CHECKPOINT
 from mcp_server.store.kept import PREFIX, KeptCopies
 from mcp_server.store.transcripts import file_id
 
-Kind = Literal["cold", "version", "archive", "replaced", "checkpoint"]
+Kind = Literal["cold", "version", "archive", "replaced", "commit", "checkpoint"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
 KEPT_COLD = "cold-storage/"
 """Where a kept copy holds the record of a chunk that came back."""
 
 _CHUNK = re.compile(r"c[0-9a-f]{11}")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ async def recover(
     `knowledge`: with a checkpoint, its files of the knowledge too.
 
     Raises:
-        NotFound: no such chunk, version, entry, file or kept copy.
+        NotFound: no such chunk, version, entry, file or kept copy; a commit that nobody has taken back.
         Refused: it would write where nobody may (transcripts), or where only the user's own hand may.
         Unavailable: git is missing (versions need it), or the disk refuses.
     """
@@ -109,6 +113,8 @@ async def recover(
         raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
     if _CHUNK.fullmatch(what):
         return await _chunk(memory, what, apply)
+    if _COMMIT.fullmatch(what):
+        return _as_commit(await bring_back(memory, what, caller, apply=apply))
     if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
         return await _chunk_again(memory, what, record, apply)
     if not apply:
@@ -124,6 +130,11 @@ async def recover(
 
 def _as_recovery(done: Restored) -> Recovery:
     return Recovery(done.checkpoint.id, "checkpoint", done.paths, done.difference, done.applied, done.undo, done.notes)
+
+
+def _as_commit(done: Reverted) -> Recovery:
+    undo = done.commit[:10] if done.commit else None
+    return Recovery(done.reverts[:10], "commit", done.paths, done.diff, done.commit is not None, undo)
 
 
 # ------------------------------------------------------------ chunks

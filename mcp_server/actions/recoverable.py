@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.cold import find_cold
 from mcp_server.actions.drops import cold_records, one_line
 from mcp_server.actions.recover import KEPT_COLD, WRITABLE, Kind
+from mcp_server.actions.reverted import taken_back
 from mcp_server.core.text import entries
 from mcp_server.core.text.recovering import entry_id, lost_lines, matching
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
@@ -122,9 +123,10 @@ _Listed = tuple[Recoverable, list[str]]
 
 
 def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Kept copies, then versions, then archived entries and files; a kind that cannot be read is left out."""
+    """Kept copies, commits that were taken back, versions, archived entries and files; a kind that cannot be read is
+    left out."""
     listed: list[Recoverable] = []
-    for kind in (_replaced_ones, _versions, _archived):
+    for kind in (_replaced_ones, _reverted, _versions, _archived):
         try:
             listed += islice(_ranked(kind(memory), query), limit)
         except ContextManagerError:  # no git, an unreadable archive: the other kinds are there all the same
@@ -150,6 +152,13 @@ def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
         cold = any(path.startswith(KEPT_COLD) for path in kept.files)
         summary = f"sends {kept.why} back to cold storage" if cold else f"as it was before {kept.why} was recovered"
         yield Recoverable(kept.id, "replaced", ", ".join(kept.files), kept.at.isoformat(), summary), lines
+
+
+def _reverted(memory: Memory) -> Iterator[_Listed]:
+    for commit in taken_back(memory):
+        said = memory.forgotten.clean(commit.message)
+        summary = f"what was taken back: {said.partition(chr(10))[0]}"
+        yield Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), _short(summary)), said.splitlines()
 
 
 def _versions(memory: Memory) -> Iterator[_Listed]:

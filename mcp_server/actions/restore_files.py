@@ -88,10 +88,11 @@ async def committed(memory: Memory, intent: RecoveryIntent, then: Checkpoint, ow
             known = await run_sync(
                 lambda: [*_contents(memory, trees, own, intent), *_contents(memory, trees, then, intent)]
             )
-            tagged = await run_sync(memory.git.tag, tag)
+            head = await run_sync(memory.git.head)
+            tagged = head is not None and await run_sync(memory.git.tags.create_new, tag, head)
             commit = await run_sync(memory.git.commit, known, message)
             if commit is None and tagged:
-                await run_sync(memory.git.untag, tag)
+                await run_sync(memory.git.tags.remove, tag)
         except ContextManagerError as error:
             return [f"not committed: {error}; the files are what they were"]
     return [f"committed as {commit[:10]}; the commit before is tagged {tag}"] if commit else []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcp_server.cli.branches import print_joined
 from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
 
@@ -64,15 +65,7 @@ def merge(name: str, as_json: bool) -> None:
     async def act(memory: Memory) -> Joined | None:
         return await explore.merge(memory, name)
 
-    done = with_memory(act)
-    if as_json:
-        print_json(done)
-    elif done is None:
-        click.echo(f"{name} had nothing of its own; it is gone")
-    else:
-        click.echo(f"merged as {done.commit[:10]}: {', '.join(done.paths) or 'no file changed'}")
-        for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; both versions stand in it")
+    print_joined(name, with_memory(act), as_json)
 
 
 @command.command("drop")

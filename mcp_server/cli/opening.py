@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_memory(act: Callable[[Memory], Awaitable[T]], *, fresh: bool = False, workspace: Path | None = None) -> T:
-    """What `act` returns for the memory of `workspace` (else of `--workspace`); `fresh` updates its index first.
+def with_memory(
+    act: Callable[[Memory], Awaitable[T]],
+    *,
+    fresh: bool = False,
+    workspace: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> T:
+    """What `act` returns for the memory of `workspace` (else of `--workspace`); `fresh` updates its index first, and
+    `settings` are for this command alone, named as in the environment.
 
     Everything that takes over a second shows on stderr that it is at work.
     """
@@ -29,7 +36,7 @@ def with_memory(act: Callable[[Memory], Awaitable[T]], *, fresh: bool = False, w
     chosen = workspace or click.get_current_context().find_root().obj
 
     async def run() -> T:
-        async with open_memory(chosen, os.environ) as memory:
+        async with open_memory(chosen, {**os.environ, **(settings or {})}) as memory:
             if fresh:
                 with working("Reading what has changed …"):
                     await catch_up(memory)

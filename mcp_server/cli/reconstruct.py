@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mcp_server.cli.branches import SHOWN_FILES, print_joined
 from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
 from mcp_server.cli.progress import progress, working
@@ -16,39 +17,47 @@ if TYPE_CHECKING:
     from mcp_server.actions.reconstruct import Reconstruction
     from mcp_server.memory import Memory
 
-SHOWN_FILES = 20
-
 
 @click.group("reconstruct", invoke_without_command=True)
 @click.option("--branch", "name", metavar="NAME", help="Make one, on the branch extract/NAME.")
 @click.option(
     "--only", "extractors", multiple=True, metavar="EXTRACTOR", help="By this extractor; may be given more than once."
 )
+@click.option("--model", metavar="MODEL", help="By this model of the LLM that is set (llm.provider).")
 @click.option("--no-model", is_flag=True, help="By rules, also where an LLM is set.")
 @json_option
 @click.pass_context
 def command(
-    context: click.Context, name: str | None, extractors: tuple[str, ...], no_model: bool, as_json: bool
+    context: click.Context,
+    name: str | None,
+    extractors: tuple[str, ...],
+    model: str | None,
+    no_model: bool,
+    as_json: bool,
 ) -> None:
     """Derive all knowledge again from the conversations, beside the memory: compare it, then merge or drop it.
 
     What you or an agent wrote is carried over as it is. The live files are not touched.
     """
     if context.invoked_subcommand is not None:
-        if name or extractors or no_model:
-            raise click.UsageError("--branch, --only and --no-model make a new one; they go without a subcommand")
+        if name or extractors or model or no_model:
+            raise click.UsageError("--branch, --only, --model and --no-model make a new one, without a subcommand")
         return
     if name is None:
         raise click.UsageError("name the branch: context-manager reconstruct --branch NAME")
+    if model and no_model:
+        raise click.UsageError("--model and --no-model exclude each other")
     from mcp_server.actions.reconstruct import reconstruct
 
     chosen = name
 
     async def act(memory: Memory) -> Reconstruction:
+        if model and memory.llm is None:
+            raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
         with progress("Reading conversations") as show:
             return await reconstruct(memory, chosen, extractors, use_model=not no_model, show=show)
 
-    made = with_memory(act)
+    made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
     if as_json:
         print_json(made)
         return
@@ -102,15 +111,7 @@ def merge(name: str, as_json: bool) -> None:
     async def act(memory: Memory) -> Joined | None:
         return await reconstruct.merge(memory, name)
 
-    done = with_memory(act)
-    if as_json:
-        print_json(done)
-    elif done is None:
-        click.echo(f"{name} differed in nothing; it is gone")
-    else:
-        click.echo(f"merged as {done.commit[:10]}: {len(done.paths)} files changed")
-        for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; both versions stand in it")
+    print_joined(name, with_memory(act), as_json)
 
 
 @command.command("drop")
@@ -139,5 +140,7 @@ def _show(found: Comparison) -> None:
         said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
         said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
         said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
+        if delta.own_since:
+            said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
         said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
         print_text("\n".join(said))

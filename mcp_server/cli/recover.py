@@ -32,7 +32,9 @@ def command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Bring back what went cold, an earlier version, an archived entry, a checkpoint. Without arguments: list them.
+    """Bring back what went cold, an earlier version, an archived entry, a commit that was taken back, a checkpoint.
+
+    Without arguments: list them.
 
     PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). A recovery is undone by another one.
     """

@@ -67,7 +67,8 @@ def end(session: str, as_json: bool) -> None:
 
     async def act(memory: Memory) -> SessionEnded:
         ended = await end_session(memory, session)
-        await extract_pending(memory)
+        if memory.settings.lifecycle.extraction_trigger == "on_session_end":
+            await extract_pending(memory)
         return ended
 
     ended = with_memory(act)

@@ -13,7 +13,7 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +41,15 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """One row a text, each of length 1; a text without a known token gives zeros. Independent of what else is in
         the batch. Raises Unavailable if the provider cannot be reached or loaded."""
+        ...
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """An embedder that somebody has to pay for."""
+
+    def take_spent(self) -> tuple[int, int]:
+        """Calls and tokens since this was last asked."""
         ...
 
 

@@ -38,6 +38,7 @@ class OpenAIEmbedder:
         self._wanted = wanted
         self._client: OpenAI | None = None
         self._lock = threading.Lock()
+        self._spent = (0, 0)
         self._one = lru_cache(KEPT)(lambda text: self._asked((text,)))
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -53,6 +54,12 @@ class OpenAIEmbedder:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors /= np.where(lengths > 0, lengths, 1)
         return vectors
+
+    def take_spent(self) -> tuple[int, int]:
+        """Calls and tokens since this was last asked."""
+        with self._lock:
+            spent, self._spent = self._spent, (0, 0)
+        return spent
 
     def _asked(self, texts: tuple[str, ...]) -> NDArray[np.float32]:
         import numpy as np
@@ -70,6 +77,9 @@ class OpenAIEmbedder:
             found = np.asarray([one.embedding for one in sorted(answer.data, key=lambda one: one.index)], np.float32)
         except (OpenAIError, AttributeError, TypeError, ValueError) as error:
             raise Unavailable(f"{self.name} gave no vectors ({error}); search uses keywords only for now") from error
+        with self._lock:
+            calls, tokens = self._spent
+            self._spent = calls + 1, tokens + (answer.usage.prompt_tokens if answer.usage else 0)
         if found.shape != (len(texts), self.dimensions):
             raise Unavailable(
                 f"{self.name} gave vectors of shape {found.shape}, not {(len(texts), self.dimensions)};"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import committing, explore, sync, tagging
+from mcp_server.actions.reconstruct import RECONSTRUCTIONS
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.git_merging import remove_leftovers
@@ -41,6 +43,8 @@ async def look(memory: Memory) -> None:
     await _attempt("looking at a commit", lambda: _by_hand(memory))
     await _attempt("committing what changed", lambda: committing.commit_if_due(memory))
     await _attempt("tagging", lambda: tagging.tag_days(memory))
+    for kind in (explore.EXPLORATIONS, RECONSTRUCTIONS):
+        await _attempt(f"clearing away half a {kind.noun}", partial(kind.clear, memory))
     await _attempt("dropping old explorations", lambda: explore.drop_old(memory))
     await _attempt("pushing", lambda: _pushed(memory))
 

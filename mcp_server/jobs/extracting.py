@@ -22,7 +22,8 @@ async def keep_extracted(memory: Memory) -> None:
     """Makes knowledge of closed conversations until it is cancelled; what a crash leaves, the next process does."""
     while True:
         try:
-            await extract_pending(memory, REST)
+            if memory.settings.lifecycle.extraction_trigger == "on_session_end":
+                await extract_pending(memory, REST)
         except ContextManagerError as error:  # a full disk, a locked file: the next look may go better
             log.warning("making knowledge of closed conversations failed: %s", error)
         await anyio.sleep(LOOK_SECONDS)

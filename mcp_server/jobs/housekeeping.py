@@ -1,7 +1,8 @@
 """What the maintaining process does once a minute.
 
 Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind (trees without a checkpoint among it) is cleared away, and once a day what was in cold storage for long enough.
+behind (trees without a checkpoint among it) is cleared away, once a day what was in cold storage for long enough, and
+what embeddings cost is entered.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, inject, noted, sessions, topics
+from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, costs, inject, noted, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -28,4 +29,5 @@ async def keep_house(memory: Memory) -> None:
     await clarity.forget_old(memory)
     await noted.forget_old(memory)
     await topics.forget_old(memory)
+    await costs.enter_embeddings(memory)
     await sessions.close_idle(memory)  # last: it says which transcript is broken by raising

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcp_server.actions.condense import Period, condense
+from mcp_server.actions.extract import extract_pending
 from mcp_server.actions.prune_knowledge import prune_files
 from mcp_server.jobs.scheduler import Job
 from mcp_server.memory import Memory
+
+
+async def _hourly(memory: Memory) -> str:
+    return f"{await extract_pending(memory)} conversations read"
 
 
 async def _daily(memory: Memory) -> str:
@@ -32,6 +37,12 @@ async def _condensed(memory: Memory, period: Period) -> str:
 JOBS: Mapping[str, Job] = {
     job.name: job
     for job in (
+        Job(
+            "extract-hourly",
+            "closed conversations become knowledge, where lifecycle.extraction_trigger is hourly",
+            lambda settings: "0 * * * *" if settings.lifecycle.extraction_trigger == "hourly" else None,
+            _hourly,
+        ),
         Job(
             "condense-daily",
             "what was said becomes knowledge, journals keep to their budget",

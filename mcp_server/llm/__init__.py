@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from mcp_server.errors import Unavailable
 
-Purpose = Literal["gate", "summary", "enrichment", "extraction", "condensation", "commit message", "classification"]
+Purpose = Literal["gate", "summary", "enrichment", "extraction", "condensation", "commit message"]
 """What a call is for, as log and `costs` name it."""
 
 
@@ -43,6 +43,11 @@ class Provider(Protocol):
 
 class Llm(Protocol):
     """What an action may ask."""
+
+    @property
+    def model(self) -> str:
+        """The model that writes texts."""
+        ...
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
         """The answer's text. Raises LlmUnavailable where there is none within time and budget."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from mcp_server.llm import Provider
+from mcp_server.llm import Provider, Purpose
 
 Name = Literal["none", "anthropic", "openai"]
 
@@ -28,11 +28,13 @@ MODELS: Mapping[str, tuple[str | None, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One model for texts, a small one for questions; `problem` says why there are none."""
+    """One model for texts, a small one for questions, and those that some purposes have for their `own`; `problem` says
+    why there are none."""
 
     large: Provider | None = None
     small: Provider | None = None
     problem: str | None = None
+    own: Mapping[Purpose, Provider] = field(default_factory=dict)
 
 
 def choose(
@@ -44,6 +46,7 @@ def choose(
     key_variable: str,
     key: str | None,
     retries: int,
+    own: Mapping[Purpose, str] | None = None,
 ) -> Chosen:
     """The providers called `name`; `key` is what the variable `key_variable` holds."""
     if name == "none":
@@ -56,7 +59,9 @@ def choose(
     large, small = (given or known for given, known in zip((model, small_model), MODELS[name], strict=True))
     if not large:
         return Chosen(problem=f"llm.provider is {name}, and llm.model names no model; {without}")
-    return Chosen(_one(name, large, key, base_url, retries), _one(name, small or large, key, base_url, retries))
+    models = {purpose: _one(name, one, key, base_url, retries) for purpose, one in (own or {}).items()}
+    small = small or large
+    return Chosen(_one(name, large, key, base_url, retries), _one(name, small, key, base_url, retries), own=models)
 
 
 def _one(name: Name, model: str, key: str | None, base_url: str | None, retries: int) -> Provider:

@@ -101,16 +101,28 @@ class Git:
         names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
         return sorted(name for name in names if not name.endswith("/"))
 
-    def committed_texts(self, paths: Sequence[str], longest: int) -> dict[str, str | None]:
-        """These files as the last commit has them: None for one that it does not hold, an empty text for what is no
-        text or has over `longest` bytes. Raises Unavailable."""
+    def differing(self, prefixes: Sequence[str]) -> list[str]:
+        """Files under these paths that may differ from the last commit, staged or not; as `uncommitted` otherwise."""
         head = self.head()
         if head is None:
+            return self.uncommitted(prefixes)
+        try:
+            listed = self._repository.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
+        except Failed as error:
+            raise Unavailable(f"git could not say what is staged: {error}") from error
+        staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
+        return sorted({*self.uncommitted(prefixes), *staged})
+
+    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
+        """These files as a commit has them, by default the last: None for one that it does not hold, an empty text for
+        what is no text or has over `longest` bytes. Raises Unavailable."""
+        commit = at or self.head()
+        if commit is None:
             return dict.fromkeys(paths)
         try:
-            blobs = self._repository.entry_blobs(head, paths)
+            blobs = self._repository.entry_blobs(commit, paths)
         except Failed as error:
-            raise Unavailable(f"git could not read the last commit: {error}") from error
+            raise Unavailable(f"git could not read the commit {commit[:10]}: {error}") from error
         with Objects(self._repository.root) as objects:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 
@@ -121,6 +133,20 @@ class Git:
             return self._repository.filtered(paths)
         except Failed as error:
             raise Unavailable(f"git could not read .gitattributes: {error}") from error
+
+    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Those of these paths that git was told to ignore and does not hold, each with the place that says so. Raises
+        Unavailable."""
+        if not self._repository.exists():
+            return {}
+        try:
+            return self._repository.ignored(paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read .gitignore: {error}") from error
+
+    def is_shallow(self) -> bool:
+        """Whether history begins somewhere in the middle (`git clone --depth`)."""
+        return self._repository.exists() and self._repository.is_shallow()
 
     def check_free(self) -> None:
         """Raises Unavailable where git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
@@ -139,24 +165,6 @@ class Git:
     def branch(self) -> str | None:
         """The branch that HEAD is on; None where it is detached or there is no repository."""
         return self._repository.branch() if self._repository.exists() else None
-
-    def tag(self, name: str) -> bool:
-        """Tags the current commit; False if there is none, or a tag of this name. Raises Unavailable."""
-        commit = self.head()
-        try:
-            if commit is None or self._repository.text("tag", "--list", name):
-                return False
-            self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
-        except Failed as error:
-            raise Unavailable(f"git could not set the tag {name}: {error}") from error
-        return True
-
-    def untag(self, name: str) -> None:
-        """Takes a tag away. Raises Unavailable."""
-        try:
-            self._repository.run("update-ref", "-d", f"refs/tags/{name}")
-        except Failed as error:
-            raise Unavailable(f"git could not take the tag {name} away: {error}") from error
 
     def show(self, path: str, at: str) -> str:
         """The file as it was at a commit, tag or branch, or at a moment (`moments.moment`; a day is its end).

@@ -140,8 +140,10 @@ class Committer:
         staged = self._repository.staged(wanted)
         paths = [path for path in wanted if staged.get(path, "") == before.get(path, "")]
         waiting = tuple(path for path in wanted if path not in set(paths))
+        ignored = self._ignored([path for path in paths if path not in before])
+        paths = [path for path in paths if path not in ignored]
         if not paths:
-            return Committed(None, waiting=waiting)
+            return Committed(None, left_out=ignored, waiting=waiting)
         with self.index_of(old) as index:
             left_out = self._take_in(paths, index)
             left_out |= self._refused(paths, before, index, admission)
@@ -155,6 +157,7 @@ class Committer:
             now = self._repository.staged(kept, index)
             tree = self._repository.text("write-tree", index=index)
         done = tuple(path for path in kept if now.get(path, "") != before.get(path, ""))
+        left_out |= ignored
         if not done:
             return Committed(None, left_out=left_out, waiting=waiting)
         commit = self.put(tree, [old] if old else [], message, author)
@@ -175,6 +178,14 @@ class Committer:
             half = len(paths) // 2
             return self._take_in(paths[:half], index) | self._take_in(paths[half:], index)
         return {}
+
+    def _ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """New files that their owner keeps out of git, and where that is said. A broken .gitignore keeps nothing."""
+        try:
+            found = self._repository.ignored(paths)
+        except Failed:
+            return {}
+        return {path: f"git ignores it ({where})" for path, where in found.items()}
 
     def _refused(
         self, paths: Sequence[str], before: Mapping[str, str], index: Path, admission: Admission

@@ -55,7 +55,7 @@ class Hooks:
 
     def in_place(self) -> bool:
         """Whether this version's hooks stand where git looks for them: a quick look, without running git."""
-        git = self._repository.root / ".git"
+        git = self._git_folder()
         if str(git / _FOLDER) in (_read(git / "config") or ""):
             return all(_read(git / _FOLDER / name) == self._script(name, _asked(name)) for name in OURS)
         return all(_read(git / "hooks" / n) == self._script(n, str(git / "hooks" / f"{n}.chained")) for n in OURS)
@@ -102,7 +102,7 @@ class Hooks:
 
     def take_mark(self) -> str | None:
         """The id of the newest commit that was made by hand since this was last asked; None if there was none."""
-        place = self._git_folder() / MARK
+        place = self._repository.folder() / MARK
         found = _read(place)
         if found is not None:
             place.unlink(missing_ok=True)
@@ -111,10 +111,7 @@ class Hooks:
     # ------------------------------------------------------------ inside
 
     def _git_folder(self) -> Path:
-        """Where hooks lie: of a linked worktree in the repository that it belongs to."""
-        folder = self._repository.folder()
-        common = folder / "commondir"
-        return (folder / common.read_text("utf-8").strip()).resolve() if common.is_file() else folder
+        return self._repository.common_folder()
 
     def _folder(self) -> Path:
         return self._git_folder() / _FOLDER

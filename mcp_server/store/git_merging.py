@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class Merger:
             with self._committer.index_of(None) as index:
                 common = base or self._repository.text("mktree", stdin=b"")
                 self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
-                both = self._resolve(index, resolve)
+                both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
                 tree = self._repository.text("write-tree", index=index)
                 changed = self._changed(old, tree)
                 kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
@@ -151,7 +151,7 @@ class Merger:
 
     # ------------------------------------------------------------ inside
 
-    def _resolve(self, index: Path, resolve: Resolve) -> list[str]:
+    def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
         """Settles every path that both sides changed, in a private index; returns them."""
         stages: dict[str, dict[str, str]] = {}
         for line in self._repository.run("ls-files", "--unmerged", "-z", index=index).split(b"\0"):
@@ -162,8 +162,15 @@ class Merger:
         settled: dict[str, str] = {}
         for path, versions in stages.items():
             base, ours, theirs = (versions.get(stage, "") for stage in "123")
-            if not ours or not theirs:  # one side deleted what the other changed: it stays
-                settled[path] = ours or theirs
+            if not ours or not theirs:  # one side deleted what the other changed: it stays, or goes where it was moved
+                new, moved = renames.of(path, side=0 if not ours else 1) if base and (ours or theirs) else ("", "")
+                if new and new not in stages and new not in settled:
+                    sides = (moved, theirs) if not ours else (ours, moved)
+                    one, other = (self.content(path, entry) or b"" for entry in sides)
+                    settled[path] = ""
+                    settled[new] = self._stored(new, resolve(new, self.content(path, base), one, other), moved)
+                else:
+                    settled[path] = ours or theirs
             elif not (ours.startswith("100") and theirs.startswith("100")):
                 settled[path] = ours
             else:
@@ -221,6 +228,32 @@ class Merger:
         listed = self._repository.run("ls-files", "-t", "-z").split(b"\0")
         hidden = {os.fsdecode(line[2:]) for line in listed if line.startswith(b"S ")}
         return frozenset(hidden.intersection(paths))
+
+
+class _Renames:
+    """What was moved on either side since `base`; git is asked only once somebody wants to know."""
+
+    def __init__(self, repository: Repository, base: str, sides: tuple[str, str]) -> None:
+        self._repository = repository
+        self._base = base
+        self._sides = sides
+        self._found: dict[int, dict[str, tuple[str, str]]] = {}
+
+    def of(self, path: str, side: int) -> tuple[str, str]:
+        """Where a plain file went to on a side (0: ours, 1: theirs), and its entry there; empty if nowhere."""
+        if side not in self._found:
+            self._found[side] = dict(self._listed(self._sides[side]))
+        return self._found[side].get(path, ("", ""))
+
+    def _listed(self, side: str) -> Iterator[tuple[str, tuple[str, str]]]:
+        wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
+        parts = iter(self._repository.run("diff-tree", *wanted, self._base, side).split(b"\0"))
+        for part in parts:
+            if part.startswith(b":"):
+                _, mode, _, blob, _ = part[1:].decode("ascii").split(" ")
+                old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
+                if mode.startswith("100"):
+                    yield old, (new, f"{mode} {blob}")
 
 
 def remove_leftovers(local: Path) -> None:

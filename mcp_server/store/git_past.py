@@ -17,6 +17,7 @@ from mcp_server.store.history.objects import Objects
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 _TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)
+_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
 _COMMIT = "%x01%H%x02%ct%x02%an%x02%B%x02"
 _PARTS = 5
 
@@ -34,6 +35,12 @@ class Commit:
     def subject(self) -> str:
         """The first line of the message."""
         return self.message.split("\n", 1)[0]
+
+    @property
+    def reverts(self) -> str | None:
+        """The id of the commit that it takes back, if it is a revert."""
+        found = _REVERTS.search(self.message)
+        return found[1] if found else None
 
     @property
     def sessions(self) -> tuple[str, ...]:
@@ -128,6 +135,14 @@ class Past:
         given = "".join(f"{oid}\n" for oid in oids).encode()
         said = self._bytes("log", "--no-walk=unsorted", "--stdin", f"--format={_COMMIT}", stdin=given)
         return {commit.id: commit for commit in _commits(said)}
+
+    def reverts(self, limit: int) -> list[tuple[Commit, str]]:
+        """The newest commits of this branch that take another one back, each with the id of that one, the newest
+        first."""
+        if not self._has_history():
+            return []
+        wanted = ("--fixed-strings", "--grep=This reverts commit ", f"--max-count={limit}", f"--format={_COMMIT}")
+        return [(one, one.reverts) for one in _commits(self._bytes("log", *wanted)) if one.reverts]
 
     def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
         """What changed between two commits or trees (`old` None: from nothing) under these paths, as a diff."""

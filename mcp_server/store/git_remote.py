@@ -64,7 +64,7 @@ class Remote:
         Unavailable with what git said."""
         try:
             where = f"HEAD:refs/heads/{branch}"
-            self._repository.run("push", "--quiet", name, where, seconds=NETWORK_SECONDS)
+            self._repository.run("push", "--quiet", "--no-signed", name, where, seconds=NETWORK_SECONDS)
         except Failed as error:
             if any(said in str(error) for said in _BEHIND):
                 return "behind"

@@ -25,11 +25,18 @@ _BUSY = {
     "REVERT_HEAD": "revert",
     "BISECT_LOG": "bisect",
 }
+_SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
+"""Whatever the user has set: what git stores is read by us, and line ends that it turns are no reason to refuse."""
+
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
 class Failed(Exception):
-    """A git command ended with an error; the text is what it said."""
+    """A git command ended with an error; the text is what it said, `status` how it ended."""
+
+    def __init__(self, said: str, status: int = 128) -> None:
+        super().__init__(said)
+        self.status = status
 
 
 class Repository:
@@ -111,6 +118,36 @@ class Repository:
         values = zip(said[0::3], said[2::3], strict=False)
         return frozenset(os.fsdecode(path) for path, value in values if value not in (b"unspecified", b"unset", b""))
 
+    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Those of these paths that git was told to ignore and does not hold yet, each with the place that says so
+        (`.gitignore:3`). They need not exist."""
+        if not paths:
+            return {}
+        given = nul([f"./{path}" for path in paths])  # a name that begins with ':' is a name
+        plain = {"GIT_LITERAL_PATHSPECS": "0"}  # this command alone refuses it
+        try:
+            said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
+        except Failed as error:
+            if error.status == 1:  # none of them
+                return {}
+            raise
+        found = zip(said[0::4], said[1::4], said[2::4], said[3::4], strict=False)
+        return {
+            os.fsdecode(path).removeprefix("./"): f"{os.fsdecode(source)}:{line.decode()}"
+            for source, line, pattern, path in found
+            if not pattern.startswith(b"!")
+        }
+
+    def is_shallow(self) -> bool:
+        """Whether history begins somewhere in the middle (`git clone --depth`)."""
+        return (self.common_folder() / "shallow").is_file()
+
+    def common_folder(self) -> Path:
+        """Where hooks, branches and objects lie: of a linked worktree in the repository that it belongs to."""
+        folder = self.folder()
+        common = folder / "commondir"
+        return (folder / common.read_text("utf-8").strip()).resolve() if common.is_file() else folder
+
     def folder(self) -> Path:
         """Git's own folder."""
         place = self.root / ".git"
@@ -131,15 +168,15 @@ class Repository:
         who: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> bytes:
-        """One git command on this very repository: with another `index` than the user's, in the name of `who`, ended
-        after so many `seconds`."""
+        """One git command on this very repository: with another `index` than the user's, with `who` and the like added
+        to the environment, ended after so many `seconds`."""
         git = library()
         folder = self.folder()
         environment = {
             "GIT_DIR": str(folder),
             "GIT_WORK_TREE": str(self.root),
             "GIT_INDEX_FILE": str(index or folder / "index"),
-            "GIT_OBJECT_DIRECTORY": str(self._objects()),
+            "GIT_OBJECT_DIRECTORY": str(self.common_folder() / "objects"),
             "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0",
@@ -147,7 +184,7 @@ class Repository:
             "LC_ALL": "C",
             **(who or {}),
         }
-        command = ["git", "-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", *arguments]
+        command = ["git", *_SETTINGS, *arguments]
         with contextlib.ExitStack() as stack:
             feed = None
             if stdin is not None:
@@ -168,14 +205,9 @@ class Repository:
                 raise Unavailable(NEEDS_GIT) from error
             except git.GitCommandError as error:
                 said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
-                raise Failed(said or f"git {arguments[0]} ended with {error.status}") from error
+                ended = error.status if isinstance(error.status, int) else 128
+                raise Failed(said or f"git {arguments[0]} ended with {error.status}", ended) from error
         return output if isinstance(output, bytes) else str(output).encode()
-
-    def _objects(self) -> Path:
-        """Where the objects lie: of a linked worktree in the repository that it belongs to."""
-        folder = self.folder()
-        common = folder / "commondir"
-        return (folder / common.read_text("utf-8").strip() if common.is_file() else folder) / "objects"
 
 
 def ask_git(folder: Path, *arguments: str) -> str | None:

@@ -57,13 +57,30 @@ class Tags:
             raise Conflict(f"the tag {name} names another state ({known[name].commit[:10]}); choose another name")
         try:
             if message:
-                self._repository.run(
-                    "tag", "--annotate", "--message", message, "--", name, commit, who=self._committer.identity(None)
-                )
+                # Not signed, as our commits are not: nobody sits there to type a passphrase.
+                written = ("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
+                self._repository.run(*written, who=self._committer.identity(None))
             else:
-                self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
+                self._point(name, commit)
         except Failed as error:
             raise Unavailable(f"git could not write the tag {name}: {error}") from error
+
+    def create_new(self, name: str, commit: str) -> bool:
+        """Names a commit; False, and nothing changes, if the name is taken. Raises Unavailable."""
+        try:
+            if self._repository.text("tag", "--list", name):
+                return False
+            self._point(name, commit)
+        except Failed as error:
+            raise Unavailable(f"git could not write the tag {name}: {error}") from error
+        return True
+
+    def remove(self, name: str) -> None:
+        """Takes a tag away. Raises Unavailable."""
+        try:
+            self._repository.run("update-ref", "-d", f"refs/tags/{name}")
+        except Failed as error:
+            raise Unavailable(f"git could not take the tag {name} away: {error}") from error
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:
         """Commits of the current branch under these paths since a moment, with theirs (UTC), the oldest first."""
@@ -80,6 +97,9 @@ class Tags:
         return sorted(
             ((oid, datetime.fromtimestamp(int(seconds), UTC)) for oid, seconds in found), key=lambda one: one[1]
         )
+
+    def _point(self, name: str, commit: str) -> None:
+        self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
 
 
 def unused(name: str, taken: Callable[[str], bool]) -> str:

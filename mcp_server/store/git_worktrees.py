@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -64,14 +65,18 @@ class Worktrees:
         self._git("worktree", "add", "--quiet", "-b", branch, str(place), start)
 
     def remove(self, branch: str, place: Path | None) -> None:
-        """Deletes a branch and its work tree, whatever is in it."""
-        if place is not None:
-            try:
-                self._git("worktree", "remove", "--force", str(place))
+        """Deletes a branch and its work tree, whatever is in it, also what a kill left of making them."""
+        if place is not None and place.exists():
+            try:  # twice: git locks a work tree while it is made, and a kill leaves it locked
+                self._git("worktree", "remove", "--force", "--force", str(place))
             except Unavailable:
                 shutil.rmtree(place, ignore_errors=True)
+        if place is not None:
+            with contextlib.suppress(Unavailable):  # nor is a locked one pruned
+                self._git("worktree", "unlock", str(place))
         self._git("worktree", "prune")
-        self._git("branch", "--quiet", "-D", branch)
+        if self._repository.text("for-each-ref", f"refs/heads/{branch}"):
+            self._git("branch", "--quiet", "-D", branch)
 
     def _places(self) -> dict[str, Path]:
         found: dict[str, Path] = {}

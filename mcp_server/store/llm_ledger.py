@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass
 from mcp_server.store.state import State
 
 NAMESPACE = "llm"
+EMBEDDING = "embedding"
+"""The purpose under which an embedder that costs is entered; the day's cap is the LLM's alone."""
+
 KEPT_DAYS = 400
 
 
@@ -64,9 +67,9 @@ class LlmLedger:
         await self._state.write(enter)
 
     async def of_day(self, day: str) -> Spent:
-        """What was spent on a day, for everything."""
-        purposes = await self._state.get(NAMESPACE, day)
-        return sum((_read(one) for one in (purposes or {}).values()), Spent())
+        """What the LLM took on a day, for everything."""
+        purposes = await self._state.get(NAMESPACE, day) or {}
+        return sum((_read(one) for name, one in purposes.items() if name != EMBEDDING), Spent())
 
     async def days(self) -> dict[str, dict[str, Spent]]:
         """Day → purpose → what was spent, the oldest day first."""

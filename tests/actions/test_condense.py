@@ -203,3 +203,31 @@ async def test_a_model_chooses_what_lasts_and_words_nothing(
         text = memory.files.read_text(MEMORY)
         assert (text.count("[src: "), kept in text) == (1 if answer == "2" else 5, True)
     assert [purpose for purpose, _ in llm.asked] == ["condensation"]
+
+
+@pytest.mark.parametrize("answer", ["3, 1", "all of them", None])
+async def test_a_model_says_what_a_memory_that_is_too_long_misses_least(
+    workspace: Path, clock: Clock, answer: str | None
+) -> None:
+    """Of derived lines alone, and only once there is nothing that stands elsewhere or is stale."""
+    llm = FakeLlm([] if answer is None else [answer] * 2)
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
+        names = ("oven", "boat", "tax", "oboe")
+        path = "raw/conversations/2026/01/05/0900-s-talk.md"
+        lines = [f"- 2026-01-0{n}: the {name} is number {n} [src: {path}#{n}]" for n, name in enumerate(names, 1)]
+        text = "# Core\n\n## Facts\n- 2020-01-01: by hand\n" + "\n".join(lines) + "\n"
+        memory.files.write_atomic(MEMORY, text)
+
+        looked = await prune_memory(memory, text.count("\n") - 2, True)
+        done = await prune_memory(memory, text.count("\n") - 2, False)
+
+        assert [one.id for one in looked.of_fate("gone")] == [one.id for one in done.of_fate("gone")]
+        left = memory.files.read_text(MEMORY)
+        if answer == "3, 1":
+            assert "by hand" in left
+            assert [n for n, line in enumerate(lines, 1) if line not in left] == [1, 3]
+        else:
+            assert "by hand" not in left
+        assert len(llm.asked) == 2
+        assert "1. 2026-01-01: the oven is number 1\n" in llm.asked[0][1]
+        assert "by hand" not in llm.asked[0][1]

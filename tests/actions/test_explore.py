@@ -129,3 +129,44 @@ async def test_a_folder_that_somebody_deleted_does_not_lose_what_was_committed(m
     await explore.merge(memory, "idea")
 
     assert (workspace / "knowledge/people/bo.md").exists()
+
+
+async def test_one_that_cannot_be_dropped_does_not_keep_the_others(memory: Memory, clock: Clock) -> None:
+    write(await begun(memory, "bad"), "topics/x.md", "ghp_" + "a1B2" * 9)
+    await begun(memory, "good")
+    clock.forward(days=8)
+
+    assert [one.name for one in await explore.drop_old(memory)] == ["good"]
+    assert [one.name for one in await explore.explorations(memory)] == ["bad"]
+
+
+@pytest.mark.parametrize("halfway", ["nothing", "branch", "locked", "whole"])
+async def test_what_a_kill_left_half_made_is_gone_with_the_next_look(
+    memory: Memory, workspace: Path, halfway: str
+) -> None:
+    place = workspace / ".local/explore/idea"
+    write(place.parent, "idea.making", "")
+    if halfway == "branch":
+        git(workspace, "branch", "explore/idea")
+    elif halfway != "nothing":
+        git(workspace, "worktree", "add", "--quiet", "-b", "explore/idea", str(place))
+    if halfway == "locked":
+        git(workspace, "worktree", "lock", str(place))
+        (place / ".git").unlink()
+
+    assert await explore.explorations(memory) == []
+
+    assert list(place.parent.iterdir()) == []
+    assert git(workspace, "branch", "--list") == "* main"
+    assert len(git(workspace, "worktree", "list").split("\n")) == 1
+    assert (await begun(memory)).exists()
+
+
+async def test_what_somebody_is_just_making_is_left_alone(memory: Memory, workspace: Path) -> None:
+    async with explore.EXPLORATIONS.making(memory, "idea") as place:
+        assert await explore.drop_old(memory) == []
+        await explore.EXPLORATIONS.clear(memory)
+        assert place.exists()
+        with pytest.raises(Conflict, match="already"):
+            await explore.create(memory, "idea")
+    assert [one.name for one in await explore.explorations(memory)] == ["idea"]

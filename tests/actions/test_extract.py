@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from mcp_server.actions import sessions
+from mcp_server.actions.condense import condense
 from mcp_server.actions.extract import EXTRACTED, extract, extract_pending
 from mcp_server.actions.forget import forget
 from mcp_server.actions.forget_target import ForgetTarget
@@ -20,6 +21,8 @@ from mcp_server.app import open_memory
 from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.core.model import Caller
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.jobs.registry import JOBS
+from mcp_server.jobs.scheduler import run_due
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -130,7 +133,26 @@ async def test_a_serving_process_does_it_and_manual_means_manual(
     async with open_memory(workspace, manual, clock=clock, new_id=new_id) as memory:
         await record_session(memory, talk("I bought a red canoe in Split yesterday.", session="talk-2", days=1))
         assert await extract_pending(memory) == 0
+        daily = await condense(memory, "daily")
+        assert "read only by `context-manager extract`" in daily.notes[0]
         assert (await extract(memory)).read == 1
+
+
+async def test_hourly_means_once_an_hour(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> None:
+    hourly = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "hourly"}
+    only = {"extract-hourly": JOBS["extract-hourly"]}
+    async with open_memory(workspace, hourly, clock=clock, new_id=new_id) as memory:
+        assert await run_due(memory, only) == []
+        await record_session(memory, talk("I adopted two kittens yesterday."))
+        clock.forward(minutes=10)
+        assert await run_due(memory, only) == []
+        clock.forward(minutes=10)
+        (ran,) = await run_due(memory, only)
+        assert (ran.ok, ran.outcome) == (True, "1 conversations read")
+        assert "kittens" in memory.files.read_text(ANA)
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
+        clock.forward(hours=2)
+        assert await run_due(memory, only) == []
 
 
 async def test_what_was_forgotten_is_not_derived_again(memory: Memory) -> None:

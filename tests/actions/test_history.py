@@ -13,6 +13,8 @@ from mcp_server.actions.forget import forget
 from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
+from mcp_server.actions.recover import recover
+from mcp_server.actions.recoverable import recoverable
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.revert import revert
 from mcp_server.actions.sessions import end_session
@@ -218,3 +220,27 @@ async def test_a_revert_leaves_conversations_alone(memory: Memory, workspace: Pa
 
     assert (await revert(memory, ended.committed, USER, apply=True)).paths == ()
     assert (workspace / ended.path).exists()
+
+
+async def test_a_commit_that_was_taken_back_comes_back_by_recover(memory: Memory, workspace: Path) -> None:
+    await remember(memory, NewFact("Ana lives in Basel"), TESTS)
+    (commit,) = (await commit_changes(memory)).commits
+    with pytest.raises(NotFound, match="was not taken back"):
+        await recover(memory, commit, TESTS)
+    await revert(memory, commit, TESTS, apply=True)
+    assert "Basel" not in (workspace / CORE).read_text()
+    (listed,) = [one for one in await recoverable(memory, "Basel") if one.kind == "commit"]
+    assert commit.startswith(listed.id)
+
+    shown = await recover(memory, listed.id, TESTS)
+    assert (shown.applied, "+- 2026-02-16: Ana lives in Basel" in shown.diff) == (False, True)
+    assert "Basel" not in (workspace / CORE).read_text()
+    done = await recover(memory, listed.id, TESTS, apply=True)
+
+    assert "Ana lives in Basel" in (workspace / CORE).read_text()
+    assert [one for one in await recoverable(memory) if one.kind == "commit"] == []
+    assert done.undo is not None
+    undone = await recover(memory, done.undo, TESTS, apply=True)
+    assert undone.applied
+    assert "Basel" not in (workspace / CORE).read_text()
+    assert [one.id for one in await recoverable(memory) if one.kind == "commit"] == [listed.id]

@@ -131,6 +131,8 @@ async def test_without_a_usable_answer_arithmetic_decides_and_says_why(
 class Silent:
     """An LLM that never answers."""
 
+    model = "silent"
+
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
         await anyio.sleep_forever()
         raise AssertionError
@@ -152,6 +154,8 @@ async def test_no_lock_is_held_while_the_llm_thinks(workspace: Path, clock: Call
     asked, go_on = anyio.Event(), anyio.Event()
 
     class Slow:
+        model = "slow"
+
         async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
             asked.set()
             await go_on.wait()

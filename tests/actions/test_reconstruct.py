@@ -13,11 +13,15 @@ from mcp_server.actions.extract import extract
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.reconstruct import drop, merge, reconstruct, reconstructions
 from mcp_server.actions.remember import NewFact, remember
+from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
+from mcp_server.core.text.remembering import MEMORY
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from tests.actions.test_extract import ANA, talk
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
+from tests.gitting import git
 
 pytestmark = pytest.mark.anyio
 
@@ -100,6 +104,8 @@ async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory) -> No
     made = await reconstruct(replace(memory, llm=asked), "by-model")
     assert asked.asked
     assert made.lines > 0
+    assert made.by.startswith("fake; decisions ")
+    assert "2 conversations were read by rules" in made.notes[-1]
     assert (await compare(memory, ["by-model"])).deltas["by-model"].files == ()
 
 
@@ -114,3 +120,44 @@ async def test_what_cannot_be_is_said(memory: Memory) -> None:
         await reconstruct(memory, "x")
     with pytest.raises(NotFound, match="there are: x"):
         await merge(memory, "y")
+
+
+async def test_what_is_not_committed_is_carried_over_and_main_does_not_move(memory: Memory) -> None:
+    await filled(memory)
+    root = memory.files.root
+    bo, core = root / "knowledge/people/bo.md", root / MEMORY
+    bo.write_text("# Bo\n\n- Bo builds boats\n")
+    core.write_text(core.read_text().replace("The oven is a Vesuvio", "The oven is a Vesuvio 3"))
+    git(root, "add", MEMORY)
+    before, commit, status = tree(root), head(root), git(root, "status", "--porcelain")
+
+    await reconstruct(memory, "lean", ["journal"])
+
+    assert (tree(root), head(root), git(root, "status", "--porcelain")) == (before, commit, status)
+    assert (await compare(memory, ["lean"])).deltas["lean"].own_lost == ()
+    git(root, "commit", "--quiet", "--message", "memory: the oven")
+    bo.write_text("# Bo\n\n- Bo builds ships\n")
+    core.write_text(core.read_text().replace("The oven is a Vesuvio 3\n", ""))
+    joined = await merge(memory, "lean")
+
+    assert joined is not None
+    assert bo.read_text() == "# Bo\n\n- Bo builds ships\n", "what was edited since is not taken back"
+    assert "Vesuvio" not in core.read_text()
+    assert "kittens" not in (root / ANA).read_text()
+    assert joined.tag == "memory/extract/lean"
+    assert git(root, "rev-parse", f"{joined.tag}^{{commit}}") == joined.commit == head(root)
+    assert "By rules; journal 1." in git(root, "log", "-1", "--format=%b")
+
+
+async def test_what_it_begins_from_needs_no_commits_of_ours(workspace: Path, clock: Clock) -> None:
+    off = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}
+    async with open_memory(workspace, off, clock=clock) as memory:
+        await filled(memory)
+        commit = head(workspace)
+        made = await reconstruct(memory, "again")
+        assert made.conversations == 2, "conversations that nobody has committed are read, too"
+        found = (await compare(memory, ["again"])).deltas["again"]
+        assert (found.files, found.own_lost) == ((), ())
+        assert await merge(memory, "again") is None
+        assert head(workspace) == commit
+        assert git(workspace, "tag", "--list", "memory/extract/*") == ""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Run
+from tests.llm.endpoint import Reply, endpoint
 
 
 def test_a_conversation_becomes_knowledge_when_it_ends_and_can_be_looked_at_before(run: Run, workspace: Path) -> None:
@@ -36,3 +39,30 @@ def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -
     assert (workspace / "archive/journal" / journal.name).exists()
     assert "Nothing was to be pruned" in run("archive")
     assert json.loads(run("archive", "--json"))["archived"][0]["gone"] == []
+
+
+def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_merge_did(
+    run: Run, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("observe", "I adopted two kittens in Zagreb yesterday.", "--session", "s")
+    run("session", "end", "s")
+    assert "llm.provider" in run("reconstruct", "--branch", "b", "--model", "better", code=2)
+    assert "exclude each other" in run("reconstruct", "--branch", "b", "--model", "better", "--no-model", code=2)
+    line = {"kind": "event", "turn": 1, "person": None, "day": None, "text": "The user adopted kittens in Zagreb."}
+    with endpoint(Reply(json.dumps([line]))) as served:
+        for name, value in {"PROVIDER": "openai", "MODEL": "large", "BASE_URL": served.url}.items():
+            monkeypatch.setenv(f"CONTEXT_MANAGER_LLM__{name}", value)
+        made = json.loads(run("reconstruct", "--branch", "b", "--model", "better", "--json"))
+        run("reconstruct", "--branch", "rules", "--no-model")
+    assert made["by"].startswith("better; ")
+    assert {asked["model"] for asked in served.asked} == {"better"}
+    assert "better; decisions" in " ".join(run("reconstruct", "list").split())
+    shown = run("reconstruct", "compare", "b", "rules")
+    assert "b: " in shown
+    assert "rules: " in shown
+    merged = run("reconstruct", "merge", "b")
+    assert "merged as" in merged
+    assert "tagged memory/extract/b" in merged
+    assert "The user adopted kittens in Zagreb." in (workspace / "knowledge/people/user.md").read_text()
+    assert "rules is dropped" in run("reconstruct", "drop", "rules")
+    assert "memory/extract/b" in run("tag", "list")

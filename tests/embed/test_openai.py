@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mcp_server import embed
+from mcp_server.actions.costs import costs
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, search
 from mcp_server.app import catch_up, open_memory
@@ -98,3 +99,21 @@ def test_vectors_of_another_model_or_length_are_another_index() -> None:
     assert Wanted("sentence-transformers").name == "sentence-transformers-all-minilm-l6-v2-384"
     assert Wanted("wordllama").name == "wordllama"
     assert Wanted("none").length == 0
+
+
+async def test_what_it_cost_is_in_the_book_and_no_cap_is_touched(workspace: Path) -> None:
+    with endpoint(Reply()) as served:
+        given = {"EMBEDDER": "openai", "EMBEDDING_MODEL": MODEL, "EMBEDDING_DIMENSIONS": "26", "EMBEDDING_PRICE": "20"}
+        environ = {f"CONTEXT_MANAGER_SEARCH__{name}": value for name, value in given.items()}
+        environ |= {"CONTEXT_MANAGER_SEARCH__EMBEDDING_URL": served.url, "OPENAI_API_KEY": "not-a-secret"}
+        async with open_memory(workspace, environ) as memory:
+            await observe(memory, NewTurn("user", "The winter berth is in Basel"), Caller())
+            await catch_up(memory)
+            assert len(served.asked) > 0
+        async with open_memory(workspace, environ) as memory:
+            spent = await costs(memory)
+    assert spent.purposes["embedding"].calls == len(served.asked)
+    assert spent.purposes["embedding"].input_tokens == len(served.asked)
+    assert spent.total.usd == pytest.approx(len(served.asked) * 20 / 1e6)
+    assert spent.priced
+    assert spent.today.tokens == 0, "what the cap counts"

@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import explore, history
+from mcp_server.actions.checkpoint import make
 from mcp_server.actions.committing import commit_changes
+from mcp_server.actions.compare_trees import compare
+from mcp_server.actions.forget import plan_forget
+from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
+from mcp_server.actions.reconstruct import merge, reconstruct
+from mcp_server.actions.recover import recover
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.revert import revert
 from mcp_server.actions.sessions import end_session
@@ -136,6 +142,9 @@ async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_
         joined = await explore.merge(memory, "idea")
         assert joined is not None
         assert (repository / "knowledge/people/bo.md").exists()
+        await explore.create(memory, "worse")
+        write(repository / ".local/explore/worse", "knowledge/people/cy.md", "# Cy\n")
+        assert (await explore.drop(memory, "worse")).tag == "memory/before/drop-worse"
         undone = await revert(memory, joined.commit, TESTS, apply=True)
         assert undone.commit is not None
         assert not (repository / "knowledge/people/bo.md").exists()
@@ -148,6 +157,21 @@ async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_
             await sync(other)
         await sync(memory, "hub")
         assert "Bo bakes bread" in (repository / CORE).read_text()
+
+        kept = await make(memory, "s1", "asked")
+        write(repository, "knowledge/people/dan.md", "# Dan\n")
+        done = await recover(memory, kept.id, TESTS, apply=True, knowledge=True)
+        assert done.applied
+        assert not (repository / "knowledge/people/dan.md").exists()
+        planned = await plan_forget(memory, ForgetTarget(text="Bo bakes bread"))  # `forget --history`, dry
+        assert (planned.done, planned.history.commits > 0) == (False, True)
+        assert any(copy.path == CORE for copy in planned.copies)
+        assert "Bo bakes bread" in (repository / CORE).read_text()
+        made_anew = await reconstruct(memory, "lean", ["journal"])
+        assert made_anew.conversations == 1
+        assert (await compare(memory, ["lean"])).deltas["lean"].own_lost == ()
+        await merge(memory, "lean")
+        await commit_changes(memory)  # the checkpoints
 
     assert seen(repository) == before
     assert git(repository, "fsck", "--connectivity-only", "--no-dangling") == ""

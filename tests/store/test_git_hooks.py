@@ -235,3 +235,31 @@ def test_hooks_also_look_at_commits_in_a_linked_worktree(root: Path, tmp_path: P
 
     assert commit(tmp_path / "tree").startswith("refused")
     assert Git(tmp_path / "tree").hooks.standing() != ""
+
+
+def test_hooks_of_a_workspace_whose_git_folder_lies_elsewhere_are_seen_to_be_in_place(
+    tmp_path: Path, home: Path
+) -> None:
+    root, tree = tmp_path / "memory", tmp_path / "tree"
+    git(tmp_path, "init", "--quiet", "--separate-git-dir", str(tmp_path / "elsewhere"), str(root))
+    write(root, CORE, "# Core\n")
+    assert commit(root) == ""
+    git(root, "worktree", "add", "--quiet", "-b", "other", str(tree))
+
+    for place in (root, tree):
+        Git(place).hooks.ensure()
+        assert Git(place).hooks.in_place()
+    write(tree, CORE, "# Core\n\n- more\n")
+    commit(tree)
+
+    assert Git(tree).hooks.take_mark() == git(tree, "rev-parse", "HEAD")
+    assert Git(root).hooks.take_mark() is None
+
+
+def test_a_topic_that_nothing_sets_off_is_warned_about(root: Path) -> None:
+    write(root, "topics/email.md", "---\ntype: topic\n---\n# Email\n")
+    write(root, "topics/deploy.md", "---\ntriggers:\n  - {type: pattern, match: deploy}\n---\n# Deploy\n")
+
+    told = commit(root)
+
+    assert told == "context-manager: topics/email.md has no triggers: every message is compared with it"

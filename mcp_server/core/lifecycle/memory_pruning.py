@@ -2,7 +2,7 @@
 
     1  what a more specific file says already (a project's, a person's)
     2  what another entry says already
-    3  what is stale
+    3  what is stale, and what a model says matters least, where there is one
     4  the oldest
 
 Everything that goes, goes to the archive. Steps 1 to 3 take derived lines only; what a person or an agent wrote goes in
@@ -21,11 +21,17 @@ from mcp_server.core.text import entries
 
 
 def leaving(
-    body: str, lines_to_free: int, specific: Sequence[str], today: date, spared: frozenset[int] = frozenset()
+    body: str,
+    lines_to_free: int,
+    specific: Sequence[str],
+    today: date,
+    spared: frozenset[int] = frozenset(),
+    least: Sequence[str] = (),
 ) -> list[Left]:
     """The entries that leave, in the order of the steps, until `lines_to_free` lines are free or nothing may go.
 
-    `specific` are the lines of more specific files; entries that begin in a `spared` line stay.
+    `specific` are the lines of more specific files, `least` the texts of derived entries that a model lets go, the
+    least missed first; entries that begin in a `spared` line stay.
     """
     found: dict[int, Left] = {}
 
@@ -39,6 +45,9 @@ def leaving(
     steps += [Left(one, "a more specific file says it") for one in derived if known.has(one.text)] if derived else []
     steps += [Left(one, "another entry says it") for one in derived if _repeats(one, listed)]
     steps += [left for left in stale(body, today) if left.entry.start not in spared]
+    chosen = {text: place for place, text in enumerate(least)}
+    let_go = sorted((one for one in derived if one.text in chosen), key=lambda one: chosen[one.text])
+    steps += [Left(one, "of what is left, a model misses it least") for one in let_go]
     for left in steps:
         if enough():
             break

@@ -54,6 +54,8 @@ def test_two_versions_are_compared_by_what_their_lines_say() -> None:
     assert (found.first_lines, found.second_lines, found.common) == (2, 2, 1)
     assert [(one.only_first, one.only_second) for one in found.files] == [(1, 1)]
     assert found.own_lost == ()
+    since = delta({"a.md": BODY}, {}, {"a.md": "Her own page.\n"})
+    assert (since.own_lost, since.own_since) == (("a.md: Her own page.",), 1)
     assert delta({"a.md": BODY}, {}).own_lost == ("a.md: Her own page.", "a.md: - Likes tea (I know that)")
 
 
