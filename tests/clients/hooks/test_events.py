@@ -384,16 +384,6 @@ async def test_with_nothing_before_there_is_nothing_to_go_on_with(memory: Memory
     assert log(memory)[0]["decision"] == "nothing"
 
 
-async def test_windows_are_forgotten_after_two_months(told: Memory, window: Open, clock: Clock) -> None:
-    await window("old").start()
-    clock.forward(days=59)
-    await window("new").start()
-    clock.forward(days=2)
-    assert await inject.forget_old_windows(told) == 1
-    assert not (await inject.window_of(told, "old")).brief
-    assert (await inject.window_of(told, "new")).brief
-
-
 async def test_tokens_may_be_switched_off_by_setting(window: Open, told: Memory) -> None:
     knobs = told.settings.hooks.model_copy(update={"turn_tokens": 0, "start_tokens": 0})
     object.__setattr__(told, "settings", told.settings.model_copy(update={"hooks": knobs}))
