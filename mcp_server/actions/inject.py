@@ -143,7 +143,7 @@ async def _for_prompt(
         found = await find(memory, request)
     else:  # the prompt waits: neither needs the other
         (window, topics), found = await both(_offered(memory, session, start, prompt, project), find(memory, request))
-    judged = await run_sync(_judged, memory, prompt, found, window.lines)
+    judged = _judged(memory, prompt, found, window.lines)  # half a millisecond: a thread would take as long to wake up
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anyio.to_thread import run_sync
+
 from mcp_server.actions import watch
 from mcp_server.actions.topic_context import in_context
 from mcp_server.core.compiler.inputs import ActiveTopic
@@ -42,6 +44,8 @@ class Offered:
 
 async def offered(memory: Memory, session: str, prompt: str, sent: Collection[str]) -> Offered:
     """Judges the prompt, and returns what is active and not in the window; `sent` are the fingerprints of what is."""
+    if not (await run_sync(memory.topics.read)).topics:
+        return Offered()
     await watch.ahead(memory, session, prompt)
     active = await in_context(memory, session)
     fresh = tuple(
