@@ -1,7 +1,7 @@
 """One search of an open index, on its two connections: one looks by words, the other for the nearest vectors.
 
-The thread that looks by words waits for the other one's answer and goes on, in one transaction: a turn of the event
-loop in between, which has to wake up first, would cost more than the wait.
+The thread that looks by words waits for the other one's answer and goes on, in one transaction, to the very end: to
+hand hundreds of candidates from thread to thread, over an event loop that has to wake up first, takes milliseconds.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.store.index import schema
 from mcp_server.store.index.answers import Mode
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     Near = tuple[Vector, list[int]]
     """The query's vector, None without one, and the passages nearest to it, nearest first."""
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -44,8 +46,8 @@ class Search:
     embed: Callable[[str], Vector] | None
 
 
-async def search(wanted: Search) -> tuple[Asking, Vector, list[Found]]:
-    """The query as the index reads it, its vector, and the candidates with their raw values."""
+async def search(wanted: Search, then: Callable[[Asking, Vector, list[Found]], T]) -> T:
+    """What `then` makes of the query as the index reads it, its vector, and the candidates with their raw values."""
     from concurrent.futures import Future
 
     near: Future[Near] = Future()
@@ -56,7 +58,7 @@ async def search(wanted: Search) -> tuple[Asking, Vector, list[Found]]:
         finally:
             near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
 
-    words = wanted.opened.words.database.read(lambda connection: _by_words(connection, wanted, near))
+    words = wanted.opened.words.database.read(lambda connection: then(*_by_words(connection, wanted, near)))
     if wanted.embed is None:
         near.set_result((None, []))
         return await words

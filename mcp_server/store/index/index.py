@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.index.finding import Vector
+    from mcp_server.store.index.reader import Asking, Found
     from mcp_server.store.locks import Locks
 
 T = TypeVar("T")
@@ -77,37 +79,47 @@ class Index:
 
     async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
+        return await self.answer(query, filters, mode, lambda found: found)
+
+    async def answer(self, query: Query, filters: Filters | None, mode: Mode, then: Callable[[Candidates], T]) -> T:
+        """What `then` makes of the candidates, on the thread that found them; it may take some milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(opened, query.text, wanted, mode)
+                    return await self._search(opened, query.text, wanted, mode, then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await self._scanned(query.text, wanted)
+        return await self._scanned(query.text, wanted, then)
 
-    async def _search(self, opened: Reading, text: str, filters: Filters, mode: Mode) -> Candidates:
+    async def _search(
+        self, opened: Reading, text: str, filters: Filters, mode: Mode, then: Callable[[Candidates], T]
+    ) -> T:
         from anyio import to_thread
 
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
-        embed = None if mode == "keyword" or self._embedder is None else self._vector
-        asking, vector, found = await search(Search(opened, text, filters, mode, embed))
-        if mode == "vector" and vector is not None:
-            found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
-        used: Mode = "keyword" if vector is None else mode
-        return Candidates(
-            asking.asked,
-            tuple(found),
-            asking.frequencies,
-            asking.passages,
-            used,
-            str(opened.generation.number),
-            self._messages(),
-        )
+        def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
+            if mode == "vector" and vector is not None:
+                found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
+            used: Mode = "keyword" if vector is None else mode
+            return then(
+                Candidates(
+                    asking.asked,
+                    tuple(found),
+                    asking.frequencies,
+                    asking.passages,
+                    used,
+                    str(opened.generation.number),
+                    self._messages(),
+                )
+            )
 
-    async def _scanned(self, text: str, filters: Filters) -> Candidates:
+        embed = None if mode == "keyword" or self._embedder is None else self._vector
+        return await search(Search(opened, text, filters, mode, embed), candidates)
+
+    async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
         scanned = await to_thread.run_sync(self._scan.search, text, filters)
@@ -124,9 +136,10 @@ class Index:
         )
         if not scanned.complete:
             message += "; the oldest files of this large workspace were left out"
-        return Candidates(
+        found = Candidates(
             scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
         )
+        return await to_thread.run_sync(then, found)
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():
