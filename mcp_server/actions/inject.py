@@ -101,7 +101,7 @@ async def for_start(
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """What the memory pushes with a prompt: usually nothing."""
-    row = await sessions.current_row(memory, session)
+    row = await sessions.current_row(memory, session, look=False)
     project = await _project(memory, row, caller)
     start = await sessions.window_start(memory, row) if row else None
     said = await _for_prompt(memory, session, start, prompt, project, paused)
@@ -204,7 +204,7 @@ async def _window(memory: Memory, session: str, start: int | None, project: Proj
     window = await sent.window_from(memory, session, start)
     if window.at or window.lines:
         return window
-    printed = await briefs.on_disk(memory, project)  # it began where no server was: what the hook printed then is in it
+    printed = briefs.on_disk(memory, project)  # it began where no server was: what the hook printed then is in it
     return replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
 
 

@@ -70,7 +70,13 @@ async def ahead(memory: Memory, session: str, prompt: str) -> tuple[TopicSet, St
     """Judges a prompt that a client's hook tells of before its transcript does; returns the topics, and where the
     session stands then. The turn is not judged again when it is recorded, unless an LLM took longer than a prompt can
     wait: then arithmetic decides, until it is."""
-    topics = await run_sync(memory.topics.read)
+    message = Heard(bounded(prompt, LONGEST_WATCHED))
+
+    def look() -> tuple[TopicSet, Tier1]:  # in one thread: a prompt waits
+        topics = memory.topics.read()
+        return topics, first_tier(memory, topics, message) if topics.topics else Tier1()
+
+    topics, tier1 = await run_sync(look)
     if not topics.topics:
         return topics, Standing()
     standing = await activations.standing(memory.state, session)
@@ -79,12 +85,11 @@ async def ahead(memory: Memory, session: str, prompt: str) -> tuple[TopicSet, St
         return topics, standing
     ttl = memory.settings.watchers.topic_ttl
     exchange = 1 + standing.exchanges
-    message = Heard(bounded(prompt, LONGEST_WATCHED))
     judged = None
     with move_on_after(AHEAD_SECONDS):
-        judged = await judge_message(memory, session, message, topics, stored, exchange)
+        judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
     late = judged is None
-    found = judged or await judge_message(memory, session, message, topics, stored, exchange, quiet=True)
+    found = judged or await judge_message(memory, session, message, topics, stored, exchange, known=tier1, quiet=True)
 
     def change(one: Activations) -> Activations:
         one = one.fired(found.topics, exchange, ttl)
@@ -103,11 +108,12 @@ async def judge_message(
     exchange: int,
     *,
     turn: int = 0,
+    known: Tier1 | None = None,
     quiet: bool = False,
 ) -> Judged:
-    """What a message brings in at this exchange; turn `turn` of an agent is what corrections are about. `quiet`: only
-    somebody asks, so no LLM is called and nothing is logged."""
-    tier1 = await run_sync(first_tier, memory, topics, message)
+    """What a message brings in at this exchange; turn `turn` of an agent is what corrections are about. `known` is
+    tier 1 of whoever has it already. `quiet`: only somebody asks, so no LLM is called and nothing is logged."""
+    tier1 = await run_sync(first_tier, memory, topics, message) if known is None else known
     if tier1.troubles:
         await _keep_troubles(memory, topics, tier1)
     verdicts = await judge.judge(
