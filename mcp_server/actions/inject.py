@@ -54,6 +54,7 @@ class Injection:
     why: str
     tokens: int = 0
     passages: int = 0
+    topics: Sequence[str] = ()
     considered: Sequence[dict[str, Any]] = ()
     gate: dict[str, Any] | None = None
     line: str = ""
@@ -177,6 +178,7 @@ async def _for_prompt(
         considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
         gate=gate,
         line=injection.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
+        topics=topics.shown(compiled.receipt),
     )
 
 
@@ -235,7 +237,7 @@ async def _with_checkpoint(memory: Memory, session: str, start: int, project: Pr
         tokens=tokens,
         why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
         considered=(*briefs.shown(made.compiled), *said.considered),
-        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were"),
+        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )
 
 
