@@ -118,10 +118,10 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
     await refresh(memory)
 
 
-async def on_disk(memory: Memory, project: Project) -> str:
+def on_disk(memory: Memory, project: Project) -> str:
     """The text that a hook without a server prints for this project now; "" for none."""
     try:
-        return await run_sync(memory.files.read_text, f"{FOLDER}/{file_of(project)}")
+        return memory.files.read_text(f"{FOLDER}/{file_of(project)}")  # a small file: no thread wakes up as quickly
     except ContextManagerError:
         return ""
 

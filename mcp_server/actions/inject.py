@@ -13,17 +13,18 @@ import contextlib
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import briefs, checkpoints, going_on, inject_topics, pauses, sessions
+from mcp_server.actions import briefs, checkpoints, going_on, inject_topics, pauses, sent, sessions
 from mcp_server.actions.briefs import compiled_within
 from mcp_server.actions.compile import compiler_settings
+from mcp_server.actions.inject_topics import Offered
 from mcp_server.actions.left_off import of_checkpoint
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, find
+from mcp_server.actions.sent import Window
 from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
@@ -35,32 +36,13 @@ from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store import logs
+from mcp_server.store.index.together import both
 from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
-SENT = "sent"
-"""Namespace of the state: session → what its window holds of ours (`Window`)."""
-
-KEEP_WINDOWS = timedelta(days=60)
 PROMPT_SHOWN = 300
 """Characters of a prompt that the log keeps, without secrets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
-    says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
-    compaction turn that it began with; `unmarked` that this turn is not recorded yet. `checkpoint` is the id of the one
-    that was sent."""
-
-    lines: frozenset[str] = frozenset()
-    brief: bool = False
-    compacting: bool = False
-    start: int | None = None
-    unmarked: bool = False
-    at: str = ""
-    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +54,7 @@ class Injection:
     why: str
     tokens: int = 0
     passages: int = 0
+    topics: Sequence[str] = ()
     considered: Sequence[dict[str, Any]] = ()
     gate: dict[str, Any] | None = None
     line: str = ""
@@ -89,11 +72,14 @@ async def for_start(
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
-    window = await window_of(memory, session)
+    window = await sent.window_of(memory, session)
     if source == "compact":
-        window = await _emptied(memory, session, window)
+        window = await sent.emptied(memory, session, window)
     silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
-    stood = await _stood(memory, row, source, window)
+    emptied = row is not None and (
+        source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
+    )
+    stood = await _stood(memory, session, window) if emptied else None
     if printed is not None:
         said = Injection(event, printed, f"brief, {source or 'start'}", await run_sync(memory.tokens.count, printed))
     elif silent:
@@ -109,24 +95,25 @@ async def for_start(
         said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
         window = replace(window, checkpoint=stood.id if stood and printed is None else window.checkpoint)
-    await _sent(memory, session, window)
+    await sent.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
 
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """What the memory pushes with a prompt: usually nothing."""
-    row = await sessions.current_row(memory, session)
+    row = await sessions.current_row(memory, session, look=False)
     project = await _project(memory, row, caller)
-    said = await _for_prompt(memory, session, row, prompt, project, paused)
-    if row is not None and not injection.is_the_clients(prompt) and not paused:
-        said = await _with_checkpoint(memory, row, project, said)
+    start = await sessions.window_start(memory, row) if row else None
+    said = await _for_prompt(memory, session, start, prompt, project, paused)
+    if start is not None and not injection.is_the_clients(prompt) and not paused:
+        said = await _with_checkpoint(memory, session, start, project, said)
     await _log(memory, session, project, said, prompt)
     return said
 
 
 async def _for_prompt(
-    memory: Memory, session: str, row: SessionRow | None, prompt: str, project: Project, paused: bool
+    memory: Memory, session: str, start: int | None, prompt: str, project: Project, paused: bool
 ) -> Injection:
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
@@ -139,30 +126,25 @@ async def _for_prompt(
     )
     if silent:
         return Injection(event, "", silent)
-    start = await sessions.window_start(memory, row) if row else None
-    window = await _window_from(memory, session, start)
-    if not window.at and not window.lines:  # began where no server was: what the hook printed then is in it
-        printed = await briefs.on_disk(memory, project)
-        window = replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
     if last is not None:
-        return await _go_on(
-            memory, session, replace(_inputs(memory, prompt, session, project), last_session=last), window
-        )
-    topics = await inject_topics.offered(memory, session, prompt, window.lines)
-    if asks and not topics:
-        return Injection(event, "", asks)
-    found = await find(
-        memory,
-        SearchRequest(
-            query=prompt,
-            limit=injection.LOOKED_AT,
-            project=project,
-            exclude_session=session,
-            exclude_from=start,
-            operators=False,
-        ),
+        inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
+        return await _go_on(memory, session, inputs, await _window(memory, session, start, project))
+    request = SearchRequest(
+        query=prompt,
+        limit=injection.LOOKED_AT,
+        project=project,
+        exclude_session=session,
+        exclude_from=start,
+        operators=False,
     )
-    judged = await run_sync(_judged, memory, prompt, found, window.lines)
+    if asks:
+        window, topics = await _offered(memory, session, start, prompt, project)
+        if not topics:
+            return Injection(event, "", asks)
+        found = await find(memory, request)
+    else:  # the prompt waits: neither needs the other
+        (window, topics), found = await both(_offered(memory, session, start, prompt, project), find(memory, request))
+    judged = _judged(memory, prompt, found, window.lines)  # half a millisecond: a thread would take as long to wake up
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:
@@ -185,7 +167,7 @@ async def _for_prompt(
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(own_text(one.hit.passage))}
     new |= topics.marks(compiled.receipt)
-    await _sent(memory, session, replace(window, lines=window.lines | new))
+    await sent.keep(memory, session, replace(window, lines=window.lines | new))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     return Injection(
         event,
@@ -196,6 +178,7 @@ async def _for_prompt(
         considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
         gate=gate,
         line=injection.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
+        topics=topics.shown(compiled.receipt),
     )
 
 
@@ -207,7 +190,7 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     considered = briefs.shown(compiled)
     if not any(one["included"] for one in considered) or not new:
         return Injection(event, "", "this window was told where you left off", considered=considered)
-    await _sent(memory, session, replace(window, lines=window.lines | new))
+    await sent.keep(memory, session, replace(window, lines=window.lines | new))
     return Injection(
         event,
         compiled.text,
@@ -218,25 +201,34 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     )
 
 
-async def _window_from(memory: Memory, session: str, start: int | None) -> Window:
+async def _window(memory: Memory, session: str, start: int | None, project: Project) -> Window:
     """What the window holds of ours that begins with turn number `start`."""
-    window = await window_of(memory, session)
-    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
-        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
-    return window
+    window = await sent.window_from(memory, session, start)
+    if window.at or window.lines:
+        return window
+    printed = briefs.on_disk(memory, project)  # it began where no server was: what the hook printed then is in it
+    return replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
 
 
-async def _with_checkpoint(memory: Memory, row: SessionRow, project: Project, said: Injection) -> Injection:
+async def _offered(
+    memory: Memory, session: str, start: int | None, prompt: str, project: Project
+) -> tuple[Window, Offered]:
+    """The window, and the topics that the prompt brings into it."""
+    window = await _window(memory, session, start, project)
+    return window, await inject_topics.offered(memory, session, prompt, window.lines)
+
+
+async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
     """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
-    window = await _window_from(memory, row.session, await sessions.window_start(memory, row))
-    stood = None if window.checkpoint else await _stood(memory, row, "resume", window)
+    window = await sent.window_from(memory, session, start)
+    stood = None if window.checkpoint else await _stood(memory, session, window)
     if stood is None or await pauses.why_silent(memory, project):
         return said
     made = await briefs.make(memory, project, stood, whole=False)
     if not made.text:
         return said
     new = frozenset(injection.fingerprints(made.text))
-    await _sent(memory, row.session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    await sent.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
     text = "\n\n".join(filter(None, (made.text, said.text)))
     tokens = made.tokens + said.tokens
     return replace(
@@ -245,82 +237,24 @@ async def _with_checkpoint(memory: Memory, row: SessionRow, project: Project, sa
         tokens=tokens,
         why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
         considered=(*briefs.shown(made.compiled), *said.considered),
-        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were"),
+        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )
 
 
-async def _stood(memory: Memory, row: SessionRow | None, source: str, window: Window) -> LeftOff | None:
-    """Where the session stood, for a window that has lost something and was not told."""
-    if row is None or source not in ("compact", "resume"):
-        return None
-    emptied = await sessions.window_start(memory, row)
-    if emptied is None and source == "resume":
-        return None
-    kept = await checkpoints.latest(memory, row.session)
-    if kept is None or kept.id == window.checkpoint:
-        return None
-    return of_checkpoint(kept)
+async def _stood(memory: Memory, session: str, window: Window) -> LeftOff | None:
+    """Where the session stood, for a window that has lost something; None if it was told, or nothing is known."""
+    kept = await checkpoints.latest(memory, session)
+    return None if kept is None or kept.id == window.checkpoint else of_checkpoint(kept)
 
 
-async def window_of(memory: Memory, session: str) -> Window:
-    """What the session's window holds of ours; an empty one if nothing is known of it."""
-    stored = await memory.state.get(SENT, session)
-    if not isinstance(stored, dict):
-        return Window()
-    start = stored.get("start")
-    return Window(
-        lines=frozenset(str(mark) for mark in stored.get("lines", ())),
-        brief=stored.get("brief") is True,
-        compacting=stored.get("compacting") is True,
-        start=start if isinstance(start, int) else None,
-        unmarked=stored.get("unmarked") is True,
-        at=str(stored.get("at", "")),
-        checkpoint=str(stored.get("checkpoint", "")),
-    )
-
-
-async def compacting(memory: Memory, session: str) -> None:
-    """The client begins to compact the session's window."""
-    await _sent(memory, session, replace(await window_of(memory, session), compacting=True))
-
-
-async def compacted(memory: Memory, session: str) -> None:
-    """The client has compacted it: what was sent is gone from it, but for a brief that came right with it."""
-    window = await window_of(memory, session)
-    if window.compacting:
-        await _sent(memory, session, await _emptied(memory, session, window))
-
-
-async def _emptied(memory: Memory, session: str, window: Window) -> Window:
-    """The window after a compaction, whose turn may or may not be recorded by now; the same one, if this compaction
-    was told of before."""
-    start = await _window_start(memory, session)
-    if window.at and not window.compacting and start == window.start:
-        return window
-    return Window(start=start, unmarked=start == window.start, at=window.at)
-
-
-async def forget_old_windows(memory: Memory) -> int:
-    """Removes what is known of windows that nothing was sent to for two months; returns how many."""
-    oldest = memory.clock() - KEEP_WINDOWS
-    removed = 0
-    for session, stored in (await memory.state.entries(SENT)).items():
-        with contextlib.suppress(LookupError, TypeError, ValueError):
-            if datetime.fromisoformat(stored["at"]) >= oldest:
-                continue
-        await memory.state.remove(SENT, session)
-        removed += 1
-    return removed
-
-
-def _judged(memory: Memory, prompt: str, found: Found, sent: frozenset[str]) -> tuple[Judged, ...]:
+def _judged(memory: Memory, prompt: str, found: Found, lines: frozenset[str]) -> tuple[Judged, ...]:
     """The policy's judgement, on what is no template that nobody has filled in."""
     pairs = [
         (hit, own)
         for hit, own in zip(found.hits, found.alone, strict=True)
         if hit.passage.category == "conversation" or not _is_template(memory, hit)
     ]
-    return injection.choose(prompt, [hit for hit, _ in pairs], [own for _, own in pairs], found.gate, sent)
+    return injection.choose(prompt, [hit for hit, _ in pairs], [own for _, own in pairs], found.gate, lines)
 
 
 def _is_template(memory: Memory, hit: Hit) -> bool:
@@ -350,24 +284,6 @@ async def _project(memory: Memory, row: SessionRow | None, caller: Caller) -> Pr
     if row is not None:
         return await project_of(memory, caller, row.project or "global")
     return await project_of(memory, caller)
-
-
-async def _window_start(memory: Memory, session: str) -> int | None:
-    row = await sessions.current_row(memory, session)
-    return await sessions.window_start(memory, row) if row else None
-
-
-async def _sent(memory: Memory, session: str, window: Window) -> None:
-    stored = {
-        "lines": sorted(window.lines),
-        "brief": window.brief,
-        "compacting": window.compacting,
-        "start": window.start,
-        "unmarked": window.unmarked,
-        "checkpoint": window.checkpoint,
-        "at": memory.clock().isoformat(),
-    }
-    await memory.state.put(SENT, session, stored)
 
 
 def _rows(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_server.actions import watch
-from mcp_server.actions.topic_context import in_context
+from mcp_server.actions.topic_context import as_it_stands
 from mcp_server.core.compiler.inputs import ActiveTopic
 from mcp_server.core.compiler.receipt import Receipt
 from mcp_server.core.injection import fingerprints, was_sent
@@ -42,8 +42,9 @@ class Offered:
 
 async def offered(memory: Memory, session: str, prompt: str, sent: Collection[str]) -> Offered:
     """Judges the prompt, and returns what is active and not in the window; `sent` are the fingerprints of what is."""
-    await watch.ahead(memory, session, prompt)
-    active = await in_context(memory, session)
+    topics, standing = await watch.ahead(memory, session, prompt)
+    living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
+    active = await as_it_stands(memory, topics, standing.active, living)
     fresh = tuple(
         replace(topic, subscriptions=tuple(one for one in topic.subscriptions if not was_sent(one.text, sent)))
         for topic in active.topics

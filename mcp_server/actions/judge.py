@@ -92,6 +92,8 @@ async def judge(
     `leave_out` are names that are not considered. `quiet`: no LLM is asked and nothing is logged. `exchange` and `turn`
     say where in the session the message stands, for the log.
     """
+    if not _brought_up(heard, topics, tier1):
+        return ()
     weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
     weighed = [one for one in weighed if one.decision.routed.way != "not asked"]
     verdicts = await decided(memory, heard, topics, weighed, alone=quiet)
@@ -117,11 +119,7 @@ async def decided(
 def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
     """Score and way of every candidate (also of those that are not asked), and what the arithmetic gate says of it."""
     knobs = memory.settings.watchers
-    names = list(tier1.matches)
-    if heard.direction == "input":  # an agent's own answer is like every topic that it was just told of
-        names += topics.derived(
-            "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
-        )
+    names = _brought_up(heard, topics, tier1)
     if not names:
         return []
     tier2 = similarity(memory, topics)
@@ -143,6 +141,16 @@ def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[
     return [
         replace(one, decision=one.decision.with_meant(meant[one.topic])) if one.topic in meant else one for one in found
     ]
+
+
+def _brought_up(heard: Heard, topics: TopicSet, tier1: Tier1) -> list[str]:
+    """The names of those that tier 1 matched, and for what people say of those without triggers."""
+    if heard.direction != "input":  # an agent's own answer is like every topic that it was just told of
+        return list(tier1.matches)
+    untriggered = topics.derived(
+        "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
+    )
+    return [*tier1.matches, *untriggered]
 
 
 async def _asked(

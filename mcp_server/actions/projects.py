@@ -33,10 +33,15 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
 
     Writes nothing but the random id of a folder that has no other name.
     """
-    names = await _names(memory, caller, argument)
+    given = None if argument is None else argument_key(argument)
+    if given == GLOBAL or (given is None and caller.folder is None):
+        return Project()
+    names, nameless, keys = await run_sync(_look_up, memory, caller.folder, given)  # one thread: every call asks
+    if nameless:
+        known = (await memory.state.directory_ids()).get(nameless)
+        names = (f"dir:{known or await memory.state.name_directory(nameless, memory.new_id())}",)
     if not names:
         return Project()
-    keys = await run_sync(_readable_map, memory)
     if argument and argument.strip() in keys.values():
         slug: str | None = argument.strip()
     else:
@@ -106,23 +111,18 @@ def _must_know(keys: dict[str, str], slug: str) -> None:
         raise NotFound(f"no project {slug!r}{f'; did you mean {close[0]!r}?' if close else ''} (project list)")
 
 
-async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[str, ...]:
-    if argument is not None:
-        key = argument_key(argument)
-        return (key,) if key != GLOBAL else ()
-    if caller.folder is None:
-        return ()
+def _look_up(
+    memory: Memory, folder: str | None, given: str | None
+) -> tuple[tuple[str, ...], str | None, Mapping[str, str]]:
+    """The raw keys that a call means, best first; the folder, if it has no other name than an id; and the map."""
     nameless: list[str] = []
 
-    def directory_id(folder: str) -> str:
-        nameless.append(folder)
+    def directory_id(place: str) -> str:
+        nameless.append(place)
         return ""
 
-    names = await run_sync(memory.folders.keys, caller.folder, directory_id)
-    if not nameless:
-        return names
-    known = (await memory.state.directory_ids()).get(nameless[0])
-    return (f"dir:{known or await memory.state.name_directory(nameless[0], memory.new_id())}",)
+    names = (given,) if given else memory.folders.keys(folder or "", directory_id)
+    return names, nameless[0] if nameless else None, _readable_map(memory) if names else {}
 
 
 def map_problems(memory: Memory) -> tuple[str, ...]:

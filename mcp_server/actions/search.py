@@ -123,23 +123,22 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = _filters(request, now)
-    candidates = await memory.index.candidates(query, filters, request.mode)
-    messages = list(candidates.messages)
-    if query.phrases and not candidates.found:
-        wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
-        candidates = await memory.index.candidates(replace(query, phrases=()), filters, request.mode)
-        if candidates.found:
-            messages.append(f"nothing holds {wanted} word for word; these hold its words")
-    heard = candidates
-    if request.also:
-        wider = replace(query, text=" ".join((query.text, *request.also)))
-        candidates = await memory.index.candidates(wider, filters, request.mode)
-    return await run_sync(_ranked, memory, candidates, heard, query.text, request.limit, tuple(messages))
+    heard = await memory.index.candidates(query, filters, request.mode) if request.also else None
+    wider = replace(query, text=" ".join((query.text, *request.also)))
+
+    def ranked(candidates: Candidates) -> Found:
+        return _ranked(memory, candidates, heard or candidates, query.text, request.limit)
+
+    found = await memory.index.answer(wider, filters, request.mode, ranked)
+    if not query.phrases or found.considered:
+        return found
+    found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked)
+    wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
+    note = f"nothing holds {wanted} word for word; these hold its words"
+    return replace(found, messages=(*found.messages, note)) if found.considered else found
 
 
-def _ranked(
-    memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int, messages: tuple[str, ...]
-) -> Found:
+def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
     """The candidates by rank, and what the gate says of those of the message alone (`heard`): some milliseconds of
     counting."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
@@ -159,7 +158,7 @@ def _ranked(
         gate=ask.decide(heard.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
-        messages=messages,
+        messages=candidates.messages,
         words=candidates.asked.lookup,
         considered=len({one.candidate.unit for one in candidates.found}),
         alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),

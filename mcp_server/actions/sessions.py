@@ -73,14 +73,17 @@ def names_sessions_explicitly(client: str | None, transport: str, settings: Sett
     return transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)
 
 
-async def current_row(memory: Memory, session: str) -> SessionRow | None:
+async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
     """The session as of this moment, or None if nothing was ever said in it. Call it under the transcript's lock if you
     are about to write.
 
     The transcripts are the truth: what a crash or another process wrote and the state does not know yet is read from
-    them and recorded first.
+    them and recorded first. Without `look`, nobody looks through the names of all transcripts for a session that the
+    state does not know at all: it is mostly a new one, and whoever records in it does look.
     """
     row = await memory.state.session(session)
+    if row is None and not look:
+        return None
     if row is None:
         paths = await run_sync(memory.transcripts.find, session)
         return await restore(memory, paths[-1]) if paths else None

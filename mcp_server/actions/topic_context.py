@@ -59,6 +59,13 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
         heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
+    return await as_it_stands(memory, topics, stored, living)
+
+
+async def as_it_stands(
+    memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, Activation]
+) -> InContext:
+    """The topics that are `living`, and the corrections of what is `stored`, for whoever has just read both."""
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
     if not known and not stored.corrections:
         return InContext()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio import move_on_after
 from anyio.to_thread import run_sync
@@ -20,6 +20,7 @@ from mcp_server.actions.projects import project_of
 from mcp_server.actions.senses import watchers
 from mcp_server.actions.watching import gate_log
 from mcp_server.core.model import COMPACTION, Caller, Turn
+from mcp_server.core.source_keys import content_sha
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.query import bounded
 from mcp_server.core.topics import Heard, Match, Mention
@@ -27,7 +28,7 @@ from mcp_server.core.watchers.activations import Activation, Activations, Correc
 from mcp_server.core.watchers.patterns import Tier1
 from mcp_server.memory import Memory
 from mcp_server.store import activations
-from mcp_server.store.activations import Event
+from mcp_server.store.activations import Event, Standing
 from mcp_server.store.changes import Change
 from mcp_server.store.state import SessionRow
 from mcp_server.store.topic_files import TopicSet
@@ -65,27 +66,37 @@ async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: 
         return (f"the turn is recorded, but watching for topics failed: {error}",)
 
 
-async def ahead(memory: Memory, session: str, prompt: str) -> None:
-    """Judges a prompt that a client's hook tells of before its transcript does. The turn is not judged again when it is
-    recorded, unless an LLM took longer than a prompt can wait: then arithmetic decides, until it is."""
-    topics = await run_sync(memory.topics.read)
-    stored = await activations.of(memory.state, session)
-    if not topics.topics or fingerprint(prompt) in stored.ahead or await _was_recorded(memory, session, prompt):
-        return
-    ttl = memory.settings.watchers.topic_ttl
-    exchange = 1 + await memory.state.count_turns(session, "user")
+async def ahead(memory: Memory, session: str, prompt: str) -> tuple[TopicSet, Standing]:
+    """Judges a prompt that a client's hook tells of before its transcript does; returns the topics, and where the
+    session stands then. The turn is not judged again when it is recorded, unless an LLM took longer than a prompt can
+    wait: then arithmetic decides, until it is."""
     message = Heard(bounded(prompt, LONGEST_WATCHED))
+
+    def look() -> tuple[TopicSet, Tier1]:  # in one thread: a prompt waits
+        topics = memory.topics.read()
+        return topics, first_tier(memory, topics, message) if topics.topics else Tier1()
+
+    topics, tier1 = await run_sync(look)
+    if not topics.topics:
+        return topics, Standing()
+    standing = await activations.standing(memory.state, session)
+    stored = standing.active
+    if fingerprint(prompt) in stored.ahead or standing.last == ("user", content_sha(prompt)):
+        return topics, standing
+    ttl = memory.settings.watchers.topic_ttl
+    exchange = 1 + standing.exchanges
     judged = None
     with move_on_after(AHEAD_SECONDS):
-        judged = await judge_message(memory, session, message, topics, stored, exchange)
+        judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
     late = judged is None
-    found = judged or await judge_message(memory, session, message, topics, stored, exchange, quiet=True)
+    found = judged or await judge_message(memory, session, message, topics, stored, exchange, known=tier1, quiet=True)
 
     def change(one: Activations) -> Activations:
         one = one.fired(found.topics, exchange, ttl)
         return one if late else one.judged_ahead(prompt)
 
-    await activations.change(memory.state, session, change)
+    _, after = await activations.change(memory.state, session, change, waits=False)
+    return topics, replace(standing, active=after)
 
 
 async def judge_message(
@@ -97,11 +108,12 @@ async def judge_message(
     exchange: int,
     *,
     turn: int = 0,
+    known: Tier1 | None = None,
     quiet: bool = False,
 ) -> Judged:
-    """What a message brings in at this exchange; turn `turn` of an agent is what corrections are about. `quiet`: only
-    somebody asks, so no LLM is called and nothing is logged."""
-    tier1 = await run_sync(first_tier, memory, topics, message)
+    """What a message brings in at this exchange; turn `turn` of an agent is what corrections are about. `known` is
+    tier 1 of whoever has it already. `quiet`: only somebody asks, so no LLM is called and nothing is logged."""
+    tier1 = await run_sync(first_tier, memory, topics, message) if known is None else known
     if tier1.troubles:
         await _keep_troubles(memory, topics, tier1)
     verdicts = await judge.judge(
@@ -207,14 +219,6 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
 def as_fired(event: Event, exchange: int) -> Activation:
     """What an event from outside makes of its topic."""
     return Activation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
-
-
-async def _was_recorded(memory: Memory, session: str, prompt: str) -> bool:
-    """Is the session's last message this one?"""
-    from mcp_server.core.source_keys import content_sha
-
-    recorded = await memory.state.recorded(session, "user", content_sha(prompt), None)
-    return recorded.last is not None and recorded.last.role == "user" and recorded.last.sha == content_sha(prompt)
 
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:

@@ -11,7 +11,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, costs, inject, noted, sessions, topics
+from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, costs, noted, sent, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -23,7 +23,7 @@ async def keep_house(memory: Memory) -> None:
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
     await closed_sessions.commit_pending(memory)
-    await inject.forget_old_windows(memory)
+    await sent.forget_old(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)
     await clarity.forget_old(memory)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -35,19 +35,41 @@ class Event:
     payload: Payload | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a session stands, as of one moment: what is active in it, how many turns of the user it has, and role and
+    SHA-256 of its last turn, "" without one."""
+
+    active: Activations = field(default_factory=Activations)
+    exchanges: int = 0
+    last: tuple[str, str] = ("", "")
+
+
+async def standing(state: State, session: str) -> Standing:
+    """Where a session stands."""
+
+    def read(connection: sqlite3.Connection) -> Standing:
+        turns = "FROM turn_keys WHERE session = ?"
+        (users,) = connection.execute(f"SELECT count(*) {turns} AND role = 'user'", (session,)).fetchone()
+        last = connection.execute(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
+        return Standing(Activations.from_json(_get(connection, ACTIVE, session)), users, last or ("", ""))
+
+    return await state.read(read)
+
+
 async def of(state: State, session: str) -> Activations:
     """What is active in a session."""
     return Activations.from_json(await state.get(ACTIVE, session))
 
 
-async def change(state: State, session: str, how: Change) -> tuple[Activations, Activations]:
+async def change(state: State, session: str, how: Change, *, waits: bool = True) -> tuple[Activations, Activations]:
     """Changes what is active in a session, and returns what it was and what it is. If both are equal nothing is
-    written."""
+    written. `waits` as in `State.write`: all of it can be lost without harm."""
 
     def write(connection: sqlite3.Connection) -> tuple[Activations, Activations]:
         return _changed(connection, session, how)
 
-    return await state.write(write)
+    return await state.write(write, waits=waits)
 
 
 async def deliver(

@@ -21,10 +21,13 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | 
 
 def append(files: WorkspaceFiles, kind: str, record: Mapping[str, Any]) -> None:
     """Adds one line. Raises OSError or Unavailable where the disk does not take it; callers go on without."""
-    files.make_folder(FOLDER)
     place = files.resolve(f"{FOLDER}/{kind}.jsonl")
     line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
-    handle = os.open(place, _FLAGS, 0o600)
+    try:
+        handle = os.open(place, _FLAGS, 0o600)
+    except FileNotFoundError:
+        files.make_folder(FOLDER)
+        handle = os.open(place, _FLAGS, 0o600)
     try:
         os.write(handle, line)  # one call: lines of several processes do not mix
         full = os.fstat(handle).st_size > MOST_BYTES

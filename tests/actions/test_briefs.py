@@ -68,7 +68,7 @@ async def test_a_folder_finds_its_brief_and_files_change_only_with_what_they_are
     assert "opens in May" in on_disk(memory, "tea.md")
     memory.files.remove(f"{briefs.FOLDER}/tea.md")
     assert await briefs.refresh(memory) == 1
-    assert await briefs.on_disk(memory, project) == on_disk(memory, "tea.md")
+    assert briefs.on_disk(memory, project) == on_disk(memory, "tea.md")
 
 
 async def test_a_pause_empties_the_files_and_its_end_fills_them(memory: Memory, folder: Path) -> None:

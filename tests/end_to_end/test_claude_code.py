@@ -31,6 +31,8 @@ FROM_HOOKS = "hook additional context:"
 LONG_ANSWER = f"I compared both.\n\nWe'll use SQLite for the ledger, because it is one file.\n\n{'It is small. ' * 40}"
 DECIDED = "- We'll use SQLite for the ledger, because it is one file."
 OPEN = "TODO: call Ana about the winter berth"
+STEP = "Ask the harbour master before you promise a place."
+BERTHS = f"---\ntriggers:\n  - {{type: pattern, match: 'berth'}}\nactivation: auto\n---\n\n# Berths\n\n{STEP}\n"
 
 
 def answer(asked: Asked) -> Answer:
@@ -301,6 +303,39 @@ def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, 
     settled(desk)
     listed = json.loads(desk.our("checkpoint", "list", "--session", session, "--json"))
     assert {"hook", "compaction"} & {one["reason"] for one in listed}
+
+
+def test_a_topic_stands_in_the_request_of_the_prompt_that_its_watcher_matches_once_a_window(desk: Desk) -> None:
+    desk.our("init")
+    (desk.workspace / "topics" / "berths.md").write_text(BERTHS)
+    session = desk.ask(NOT_ABOUT_IT).session
+    for prompt in ("What does a berth cost?", "And a berth in winter?", "/compact", "Is a berth heated?"):
+        desk.ask(prompt, "--resume", session)
+    before, with_it, again, *_, compacted = desk.api.asked
+    assert STEP not in before.everything
+    assert STEP in from_hooks(with_it)
+    assert again.everything.count(STEP) == 1  # it is in the window already
+    assert from_hooks(compacted).count(STEP) == 1  # that is another window
+    shown = json.loads(desk.our("last", "--json"))["last"]
+    assert "topic berths" in shown["line"]
+    assert shown["text"] in compacted.injected  # the exact bytes
+    desk.ask("Where does one berth a boat?")
+    assert STEP in from_hooks(desk.api.asked[-1])
+
+
+async def test_in_a_window_the_line_below_the_prompt_names_the_topic(desk: Desk) -> None:
+    desk.our("init")
+    (desk.workspace / "topics" / "berths.md").write_text(BERTHS)
+    with desk.window() as window:
+        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
+        window.type("What does a berth cost?")
+        window.wait_for_text("memory: topic berths")
+        window.wait_for_text("●Fine.")
+        window.type("And in winter, a berth?")
+        window.wait_for(lambda: len(desk.api.asked) == 2, "the second request")
+        window.wait_for_text("●Fine.")
+        window.leave()
+    assert [asked.everything.count(STEP) for asked in desk.api.asked] == [1, 1]
 
 
 def test_the_other_way_round_too(desk: Desk) -> None:

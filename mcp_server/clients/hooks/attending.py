@@ -40,7 +40,9 @@ async def attend(memory: Memory) -> None:
 
 async def begun(memory: Memory) -> None:
     """Returns once the door of a server that is just starting is open: for the tool `hook`, which needs no door."""
-    await run_sync(_wait_for_the_door, str(memory.files.local))
+    local = str(memory.files.local)
+    if alone.starting(local):  # one look at a folder, at every prompt: a thread would take longer to wake up
+        await run_sync(_wait_for_the_door, local)
 
 
 def _wait_for_the_door(local: str) -> None:

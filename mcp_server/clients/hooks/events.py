@@ -23,7 +23,7 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions import briefs, checkpoints, inject, sessions
+from mcp_server.actions import briefs, checkpoints, inject, sent, sessions
 from mcp_server.actions.checkpoint import make
 from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.actions.projects import project_of
@@ -169,14 +169,14 @@ async def _stop(memory: Memory, given: Given) -> None:
 
 
 async def _before_compaction(memory: Memory, given: Given) -> None:
-    await inject.compacting(memory, given.session)
+    await sent.compacting(memory, given.session)
     await _captured(memory, given, stopped=True)
     await _checkpoint(memory, given.session)
 
 
 async def _after_compaction(memory: Memory, given: Given) -> None:
     await _captured(memory, given)
-    await inject.compacted(memory, given.session)
+    await sent.compacted(memory, given.session)
 
 
 async def _session_end(memory: Memory, given: Given) -> None:

@@ -76,6 +76,9 @@ TALK_WORDS = _listed(
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
 
+_ENGLISH_ALONE = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
+_SERBIAN_ALONE = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
+
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
 )
@@ -101,7 +104,7 @@ def words(text: str) -> list[str]:
 
     Of Chinese and Japanese, which put no blanks between words, each two neighbouring characters count as one.
     """
-    folded = fold(_CONTRACTION.sub("", text))
+    folded = fold(_CONTRACTION.sub("", text) if "'" in text or "’" in text else text)
     found = _WORD.findall(folded)
     if folded.isascii() or not _UNSPACED.search(folded):
         return found
@@ -117,9 +120,10 @@ def _pairs(run: str) -> Iterator[str]:
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:
     """The stop words that fit a message. Serbian ones only where it speaks Serbian: "sad" and "Sam" are English too."""
-    serbian = sum(word in SERBIAN_STOP_WORDS and word not in ENGLISH_STOP_WORDS for word in spoken)
-    english = sum(word in ENGLISH_STOP_WORDS and word not in SERBIAN_STOP_WORDS for word in spoken)
-    return STOP_WORDS if serbian >= 2 and serbian > 2 * english else ENGLISH_STOP_WORDS
+    serbian = sum(map(_SERBIAN_ALONE.__contains__, spoken))
+    if serbian < 2 or serbian <= 2 * sum(map(_ENGLISH_ALONE.__contains__, spoken)):
+        return ENGLISH_STOP_WORDS
+    return STOP_WORDS
 
 
 def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:

@@ -14,28 +14,24 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.core.model import Passage
 from mcp_server.core.text.query import Query
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.store.database import driver
-from mcp_server.store.index import inside, schema
+from mcp_server.store.index import inside
 from mcp_server.store.index.answers import Candidates, IndexStatus, Mode
 from mcp_server.store.index.filling import Progress
 from mcp_server.store.index.filters import Filters, with_operators
+from mcp_server.store.index.finding import Search, search
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import Keeper
 from mcp_server.store.index.looking import is_indexed
 from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
-from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
 from mcp_server.store.index.scan import Scan
-from mcp_server.store.index.scope import scope_of
 from mcp_server.store.index.standing import standing
-from mcp_server.store.index.together import both
-from mcp_server.store.index.vectors import nearest
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,6 +41,8 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.index.finding import Vector
+    from mcp_server.store.index.reader import Asking, Found
     from mcp_server.store.locks import Locks
 
 T = TypeVar("T")
@@ -82,78 +80,47 @@ class Index:
 
     async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
         """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
+        return await self.answer(query, filters, mode, lambda found: found)
+
+    async def answer(self, query: Query, filters: Filters | None, mode: Mode, then: Callable[[Candidates], T]) -> T:
+        """What `then` makes of the candidates, on the thread that found them; it may take some milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(opened, query.text, wanted, mode)
+                    return await self._search(opened, query.text, wanted, mode, then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
-        return await self._scanned(query.text, wanted)
+        return await self._scanned(query.text, wanted, then)
 
-    async def _search(self, opened: Reading, text: str, filters: Filters, mode: Mode) -> Candidates:
+    async def _search(
+        self, opened: Reading, text: str, filters: Filters, mode: Mode, then: Callable[[Candidates], T]
+    ) -> T:
         from anyio import to_thread
 
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
-        def words(connection: sqlite3.Connection) -> tuple[Asking, dict[int, tuple[Any, ...]]]:
-            scope = scope_of(connection, filters)
-            asking = ask(connection, opened.words.stems, text, scope)
-            ids = by_words(connection, asking, scope) if mode != "vector" else []
-            # Read at once, while the other thread still looks for the nearest.
-            return asking, {row[0]: row for row in fetch_rows(connection, ids, opened.names)}
-
-        def meaning(connection: sqlite3.Connection) -> tuple[NDArray[np.float32] | None, list[int]]:
-            vector = self._vector(text)  # on this thread: it is not the event loop's, and the other one is busy
-            kept = schema.state(connection)
-            if vector is None or int(kept["dimensions"]) != len(vector):
-                return None, []
-            scope = scope_of(connection, filters)
-            if opened.near.loads_vectors and kept["vectors_stale"] == "0":
-                return vector, nearest(connection, vector, scope)
-            return vector, opened.matrix.nearest(connection, vector, scope)
-
-        nothing: tuple[NDArray[np.float32] | None, list[int]] = (None, [])
-        if mode == "keyword" or self._embedder is None:
-            asking, known = await opened.words.database.read(words)
-            vector, by_meaning = nothing
-        else:
-            (asking, known), (vector, by_meaning) = await both(
-                opened.words.database.read(words), opened.near.database.read(meaning)
+        def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
+            if mode == "vector" and vector is not None:
+                found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
+            used: Mode = "keyword" if vector is None else mode
+            return then(
+                Candidates(
+                    asking.asked,
+                    tuple(found),
+                    asking.frequencies,
+                    asking.passages,
+                    used,
+                    str(opened.generation.number),
+                    self._messages(),
+                )
             )
 
-        def values(connection: sqlite3.Connection) -> list[Found]:
-            def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
-                return score(asking, rows, opened.names, vector)
+        embed = None if mode == "keyword" or self._embedder is None else self._vector
+        return await search(Search(opened, text, filters, mode, embed), candidates)
 
-            more = fetch_rows(connection, [number for number in by_meaning if number not in known], opened.names)
-            found = scored(sorted((*known.values(), *more), key=itemgetter(0)))
-            scope = scope_of(connection, filters)
-            of = sources(connection, found, scope)
-            held = {one.row_id for one in found}
-            missing = fetch_rows(connection, [number for number in of.values() if number not in held], opened.names)
-            found = united([*found, *scored(missing)], of)
-            if mode != "hybrid":
-                return found
-            beside = around(connection, asking, found, scope)
-            return found + scored(fetch_rows(connection, beside, opened.names))
-
-        found = await opened.words.database.read(values)
-        if mode == "vector" and vector is not None:
-            found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
-        used: Mode = "keyword" if vector is None else mode
-        return Candidates(
-            asking.asked,
-            tuple(found),
-            asking.frequencies,
-            asking.passages,
-            used,
-            str(opened.generation.number),
-            self._messages(),
-        )
-
-    async def _scanned(self, text: str, filters: Filters) -> Candidates:
+    async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
         scanned = await to_thread.run_sync(self._scan.search, text, filters)
@@ -170,9 +137,10 @@ class Index:
         )
         if not scanned.complete:
             message += "; the oldest files of this large workspace were left out"
-        return Candidates(
+        found = Candidates(
             scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
         )
+        return await to_thread.run_sync(then, found)
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():

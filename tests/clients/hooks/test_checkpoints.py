@@ -10,7 +10,8 @@ from mcp_server.actions import checkpoints, inject, sessions
 from mcp_server.core.injection import LONGEST
 from mcp_server.memory import Memory
 from mcp_server.store import logs
-from tests.clients.hooks.windows import ClaudeWindow
+from tests.actions.playbooks import TEA, write
+from tests.clients.hooks.windows import ClaudeWindow, pushed
 
 pytestmark = pytest.mark.anyio
 
@@ -83,12 +84,27 @@ async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
         type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
     )
     assert await window.prompt("/cost") == ""
-    pushed = await window.prompt("ok, where were we?")
-    assert DECIDED in pushed
-    assert memory.tokens.count(pushed) <= memory.settings.hooks.start_tokens
+    text = await window.prompt("ok, where were we?")
+    assert DECIDED in text
+    assert memory.tokens.count(text) <= memory.settings.hooks.start_tokens
     assert await window.prompt("ok, and then?") == ""
     latest = next(iter(logs.newest_first(memory.files, inject.LOG)))
     assert latest["why"].startswith("no word")
+
+
+async def test_a_topic_that_comes_with_where_the_work_stood_is_named_in_the_visible_line(
+    memory: Memory, window: ClaudeWindow
+) -> None:
+    await decide(window)
+    window.line(
+        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
+    )
+    write(memory, "topics/tea.md", TEA)
+    output = await window.hook("UserPromptSubmit", prompt="a cup of tea?")
+    text = pushed(output)
+    assert DECIDED in text
+    assert "Warm the pot first." in text
+    assert output["systemMessage"].startswith("memory: where we were, topic tea, ")
 
 
 async def test_what_the_client_injects_is_in_no_checkpoint(memory: Memory, window: ClaudeWindow) -> None:
@@ -112,8 +128,7 @@ async def test_a_window_that_was_compacted_and_is_resumed_is_told_what_was_settl
     await window.compact()
     await window.prompt("Decision: paint the hull green in June", "Noted.")
     await window.hook("SessionEnd", reason="other")
-    pushed = await window.start("resume")
-    assert "paint the hull green in June" in pushed
+    assert "paint the hull green in June" in await window.start("resume")
     assert await window.start("resume") == ""
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions import briefs, inject, pauses, sessions
+from mcp_server.actions import briefs, pauses, sessions
 from mcp_server.clients.hooks.events import handle
 from mcp_server.core.model import COMPACTION, Caller
 from mcp_server.memory import Memory
 from tests.clients.hooks.boathouse import ASKED, FACT, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
-from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
 
@@ -245,16 +244,6 @@ async def test_a_first_prompt_that_only_asks_to_go_on_gets_the_end_of_the_conver
 async def test_with_nothing_before_there_is_nothing_to_go_on_with(memory: Memory, window: Open) -> None:
     assert await window("first").prompt("continue") == ""
     assert log(memory)[0]["decision"] == "nothing"
-
-
-async def test_windows_are_forgotten_after_two_months(told: Memory, window: Open, clock: Clock) -> None:
-    await window("old").start()
-    clock.forward(days=59)
-    await window("new").start()
-    clock.forward(days=2)
-    assert await inject.forget_old_windows(told) == 1
-    assert not (await inject.window_of(told, "old")).brief
-    assert (await inject.window_of(told, "new")).brief
 
 
 async def test_tokens_may_be_switched_off_by_setting(window: Open, told: Memory) -> None:
