@@ -131,8 +131,10 @@ class Index:
             scope = scope_of(connection, filters)
             of = sources(connection, found, scope)
             held = {one.row_id for one in found}
-            missing = fetch_rows(connection, [number for number in of.values() if number not in held], opened.names)
-            found = united([*found, *scored(missing)], of)
+            missing = [number for number in of.values() if number not in held]
+            if scope.lines:
+                found += scored(fetch_rows(connection, missing, opened.names))
+            found = united(found, of)
             if mode != "hybrid":
                 return found
             beside = around(connection, asking, found, scope)
