@@ -163,7 +163,7 @@ _RULES: tuple[tuple[re.Pattern[str], _WorkOut], ...] = tuple(
             rf"|month|year)s? (?:ago|back)\b",
             _ago,
         ),
-        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b\.?(?!['’])", _weekday),
+        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b(?:\.(?= [a-z0-9]))?(?!['’])", _weekday),
         (
             rf"{_BEFORE}(?:\bthe )?\b{_WHICH} (?P<what>weekend|week|month|year|summer|winter|spring|fall|autumn"
             rf"|night)"

@@ -52,7 +52,9 @@ _SUBJECT = re.compile(
     rf"(?P<adverbs>(?:(?:{'|'.join(sorted(_ADVERBS))}|(?!only\b|rely\b|apply\b|reply\b|fly\b"
     rf"|supply\b)[a-z]+ly),? )*)(?P<verb>[A-Za-z'-]+)"
 )
-_OWN = re.compile(r"(?<!-)\b(?P<own>me|myself|my|mine|My|Me|we|us|our|ours|ourselves|We|Us|Our)\b(?P<tail>'(?:re|ve|ll|d)\b)?(?!-)")
+_OWN = re.compile(
+    r"(?<!-)\b(?P<own>me|myself|my|mine|My|Me|we|us|our|ours|ourselves|We|Us|Our)\b(?P<tail>'(?:re|ve|ll|d)\b)?(?!-)"
+)
 _TOGETHER = re.compile(
     r"\b(?:[Mm]y (?P<others>[\w'-]+(?: [\w'-]+){0,2}) and I\b(?!')|(?:Both )?[Mm]e and my (?P<after>[\w'-]+)\b)"
 )
@@ -67,15 +69,33 @@ _SMALL = _listed(
     """
 )
 """Words that are lower case inside a sentence."""
+_COMPANY = re.compile(
+    r"\b(?:[Mm]y (?P<before>(?:[\w'-]+ )?{people}) and I\b|[Mm]e and my (?P<after>{people})\b"
+    r"|with (?P<whose>my|some|the|a few|our|two|three) (?P<who>(?:[\w'-]+ ){{0,2}}?{people}(?: from (?!there)[\w'-]+)?)\b)".format(
+        people="(?:friends?|family|fam|kids?|children|husband|wife|partner|girlfriend|boyfriend|fianc[ée]e?|team|teammates?"
+        "|colleagues?|co-?workers|workmates|gang|crew|parents|mom|mum|dad|mother|father|sisters?|brothers?|siblings|cousins?|son"
+        "|daughter|grandma|grandpa|grandparents|classmates|roommates?|neighbou?rs|squad|band|buddies|bestie|students)"
+    )
+)
 _INVERTED = re.compile(r"\b(?:am|was|do|did|have|had|can|could|will|would|should) I\b")
 _PLURAL = {"am": "are", "was": "were", "wasn't": "weren't", "'m": "'re"}
 
 
-def retold(sentence: str, name: str) -> str | None:
+def company(message: str) -> str | None:
+    """With whom somebody is in what a message tells ("their kids", "some friends from church"); None where it names
+    nobody, or now these and now those."""
+    found = set()
+    for match in _COMPANY.finditer(message.replace("’", "'")):
+        whose = "their" if (match["whose"] or "my") in ("my", "our") else match["whose"]
+        found.add(f"{whose} {match['before'] or match['after'] or match['who']}")
+    return found.pop() if len(found) == 1 else None
+
+
+def retold(sentence: str, name: str, others: str | None = None) -> str | None:
     """The sentence about `name` in the third person; None if it cannot be told well.
 
     Whoever speaks is named once and is "they" afterwards, unless "they" could be somebody else. "We" is `name` and
-    others.
+    `others`, as `company` names them.
     """
     text = sentence.replace("’", "'")
     if not re.search(r"\bI\b|\b(?:[Mm]y|[Mm]e|[Ww]e|[Oo]ur)\b", text) or re.search(r"\blet's\b", text, re.IGNORECASE):
@@ -83,18 +103,22 @@ def retold(sentence: str, name: str) -> str | None:
     own_we = _WE.search(text) is not None
     clear = not own_we and _OTHERS.search(text) is None
     text = _TOGETHER.sub(lambda match: f"{name} and their {match['others'] or match['after']}", text, count=1)
+    others = others or ("their team" if name.startswith("The ") else "others")
     named = name in text
     if not named and _INVERTED.search(text):
         return None
     pieces: list[str] = []
     end = 0
     present = False
-    starts = sorted([*_SUBJECT.finditer(text), *_OWN.finditer(text)], key=lambda match: match.start("i") if "i" in match.re.groupindex else match.start())
+    starts = sorted(
+        [*_SUBJECT.finditer(text), *_OWN.finditer(text)],
+        key=lambda match: match.start("i") if "i" in match.re.groupindex else match.start(),
+    )
     for match in starts:
         if match.start() < end:
             continue
         if match.re is _OWN:
-            told = _own(match, name, named, clear, text[match.end() :])
+            told = _own(match, name, named, clear, others, text[match.end() :])
             if told is None:
                 return None
             pieces += [text[end : match.start()], told]
@@ -123,11 +147,11 @@ def retold(sentence: str, name: str) -> str | None:
     return told_text[:1].upper() + told_text[1:]
 
 
-def _own(match: re.Match[str], name: str, named: bool, clear: bool, after: str) -> str | None:
+def _own(match: re.Match[str], name: str, named: bool, clear: bool, others: str, after: str) -> str | None:
     """What "my", "me", "we", "our" become: of the one who is named at first, and clearly theirs afterwards."""
     word, tail = match["own"].lower(), match["tail"] or ""
     if word == "my":
-        return "their" if named and (clear or name) else f"{name}'s"
+        return "their" if named else f"{name}'s"
     if word == "our":
         return "their" if named else f"{name}'s"
     if word == "me":
@@ -137,8 +161,14 @@ def _own(match: re.Match[str], name: str, named: bool, clear: bool, after: str) 
     if word == "we":
         if named:
             return f"they{tail}"
-        long = {"": "", "'re": " are", "'ve": " have", "'ll": " will", "'d": " had" if _is_participle(after) else " would"}
-        return f"{name} and others{long[tail]}"
+        long = {
+            "": "",
+            "'re": " are",
+            "'ve": " have",
+            "'ll": " will",
+            "'d": " had" if _is_participle(after) else " would",
+        }
+        return f"{name} and {others}{long[tail]}"
     return {"myself": "themselves", "mine": "theirs", "ours": "theirs", "ourselves": "themselves"}[word]
 
 

@@ -253,12 +253,16 @@ def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
     """The candidates, derived lines as further passages of the turns that they come from: what a line says was said
     there, so both are one unit, which stands where the turn stands. A line whose turn is in the scope (`of`) and no
     candidate is none either."""
-    turns = {one.row_id: one.candidate for one in found if not one.sources}
-    most = max((one.bm25 for one in turns.values()), default=0.0)
+    turns: dict[str, Candidate] = {}
+    most = 0.0
+    for one in found:
+        if not one.sources:
+            turns.setdefault(one.candidate.unit, one.candidate)
+            most = max(most, one.candidate.bm25)
     together: list[Found] = []
     for one in found:
         number = next((of[source] for source in one.sources[:1] if source in of), None)
-        turn = turns.get(number) if number is not None else None
+        turn = turns.get(str(one.sources[0])) if number is not None else None
         if turn is None:
             together += [one] if number is None else []
             continue
