@@ -2,7 +2,8 @@
 nothing.
 
 daily    what was closed becomes knowledge; journals over their budget lose the lines that hold least
-weekly   of each week's journals a few lines go into MEMORY.md; what is not active any more leaves it; the cap holds
+weekly   of each week's journals a few lines go into MEMORY.md, which every context carries: not of weeks that are long
+         past when they come in by an import, these are found by search; what is not active leaves it; the cap holds
 monthly  weekly; old journals and old plans go to archive/; the indexes of people and projects are written anew
 """
 
@@ -118,14 +119,10 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
     for monday, journals in sorted(weeks.items()):
         days = {(date.fromisoformat(monday) + timedelta(days=n)).isoformat() for n in range(7)}
         room = decide.A_WEEK - sum(day in days for day in promoted)
-        if room <= 0:
+        late = (today - date.fromisoformat(monday)).days >= decide.STALE_DAYS - 7
+        if room <= 0 or late:
             continue
-        recent = (today - date.fromisoformat(monday)).days < decide.STALE_DAYS - 7
-        listed = [
-            one
-            for one in decide.candidates(journals, [*known, *(one.text for one in chosen)])
-            if recent or (one.section != decide.ACTIVE and one.weight >= decide.LEAST_LATE)
-        ]
+        listed = decide.candidates(journals, [*known, *(one.text for one in chosen)])
         chosen += await _best(memory, listed, room)
 
     def write() -> list[str]:

@@ -100,7 +100,7 @@ NEWS = re.compile(
 )
 FRAGMENT = re.compile(
     r"\b(?:huge|big|total|massive) fan[.!]*$|\bit looks\b|\bcheers for asking\b"
-    r"|^(?:especially|particularly|even) (?:when|if|though)\b"
+    r"|^(?:[Ee]specially|[Pp]articularly|[Ee]ven) (?:when|if|though)\b"
     r"|^(?:(?:after|before|until|like) (?:that|this|then|I said)\b|I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]"
     r"|[Mm]y (?:(?!(?:is|are|was|were|has|have|had|will|\w+ed)\b)[\w]+ )*(?!(?:is|are|was|were|has|have|had|will|\w+ed)\b)\w+,(?!.*\b(?:I|is|are|was|were|has|have|had|will|\w+ed)\b))",
 )

@@ -133,6 +133,8 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         own_late = re.search(r"\b(?:I|my|we|our)\b", sentence)
         if own_late is None or own_late.start() > 60:
             return None
+    if named and patterns.ALL_OF_US.search(sentence) and not re.search(r"\bI\b|\b[Mm]y\b", sentence):
+        return None
     dated = absolute(sentence, said)
     definite = [
         word for word in content_words(sentence) if word not in patterns.VAGUE and word not in patterns.TIME_WORDS
@@ -151,22 +153,20 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         kind = "fact"
     timed = dated.past or dated.future or dated.day is not None
     weight = _weight(definite, proper, figures, timed)
-    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed):
+    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed, named):
         return None
     return Statement(kind, dated.text, dated.day, weight)
 
 
-def _least(sentence: str, kind: LineKind, timed: bool) -> float:
+def _least(sentence: str, kind: LineKind, timed: bool, named: bool) -> float:
     """How much a sentence of this kind must hold. Nothing definite is told by sayings, nor by "we" without a time."""
     if patterns.SAYING.search(sentence) and kind != "preference":
         return 2.5
     if patterns.WE_ALONE.search(sentence) and not re.search(r"\bI\b|\bI['’]|\b[Mm][ye]\b", sentence):
-        if patterns.ALL_OF_US.search(sentence):
-            return 9.0
         told = (
             timed or patterns.PAST.search(sentence) or patterns.PLAN.search(sentence) or patterns.HABIT.search(sentence)
         )
-        return 1.0 if told else 2.5
+        return 1.0 if told else 2.5 if named else 1.25  # between friends it is a saying, at work the team's way
     if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
         return 1.75
     if kind == "about":

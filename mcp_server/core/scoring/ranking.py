@@ -269,13 +269,14 @@ class _Shares(dict[int, float]):
 @dataclass(slots=True)
 class _Unit:
     """A unit while its passages come in: `own` signals of the best one so far, `matched` words of all. `lifted` are its
-    signals with those of its lines, if it has any."""
+    signals with those of its lines, if it has any; `line` is one that says as much as the best passage."""
 
     candidate: Candidate
     own: Signals
     match: float
     matched: int
     lifted: Signals | None = None
+    line: Candidate | None = None
 
 
 @dataclass(slots=True)
@@ -310,7 +311,7 @@ def signals(
     def by_itself(c: Candidate) -> tuple[Signals, int]:
         """What a passage says itself, and its words."""
         keywords = c.bm25 / top if top > 0 else 0.0
-        meaning = (c.cosine - middle) / span if c.cosine is not None and c.cosine > middle else 0.0
+        meaning = (c.cosine - middle) / span if span and c.cosine is not None and c.cosine > middle else 0.0
         matched = c.matched & words_only
         return (
             keywords,
@@ -341,14 +342,14 @@ def signals(
         unit.match = max(unit.match, match)
         if said(c, own) < said(unit.candidate, unit.own):
             unit.candidate, unit.own = c, own
-    for c in sorted(lines, key=lambda c: (c.path, c.line, c.part)):
+    of_lines = [(c, tuple(min(1.0, value) for value in by_itself(c)[0])) for c in lines]
+    for c, own in sorted(of_lines, key=lambda one: (*said(*one), one[0].path)):  # the best first
         unit = units.get(c.unit)
         if unit is None:
             continue
-        own = tuple(min(1.0, value) for value in by_itself(c)[0])
         unit.lifted = tuple(map(max, unit.lifted or unit.own, own))
-        if said(c, own) < said(unit.candidate, unit.own):
-            unit.candidate, unit.own = c, own
+        if unit.line is None and said(c, own)[0] <= said(unit.candidate, unit.own)[0]:
+            unit.line = c
 
     found: list[tuple[Candidate, Signals]] = []
     for unit in units.values():
@@ -370,7 +371,7 @@ def signals(
             0.0 if c.ends_with_question else 1.0,
             1.0 if unit.lifted else 0.0,
         )
-        found.append((c, (unit.lifted or unit.own) + beside))
+        found.append((unit.line or c, (unit.lifted or unit.own) + beside))
     return found
 
 

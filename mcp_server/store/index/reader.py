@@ -271,11 +271,9 @@ def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
             unit=turn.unit,
             group=turn.group,
             ordinal=turn.ordinal,
-            role=turn.role,
-            speaker=turn.speaker,
             first_person=turn.first_person,
             tells_time=turn.tells_time,
-            length=turn.length,
+            length=turn.length,  # of the unit: whether all of it is shown
             bm25=min(one.candidate.bm25, most),
             derived=True,
         )

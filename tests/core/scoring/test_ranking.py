@@ -117,6 +117,34 @@ def test_a_limit_cuts_the_list_and_changes_nothing_else(query: Query, candidates
     assert rank(query, candidates, limit=limit) == rank(query, candidates)[:limit]
 
 
+@given(queries, scopes(), st.data())
+def test_a_derived_line_lifts_its_turn_and_moves_no_other(
+    query: Query, candidates: list[Candidate], data: st.DataObject
+) -> None:
+    before = {ranked.candidate.unit: ranked for ranked in rank(query, candidates)}
+    lines = [
+        replace(
+            data.draw(st.sampled_from(candidates)),
+            path="knowledge/people/ana.md",
+            line=number,
+            bm25=data.draw(st.floats(0, 30)),
+            cosine=data.draw(st.none() | st.floats(-1, 1)),
+            matched=data.draw(st.integers(0, 15)),
+            derived=True,
+        )
+        for number in range(data.draw(st.integers(0, 3 if candidates else 0)))
+    ]
+    lifted = {line.unit for line in lines}
+    after = {ranked.candidate.unit: ranked for ranked in rank(query, candidates + lines)}
+    assert after.keys() == before.keys()
+    for unit, ranked in after.items():
+        if unit in lifted:
+            assert ranked.score >= before[unit].score + RankingWeights().kept - 1e-6
+            assert all(ranked.terms[name] >= before[unit].terms[name] - 1e-6 for name in NAMES)
+        else:
+            assert ranked == before[unit]
+
+
 @given(scopes(), st.floats(0.1, 100))
 def test_only_the_proportions_of_bm25_count(candidates: list[Candidate], factor: float) -> None:
     scaled = [replace(c, bm25=c.bm25 * factor) for c in candidates]

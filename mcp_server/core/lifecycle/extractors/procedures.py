@@ -50,9 +50,7 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         ):
             continue
         title = capital(clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip())
-        text = f"{title}: " + "; ".join(
-            f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1)
-        )
+        text = f"{title}: " + "; ".join(f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1))
         found.append(context.line("procedure", text, answer, weight=3.0, file=title))
     return found
 
