@@ -4,7 +4,8 @@ nothing.
 daily    what was closed becomes knowledge; journals over their budget lose the lines that hold least
 weekly   of each week's journals a few lines go into MEMORY.md, which every context carries: not of weeks that are long
          past when they come in by an import, these are found by search; what is not active leaves it; the cap holds
-monthly  weekly; old journals and old plans go to archive/; the indexes of people and projects are written anew
+         the indexes of people and projects are written anew
+monthly  weekly; old journals and old plans go to archive/
 """
 
 from __future__ import annotations
@@ -79,6 +80,7 @@ async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> 
     await _weekly(memory, done)
     if period == "monthly":
         await _monthly(memory, done)
+    await _indexes(memory, done)
     return done
 
 
@@ -224,8 +226,14 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
         done.notes += [f"bring back: recover {one}" for one in moved.undo]
     today = date.fromisoformat(memory.local_date(memory.clock()))
 
-    def review() -> list[str]:
-        changed = list(_old_plans(memory, today, done))
+    await _locked(memory, done, lambda: list(_old_plans(memory, today, done)))
+
+
+async def _indexes(memory: Memory, done: Condensed) -> None:
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+
+    def write() -> list[str]:
+        changed = []
         for path, lines in ((PEOPLE_INDEX, _people(memory)), (PROJECT_INDEX, _projects(memory, today))):
             text = memory.files.text_or_none(path)
             if text is None and not lines:
@@ -234,7 +242,7 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
                 changed.append(path)
         return changed
 
-    await _locked(memory, done, review)
+    await _locked(memory, done, write)
 
 
 def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:

@@ -37,7 +37,7 @@ VAGUE = _listed(
     spirit blast pleasure treat honor honour lucky blessing perspective perspectives mindset attitude outlook control
     wonders word lots tons bunch couple kinds types ready busy crazy wild super hectic intense quite rollercoaster roller
     coaster ride adventure story stories funny everywhere nowhere somewhere journey challenge chance epic lit sick rad
-    options option unbelievable enjoyable eye-opening mind-blowing refreshing nice neat sweet stunning gorgeous insane unreal unforgettable emotional proud scary surreal magical breath fresh air
+    options option enlightening uplifting heartwarming thrilling satisfying gratifying unbelievable enjoyable eye-opening mind-blowing refreshing nice neat sweet stunning gorgeous insane unreal unforgettable emotional proud scary surreal magical breath fresh air
     """
 )
 """Words that many sentences hold and that say little: a sentence of these alone is talk."""
@@ -199,6 +199,7 @@ DEICTIC = re.compile(
     r"|\bthe (?:ones?|same|other one|latter|former|above|following)\b|\b(?:go(?:ing|ne)?|went|been|get(?:ting)?|got) through that\b"
     r"|\b(?:another|that|this|each|every) one\b|\b(?:one|some) of (?:them|those|these)\b|\bsome of the (?:guys|others|folks)\b"
     r"|\b(?:a few|some|many|several|two|three) (?:more|others?)(?= (?:last|this|in|on|at|today|yesterday|recently)\b|[.!,])"
+    r"|\b(?:been|be|was|have|had|got|need|want|found|bought|made|get) one\b(?! (?:of|day|time|\w+ing)\b)"
     r"|\b(?:as|like) (?:that|this|those|these)\b|\bin (?:that|this) way\b|\bdid (?:it|that|so)\b|\bover there\b"
     r"|\b(?:brainstorming|considering|trying|making|getting|found|made|got|bought|have|has|had) some to\b",
     re.IGNORECASE,
@@ -278,7 +279,8 @@ TROUBLE = re.compile(
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
 VERBS_BEFORE = re.compile(
-    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|just\s+|also\s+|still\s+|never\s+|always\s+)*[\w'’]+|\bto \w+|^\w+ing\b"
+    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|(?:just|also|still|never|always|even|often|sometimes|once|now|then)\s+)*[\w'’]+"
+    r"|^(?:sometimes|often|usually|lately|currently)\b|\bto \w+|^\w+ing\b"
     r"|\bmy \w+ \w+",
     re.IGNORECASE,
 )

@@ -101,7 +101,7 @@ def _calls(speakers: frozenset[str]) -> re.Pattern[str] | None:
         for name in sorted(first)
     )
     return re.compile(
-        rf"^(?:(?:hey|hi|hello|thanks|wow|yeah|yep|yes|no|oh|aw+|well|ok|okay"
+        rf"^(?:(?:hey|hi|hello|thanks|wow|woah|whoa|omg|haha|yeah|yep|yes|no|oh|aw+|well|ok|okay"
         rf"|sure)\s+)?(?:{short})\b(?:[,!.:–—-]+\s*|\s+(?=I\b|I['’]))"
         rf"|,\s*(?:{short})(?=\s*[.!?]*$)",
         re.IGNORECASE,

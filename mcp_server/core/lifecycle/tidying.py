@@ -46,6 +46,17 @@ _LEFT_OUT = re.compile(
 _FILLING = re.compile(
     r"(?<!but )(?<!only )(?<=\w )(?:also|actually|definitely|literally|honestly|basically|totally) (?=[a-z])"
 )
+_LONG = tuple(
+    (re.compile(short, re.IGNORECASE), long)
+    for short, long in (
+        (r"\bwanna\b", "want to"),
+        (r"(?<=\w )gonna\b", "going to"),
+        (r"(?<=\w )(?:gotta|got to)(?= [a-z])", "have to"),
+        (r"(?<!\w)['’]?cause(?= (?:I|my|it|they|we|he|she|the)\b)", "because"),
+        (r",? btw(?=[.!]*$)", ""),
+    )
+)
+"""What people write shorter than it is read."""
 _TALK_ONLY = frozenset(
     "happened happen spoke chatted talked last since everywhere guess crazy thing things update note".split()
 )
@@ -72,7 +83,10 @@ def tidied(sentence: str) -> str:
         if tail is None or not says_nothing(tail["tail"]) or not _left(sentence[: tail.start()]):
             break
         sentence = sentence[: tail.start()]
-    sentence = _FILLING.sub("", _with_subject(sentence.strip(" ,;-–—")))
+    sentence = _with_subject(sentence.strip(" ,;-–—"))
+    for short, long in _LONG:
+        sentence = short.sub(long, sentence)
+    sentence = _FILLING.sub("", sentence)
     if re.match(r"[a-z]+(?: |,)", sentence):
         sentence = sentence[:1].upper() + sentence[1:]
     closing = re.search(r"[.!…]*([\"”')]*)$", sentence)
