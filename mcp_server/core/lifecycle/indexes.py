@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from mcp_server.core.checkpoints.prose import clipped
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
+from mcp_server.core.lifecycle.patterns import TIME_WORDS, VAGUE
 from mcp_server.core.lifecycle.statements import weight_of
 from mcp_server.core.text import entries
 from mcp_server.core.text.words import content_words
@@ -39,7 +40,7 @@ def description(bodies: Sequence[str]) -> tuple[str, Source] | None:
     ]
     if not found:
         return None
-    words = [frozenset(content_words(_said(one))) for one in found]
+    words = [_subjects(_said(one)) for one in found]
     lines = Counter(word for said in words for word in said)
     lines.subtract({word: times for word, times in lines.items() if times >= NAME * len(found)})
 
@@ -50,6 +51,11 @@ def description(bodies: Sequence[str]) -> tuple[str, Source] | None:
 
     best = found[max(range(len(found)), key=worth)]
     return clipped(_said(best), LONGEST), sources_of(best.text)[0]
+
+
+def _subjects(text: str) -> frozenset[str]:
+    said = content_words(text)
+    return frozenset(word for word in said if not (word in VAGUE or word in TIME_WORDS or word.isdigit()))
 
 
 def _said(one: entries.Entry) -> str:

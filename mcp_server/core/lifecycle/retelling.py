@@ -71,10 +71,11 @@ _SMALL = _listed(
 """Words that are lower case inside a sentence."""
 _COMPANY = re.compile(
     r"\b(?:[Mm]y (?P<before>(?:[\w'-]+ )?{people}) and I\b|[Mm]e and my (?P<after>{people})\b"
-    r"|with (?P<whose>my|some|the|a few|our|two|three) (?P<who>(?:[\w'-]+ ){{0,2}}?{people}(?: from (?!there)[\w'-]+)?)\b)".format(
+    r"|with (?P<whose>my|some|the|a few|our|two|three) "
+    r"(?P<who>(?:[\w'-]+ ){{0,2}}?{people}(?: from (?!there)[\w'-]+)?)\b)".format(
         people="(?:friends?|family|fam|kids?|children|husband|wife|partner|girlfriend|boyfriend|fianc[ée]e?|team|teammates?"
-        "|colleagues?|co-?workers|workmates|gang|crew|parents|mom|mum|dad|mother|father|sisters?|brothers?|siblings|cousins?|son"
-        "|daughter|grandma|grandpa|grandparents|classmates|roommates?|neighbou?rs|squad|band|buddies|bestie|students)"
+        "|colleagues?|co-?workers|workmates|gang|crew|parents|mom|mum|dad|mother|father|sisters?|brothers?|siblings"
+        "|cousins?|son|daughter|grandma|grandpa|grandparents|classmates|roommates?|neighbou?rs|squad|band|buddies|bestie|students)"
     )
 )
 _INVERTED = re.compile(r"\b(?:am|was|do|did|have|had|can|could|will|would|should) I\b")

@@ -1,5 +1,7 @@
-"""Tidying: a sentence as it was said, made one that can be read later. What only opens or ends it as talk does goes
-("Crazy thing happened - …", "… and it was awesome!"), and a subject that was left out is put back ("Went to Rome."). English.
+"""Tidying: a sentence as it was said, made one that can be read later. English.
+
+What only opens or ends it as talk does goes ("Crazy thing happened - …", "… and it was awesome!"), and a subject that
+was left out is put back ("Went to Rome.").
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ _LEAD = re.compile(r"^(?P<lead>[^.?!:;\"“]{1,60}?)\s*(?:\s[-–—]+|--+|—|:
 _TAIL = re.compile(
     r"(?:\s*(?:\s[-–—]+\s|--+|—)\s*|[,!;]\s+|\s+(?=(?:and|but|so)\s+(?:it|that|I)\b))"
     r"(?P<tail>(?:(?:and|but|so|which)\s+)*"
-    r"(?:it|it['’]s|it['’]ll|its|that['’]s|that|so|super|such|really|very|pretty|can['’]t wait|come|check|btw|by the way|lol"
-    r"|haha|phew|wow|what an?|how|no|yay|was|is|definitely|totally|all|worth|feels?|I (?:love|loved|like|had|can['’]t|feel|felt)"
+    r"(?:it|it['’]s|it['’]ll|its|that['’]s|that|so|super|such|really|very|pretty|can['’]t wait|come|check|btw"
+    r"|by the way|lol"
+    r"|haha|phew|wow|what an?|how|no|yay|was|is|definitely|totally|all|worth|feels?|I (?:love|loved|like|had|can['’]t"
+    r"|feel|felt)"
     r"|I['’]m (?:so|really|super|very|loving)|got to say|gotta say|you know|right)\b[^.!?]*)[.!…]*$",
     re.IGNORECASE,
 )
@@ -35,12 +39,16 @@ _SHOWN = re.compile(
 )
 _LEFT_OUT = re.compile(
     r"^(?P<adverb>(?:Just|Recently|Also|Currently|Still|Finally|Actually|Lately|Already|Even)\s+)?"
-    r"(?:(?P<doing>Gonna(?! be\b)|Planning|Trying to|Working on|Thinking (?:of|about)|Looking (?:for|into|forward)|Researching"
+    r"(?:(?P<doing>Gonna(?! be\b)|Planning|Trying to|Working on|Thinking (?:of|about)|Looking (?:for|into|forward)"
+    r"|Researching"
     r"|Preparing|Training|Hoping to|Learning|Taking|Enjoying|Reading)"
     r"|(?P<been>Been(?= (?:\w+ly )?\w+ing\b))"
-    r"|(?P<did>(?:Got|Had|Went|Took|Made|Started|Finished|Joined|Signed up|Saw|Bought|Tried|Visited|Met|Found|Dyed|Moved"
+    r"|(?P<was>(?:Was|Felt)(?=[^.]*\b(?:I|my)\b))"
+    r"|(?P<did>(?:Got|Had|Went|Took|Made|Started|Finished|Joined|Signed up|Saw|Bought|Tried|Visited|Met|Found|Dyed"
+    r"|Moved"
     r"|Booked|Won|Lost|Ran|Built|Painted|Baked|Cooked|Watched|Picked|Adopted|Applied|Decided|Hiked|Played)"
-    r"(?! (?:me|us|some (?:time|effort|trial|getting|work)|a (?:while|lot|bit|little|few tries)|ages|forever|time|it|all|sure)\b)))"
+    r"(?! (?:me|us|some (?:time|effort|trial|getting|work)|a (?:while|lot|bit|little|few tries)|ages|forever|time|it"
+    r"|all|sure)\b)))"
     r"(?=\s)"
 )
 _FILLING = re.compile(
@@ -57,9 +65,8 @@ _LONG = tuple(
     )
 )
 """What people write shorter than it is read."""
-_TALK_ONLY = frozenset(
-    "happened happen spoke chatted talked last since everywhere guess crazy thing things update note".split()
-)
+_TALK_ONLY = {"happened", "happen", "spoke", "chatted", "talked", "last", "since", "everywhere", "guess", "crazy"}
+"""Words that say nothing in a clause that only opens or ends a sentence."""
 
 
 def split(line: str) -> list[str]:

@@ -181,8 +181,8 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
 
 
 def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
-    """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most MOST_LINES
-    unless they are what is looked for."""
+    """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most
+    MOST_LINES unless they are what is looked for."""
     most_lines = LEXICAL if scope.lines else MOST_LINES
     found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
     return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)

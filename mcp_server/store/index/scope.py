@@ -112,7 +112,8 @@ def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> in
     counted = all_passages
     if scope.projects is not None:
         (counted,) = connection.execute(
-            "SELECT coalesce(sum(passages + ? * lines), 0) FROM speakers WHERE project IN (SELECT value FROM json_each(?))",
+            "SELECT coalesce(sum(passages + ? * lines), 0) FROM speakers WHERE project IN (SELECT value FROM "
+            "json_each(?))",
             (scope.lines, json.dumps(scope.projects)),
         ).fetchone()
     if scope.without_session is not None:

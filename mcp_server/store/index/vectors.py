@@ -114,7 +114,8 @@ def refill(connection: sqlite3.Connection) -> bool:
     connection.execute("DROP TABLE IF EXISTS knowledge_vec")
     connection.execute(VECTORS.format(dimensions=int(kept["dimensions"])))
     rows = connection.execute(
-        f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p JOIN knowledge_meta m ON m.id = p.id "
+        f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p JOIN knowledge_meta m "
+        f"ON m.id = p.id "
         "WHERE p.vector IS NOT NULL"
     ).fetchall()
     for row in rows:
