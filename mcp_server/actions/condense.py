@@ -71,8 +71,9 @@ class Condensed:
         }
 
 
-async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> Condensed:
-    """Condenses; see above. A dry run says what would happen to what is there now."""
+async def condense(memory: Memory, period: Period, *, dry_run: bool = False, with_indexes: bool = True) -> Condensed:
+    """Condenses; see above. A dry run says what would happen to what is there now. Indexes repeat lines of the files:
+    whoever compares two memories leaves them out."""
     done = Condensed(period, dry_run)
     if period == "daily":
         await _daily(memory, done)
@@ -80,7 +81,8 @@ async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> 
     await _weekly(memory, done)
     if period == "monthly":
         await _monthly(memory, done)
-    await _indexes(memory, done)
+    if with_indexes:
+        await _indexes(memory, done)
     return done
 
 

@@ -328,7 +328,7 @@ def signals(
         meaning = (c.cosine - middle) / span if c.cosine is not None and c.cosine > middle else 0.0
         matched = c.matched & words_only
         cover = shares[matched]
-        own = (
+        own: Signals = (
             keywords,
             meaning,
             cover,

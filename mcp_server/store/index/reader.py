@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_server.core.lifecycle.lines import Source, sources_of
+from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, Passage
 from mcp_server.core.scoring.ranking import Candidate, rank, read_query, weigh
 from mcp_server.core.scoring.ranking import Query as Asked
@@ -98,6 +98,10 @@ class Found:
         if isinstance(row, Passage):
             return () if row.turn is not None else sources_of(row.text)
         return () if row[12] is not None else sources_of(row[7])
+
+    @property
+    def text(self) -> str:
+        return self._row.text if isinstance(self._row, Passage) else self._row[7]
 
     @property
     def passage(self) -> Passage:
@@ -273,7 +277,7 @@ def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
             ordinal=turn.ordinal,
             first_person=turn.first_person,
             tells_time=turn.tells_time,
-            length=turn.length,  # of the unit: whether all of it is shown
+            length=len(without_sources(one.text)),
             bm25=min(one.candidate.bm25, most),
             derived=True,
         )
