@@ -2,8 +2,10 @@
 nothing.
 
 daily    what was closed becomes knowledge; journals over their budget lose the lines that hold least
-weekly   of each week's journals a few lines go into MEMORY.md; what is not active any more leaves it; the cap holds
-monthly  weekly; old journals and old plans go to archive/; the indexes of people and projects are written anew
+weekly   of each week's journals a few lines go into MEMORY.md, which every context carries: not of weeks that are long
+         past when they come in by an import, these are found by search; what is not active leaves it; the cap holds
+         the indexes of people and projects are written anew
+monthly  weekly; old journals and old plans go to archive/
 """
 
 from __future__ import annotations
@@ -69,8 +71,9 @@ class Condensed:
         }
 
 
-async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> Condensed:
-    """Condenses; see above. A dry run says what would happen to what is there now."""
+async def condense(memory: Memory, period: Period, *, dry_run: bool = False, with_indexes: bool = True) -> Condensed:
+    """Condenses; see above. A dry run says what would happen to what is there now. Indexes repeat lines of the files:
+    whoever compares two memories leaves them out."""
     done = Condensed(period, dry_run)
     if period == "daily":
         await _daily(memory, done)
@@ -78,6 +81,8 @@ async def condense(memory: Memory, period: Period, *, dry_run: bool = False) -> 
     await _weekly(memory, done)
     if period == "monthly":
         await _monthly(memory, done)
+    if with_indexes:
+        await _indexes(memory, done)
     return done
 
 
@@ -121,14 +126,10 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
     for monday, journals in sorted(weeks.items()):
         days = {(date.fromisoformat(monday) + timedelta(days=n)).isoformat() for n in range(7)}
         room = decide.A_WEEK - sum(day in days for day in promoted)
-        if room <= 0:
+        late = (today - date.fromisoformat(monday)).days >= decide.STALE_DAYS - 7
+        if room <= 0 or late:
             continue
-        recent = (today - date.fromisoformat(monday)).days < decide.STALE_DAYS - 7
-        listed = [
-            one
-            for one in decide.candidates(journals, [*known, *(one.text for one in chosen)])
-            if recent or (one.section != decide.ACTIVE and one.weight >= decide.LEAST_LATE)
-        ]
+        listed = decide.candidates(journals, [*known, *(one.text for one in chosen)])
         chosen += await _best(memory, listed, room)
 
     def write() -> list[str]:
@@ -223,8 +224,14 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
         done.notes += [f"bring back: recover {one}" for one in moved.undo]
     today = date.fromisoformat(memory.local_date(memory.clock()))
 
-    def review() -> list[str]:
-        changed = list(_old_plans(memory, today, done))
+    await _locked(memory, done, lambda: list(_old_plans(memory, today, done)))
+
+
+async def _indexes(memory: Memory, done: Condensed) -> None:
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+
+    def write() -> list[str]:
+        changed = []
         for path, lines in ((PEOPLE_INDEX, _people(memory)), (PROJECT_INDEX, _projects(memory, today))):
             text = memory.files.text_or_none(path)
             if text is None and not lines:
@@ -233,7 +240,7 @@ async def _monthly(memory: Memory, done: Condensed) -> None:
                 changed.append(path)
         return changed
 
-    await _locked(memory, done, review)
+    await _locked(memory, done, write)
 
 
 def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:

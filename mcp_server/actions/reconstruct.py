@@ -149,7 +149,7 @@ async def _made(
     async with _beside(memory, place, use_model) as there:
         emptied, before = await run_sync(_strip, there.files)
         done = await extract(there, names=extractors, show=show)
-        weekly = await condense(there, "weekly")
+        weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
         found = await run_sync(changes, there.git, place, CARRIED)
         if found:

@@ -42,6 +42,32 @@ async def test_search_finds_a_turn_or_its_line_and_never_both(known: Memory) -> 
     assert hits[0] == about[0]
 
 
+async def test_knowledge_lifts_what_it_says_and_moves_nothing_else(memory: Memory) -> None:
+    said = (
+        "Hello Bo! It rained on the harbour and the kittens of the shelter since the morning.",
+        "I adopted two kittens from the shelter in Zagreb yesterday.",
+        "Kittens are fun, are they not?",
+        "The shelter in Zagreb is a place with many dogs.",
+    )
+    turns = tuple(
+        ImportedTurn("user", text, START + timedelta(minutes=n), f"D1:{n}", "Ana") for n, text in enumerate(said)
+    )
+    await record_session(memory, ImportedSession("talk-1", turns, "import:test", title="Ana and Bo"))
+    await memory.index.refresh()
+    asked = SearchRequest("which kittens from the shelter in Zagreb?")
+    before = {(hit.passage.turn, hit.score) for hit in (await find(memory, asked)).hits}
+    await extract(memory)
+    await memory.index.refresh()
+    hits = (await find(memory, asked)).hits
+    lifted = [hit for hit in hits if hit.terms["kept"]]
+    assert ["adopted" in hit.passage.text for hit in lifted] == [True]
+    assert {(hit.passage.turn, hit.score) for hit in hits if not hit.terms["kept"]} == {
+        (turn, score) for turn, score in before if turn != 2
+    }
+    assert len(hits) == len(before)
+    assert lifted[0].score > next(score for turn, score in before if turn == 2)
+
+
 async def test_a_search_for_people_finds_the_line_and_says_where_it_comes_from(known: Memory) -> None:
     answer = await search(known, SearchRequest("kittens", category="person"))
     (hit,) = answer.hits

@@ -8,8 +8,10 @@ Name: what was said                 one turn; its further lines are indented, so
 from __future__ import annotations
 
 import re
+from datetime import date
 from functools import lru_cache
 
+from mcp_server.core.lifecycle.dates import written
 from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage, Turn
 from mcp_server.core.text.fencing import neutralise
@@ -19,6 +21,7 @@ SEPARATOR = "\n\n"
 _EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*\n\s*(?=(?!\1#)#{1,6} |\Z)", re.MULTILINE)
 """A heading, followed by nothing but a heading that is no deeper, or by the end."""
 
+_DAY = re.compile(r"(\d{4}-\d{2}-\d{2}): ")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
 _LONGEST_NAME = 80
@@ -104,7 +107,20 @@ def passage_text(passage: Passage) -> str:
         return passage.text
     if passage.text.startswith("#"):
         return passage.text.partition("\n")[2] or passage.text
-    return without_sources(passage.text).removeprefix("- ") if is_derived(passage.text) else passage.text
+    return _line_text(passage.text) if is_derived(passage.text) else passage.text
+
+
+def _line_text(line: str) -> str:
+    """A derived line's words, without its day if they name the day themselves."""
+    text = without_sources(line).removeprefix("- ")
+    dated = _DAY.match(text)
+    if dated is None:
+        return text
+    try:
+        day = written(date.fromisoformat(dated[1]))
+    except ValueError:
+        return text
+    return text[dated.end() :] if day in text else text
 
 
 def passage_line(passage: Passage, text: str, *, cut: bool) -> str:

@@ -20,9 +20,6 @@ from mcp_server.core.text import entries
 JOURNAL_BYTES = 4_096
 """S4's budget for a journal. Derived lines over it leave: the people's files and the transcripts have them."""
 
-LEAST_LATE = 3.0
-"""What a decision or lesson must hold that is condensed months later, after an import: few of these still matter."""
-
 A_WEEK = 5
 """Lines of a week that MEMORY.md gets."""
 LEAST_WEIGHT, LEAST_SETTLED = 2.5, 1.5

@@ -97,14 +97,36 @@ def _weekday(match: re.Match[str], said: date) -> _Found | None:
     return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if last else 1
 
 
+_WAS = re.compile(
+    r"\b(?:\w{3,}ed|went|had|was|were|got|won|did|took|made|saw|met|found|lost|bought|came|left|ran|gave)\b"
+)
+_WILL = re.compile(
+    r"\b(?:will|going to|gonna|plan\w*|hop(?:e|ing)|want)\b|['’]ll\b|\b(?:am|are|is|['’](?:m|re|s)) \w+ing\b"
+)
+
+
+def _bare_weekday(match: re.Match[str], said: date) -> _Found | None:
+    """`on Friday` is the last one of what is over, and the next one of what is to come; else nobody knows."""
+    over, to_come = _WAS.search(match.string) is not None, _WILL.search(match.string) is not None
+    if over == to_come:
+        return None
+    wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
+    back, ahead = (said.weekday() - wanted) % 7 or 7, (wanted - said.weekday()) % 7 or 7
+    day = said - timedelta(days=back) if over else said + timedelta(days=ahead)
+    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if over else 1
+
+
 def _span(match: re.Match[str], said: date) -> _Found | None:
     """`last week`, `next month`, `this year`."""
     which, what = match["which"].lower(), match["what"].lower()
     step = {"last": -1, "past": -1, "this past": -1, "this": 0, "next": 1, "this coming": 1, "coming": 1}[which]
     if what == "week":
         return ("this week" if not step else f"in the week {_side(step)} {written(said)}"), None, step
+    if what == "weekend" and not step:
+        saturday = said + timedelta(days=5 - said.weekday())
+        return f"on the weekend of {written(saturday)}", None, max(0, (saturday - said).days)
     if what == "weekend":
-        return f"on the weekend {_side(step or 1)} {written(said)}" if step else "this weekend", None, step
+        return f"on the weekend {_side(step)} {written(said)}", None, step
     if what == "month":
         return f"in {_month(said, step)}", None, step
     if what == "year":
@@ -163,7 +185,11 @@ _RULES: tuple[tuple[re.Pattern[str], _WorkOut], ...] = tuple(
             rf"|month|year)s? (?:ago|back)\b",
             _ago,
         ),
-        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b\.?(?!['’])", _weekday),
+        (
+            rf"\bon {_DAY}\b(?!['’]|, \d|s\b| (?:the|nights?|mornings?|evenings?|afternoons?|and|or|at|\d)\b)",
+            _bare_weekday,
+        ),
+        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b(?:\.(?= [a-z0-9]))?(?!['’])", _weekday),
         (
             rf"{_BEFORE}(?:\bthe )?\b{_WHICH} (?P<what>weekend|week|month|year|summer|winter|spring|fall|autumn"
             rf"|night)"

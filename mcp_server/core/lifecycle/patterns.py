@@ -35,7 +35,12 @@ VAGUE = _listed(
     accept respect effort efforts impact progress key essential crucial vital valued appreciation gratitude cherished
     self ourselves true free freedom trust rely back backs side hands eye eyes face smile smiles energy vibe vibes
     spirit blast pleasure treat honor honour lucky blessing perspective perspectives mindset attitude outlook control
-    wonders word lots tons bunch couple kinds types ready busy crazy wild super hectic intense
+    wonders word lots tons bunch couple kinds types ready busy crazy wild super hectic intense quite
+    rollercoaster roller
+    coaster ride adventure story stories funny everywhere nowhere somewhere journey challenge chance epic lit sick rad
+    options option enlightening uplifting heartwarming thrilling satisfying gratifying unbelievable enjoyable
+    eye-opening mind-blowing refreshing nice neat sweet stunning gorgeous insane unreal unforgettable emotional
+    proud scary surreal magical breath fresh air
     """
 )
 """Words that many sentences hold and that say little: a sentence of these alone is talk."""
@@ -45,8 +50,12 @@ OPENING = re.compile(
     r"|haha|hmm"
     r"|actually|anyway|anyways|btw|by the way|also|plus|and|but|thanks|thank you|thx|congrats|absolutely|definitely"
     r"|totally|exactly|of course|for sure|agreed|true|guess what|you know|honestly|luckily|fortunately|unfortunately"
-    r"|speaking of which|in fact|as for me|to be honest|not much|same here|since (?:we|our) last \w+(?: \w+)?)"
-    r"(?:\s+(?:so much|a lot|again|there|all|mate|man|dude|buddy|bro))?\s*(?:[,!.:–—-]+\s*|\s+(?=I\b|I['’]"
+    r"|speaking of which|in fact|as for me|to be honest|not much|same here|since (?:we|our|I) last \w+(?: \w+)?"
+    r"|since we (?:\w+ )?(?:spoke|talked|chatted|met|caught up)(?: last)?|since (?:the|our) last (?:chat|talk|time)"
+    r"|woah|aww+|haha|on (?:another|a (?:different|side|lighter|brighter|positive|related|happier|more \w+)) note"
+    r"|however"
+    r"|nonetheless|in other news|other than that|apart from that|like I said|as I said|as you know)"
+    r"(?:\s+(?:so much|a lot|again|there|all|mate|man|dude|buddy|bro|actually))?\s*(?:[,!.:–—-]+\s*|\s+(?=I\b|I['’]"
     r"|[Mm]y\b|[Ww]e\b)))+",
     re.IGNORECASE,
 )
@@ -95,8 +104,10 @@ NEWS = re.compile(
 )
 FRAGMENT = re.compile(
     r"\b(?:huge|big|total|massive) fan[.!]*$|\bit looks\b|\bcheers for asking\b"
+    r"|^(?:[Ee]specially|[Pp]articularly|[Ee]ven) (?:when|if|though)\b"
     r"|^(?:(?:after|before|until|like) (?:that|this|then|I said)\b|I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]"
-    r"|[Mm]y [\w ]+,(?!.*\b(?:I|is|are|was|were|has|have|had|will|\w+ed)\b))",
+    r"|[Mm]y (?:(?!(?:is|are|was|were|has|have|had|will|\w+ed)\b)[\w]+ )*(?!(?:is|are|was|were|has|have|had|will"
+    r"|\w+ed)\b)\w+,(?!.*\b(?:I|is|are|was|were|has|have|had|will|\w+ed)\b))",
 )
 ASKING = re.compile(
     r"^(?:can|could|would|will|do|does|did|should|have you|are you|is (?:it|there|this|that)|what|how|why|where"
@@ -117,8 +128,12 @@ TALK = re.compile(
     r"|mean (?:a lot|so much)"
     r"|good luck|have fun|no problem|no worries|glad to (?:hear|help)|happy to (?:hear|help)|hope (?:you|it|that"
     r"|everything|all|this|they)"
-    r"|i(?:['’]m| am) (?:here for|off to|sure|so glad|glad|grateful|thankful|sorry|happy to hear|curious|all ears"
-    r"|in!|fine|good|okay|doing (?:well|great|good|ok|okay|fine|alright))"
+    r"|i(?:['’]m| am) (?:here for|off to|sure|curious|all ears|in!|fine|good|okay"
+    r"|doing (?:well|great|good|ok|okay|fine|alright))"
+    r"|i(?:['’]m| am|['’]ve been) (?:(?:so|really|truly|very|super|just|always|also|incredibly|extremely|definitely"
+    r"|forever) )*"
+    r"(?:glad|grateful|thankful|blessed|lucky|honou?red|sorry|happy to hear|proud of (?:how|what|my(?:self)?"
+    r"|the progress))"
     r"|i (?:appreciate|understand|know (?:what|how|that|it)|bet|guess|see|hear|get (?:it|that|what)|wish|promise"
     r"|swear|mean|feel (?:you|like|that|so|really|blessed|lucky|great|good|proud|happy))\b"
     r"|i['’]ll (?:let|keep|check (?:it|that|them|those)|try (?:it|that)|give (?:it|that)|look into|do my best"
@@ -177,13 +192,79 @@ LESSON = re.compile(
     r"|\blessons? (?:learn|I|we|is|was)|\btaught me\b",
     re.IGNORECASE,
 )
+ALL_OF_US = re.compile(
+    r"\bwe (?:all|can|could|should|must|need|have to|gotta|never|always|don['’]t|as)\b|\bour (?:lives|world|society"
+    r"|future)\b",
+    re.IGNORECASE,
+)
+"""A "we" that is everybody, or that urges."""
+DEICTIC = re.compile(
+    r"\b(?:this|these|those)\s+(?!(?:year|month|week|weekend|morning|afternoon|evening|summer|winter|spring|fall"
+    r"|autumn|past|coming"
+    r"|time|season|semester|january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|christmas"
+    r"|\w*day)\b)(?!(?:\w+ ){1,3}(?:called|named|where|who|which|that|with a|from)\b)\w+"
+    r"|\bthat (?:one|same|very|whole|particular|kind|sort|final|moment|feeling|experience|game|trip|event|place|group"
+    r"|thing"
+    r"|pic|pics|picture|photo|shot|idea|dream)\b"
+    r"|\bthe (?:ones?|same|other one|latter|former|above|following)\b|\b(?:go(?:ing|ne)?|went|been|get(?:ting)?"
+    r"|got) through that\b"
+    r"|\b(?:another|that|this|each|every) one\b|\b(?:one|some) of (?:them|those|these)\b|\bsome of the (?:guys|others"
+    r"|folks)\b"
+    r"|\b(?:a few|some|many|several|two|three) (?:more|others?)(?= (?:last|this|in|on|at|today|yesterday|recently)\b"
+    r"|[.!,])"
+    r"|\b(?:been|be|was|have|had|got|need|want|found|bought|made|get) one\b(?! (?:of|day|time|\w+ing)\b)"
+    r"|^(?:at|during|after|before|for|with|from|in|on) the (?!day|week|month|year|end|morning|evening|past|future"
+    r"|meantime|summer|winter)"
+    r"\w+,"
+    r"|\b(?:made|at|during|after|before|of|for|about|from) the (?:event|project|trip|show|party|meeting|thing|place"
+    r"|competition)"
+    r"\b(?= (?:a|an|and|but|so|was|is)\b|[.,;!]|$)"
+    r"|\bwe can (?:both|all)\b|\bboth of us\b|\b(?:days?|weeks?|weekends?|months?|years?) later\b(?! (?:this|in)\b)"
+    r"|\b(?:as|like) (?:that|this|those|these)\b|\bin (?:that|this) way\b|\bdid (?:it|that|so)\b|\bover there\b"
+    r"|\b(?:brainstorming|considering|trying|making|getting|found|made|got|bought|have|has|had) some to\b",
+    re.IGNORECASE,
+)
+"""What points at something that only the talk before it names."""
+TIME_WORDS = _listed(
+    """
+    last next this past week weeks weekend month months year years yesterday today tomorrow ago recently lately night
+    monday tuesday wednesday thursday friday saturday sunday mon tue tues wed thu thurs fri sat sun since
+    january february march april may june july august september october november december morning evening afternoon
+    """
+)
+PERSON_BEFORE = re.compile(
+    r"\b(?:husband|wife|partner|fianc[ée]e?|boyfriend|girlfriend|kid|child|son|daughter|mom|mum|mother|dad|father"
+    r"|sister|brother"
+    r"|grand\w+|aunt|uncle|cousin|friend|boss|colleague|co-?worker|teammate|coach|mentor|neighbou?r|teacher|doctor"
+    r"|roommate"
+    r"|baby|toddler|dog|cat|pup(?:py)?|man|woman|guy|girl|boy|lady|artist|author|singer|client|customer|manager|lead"
+    r"|veteran)\b"
+    r"|(?<![.!?] )(?<!^)\b[A-Z][a-z]+\b"
+)
+MANY_BEFORE = re.compile(
+    r"\b(?!(?:this|was|is|has|his|its|us|as|always|yes|plus|perhaps|sometimes|besides|thus|across)\b)\w{2,}[^s\W]s\b"
+    r"|\b(?:people|family|fam|team|kids|children|group|crew|community|company|folks|everyone|parents|police|staff"
+    r"|band|couple|class|men"
+    r"|women|audience|crowd)\b",
+    re.IGNORECASE,
+)
+HAPPENED_VERB = re.compile(
+    r"^(?:[^,]{1,60},\s*)?(?:(?:I|we|[Mm]y \w+(?: \w+)? and I)(?:['’]ve|['’]d| have)?)\s+"
+    r"(?:(?:just|also|finally|recently|already|even|actually|really|\w+ly)\s+)*"
+    r"(?!used to\b|had (?:a|an|two|three|no)\b|lived|worked|studied|grew|knew|loved|liked|hated|wanted|needed|always)"
+    r"(?:went|got|took|made|did|joined|visited|started|finished|began|gave|met|saw|bought|won|lost|moved|signed|ran"
+    r"|found|built|came|left"
+    r"|quit|set|hit|held|taught|wrote|read|ate|drove|flew|put|sold|sent|spent|told|tried|\w{3,}ed)\b"
+)
 PLAN = re.compile(
     r"\b(?:I|we)(?:['’]m|['’]re| am| are) (?:\w+ )?(?:planning|thinking (?:of|about)|hoping to"
     r"|looking (?:forward to|to|into|for)|about to|going to|gonna|getting ready|preparing|considering|aiming"
     r"|set to|off to|excited to)\b"
     r"|\b(?:I|we)(?:['’]ll| will| plan| hope to| intend to| want to| would like to|['’]d like to|['’]d love to"
     r"| aim to| need to| have to)\b|\bcan['’]t wait (?:to|for)\b"
-    r"|\bgonna\b|\bmy (?:plan|goal|dream|deadline)\b|\bsigned up\b|\bsave up\b|\bsaving (?:up )?for\b|\bsomeday\b",
+    r"|\bgonna\b|\bmy (?:\w+ )?(?:plan|goal|dream|deadline)s? (?:is|are|was|for)\b|\bsave up\b|\bsaving (?:up )?for\b"
+    r"|\bsomeday\b",
     re.IGNORECASE,
 )
 ABOUT = re.compile(
@@ -192,7 +273,7 @@ ABOUT = re.compile(
     r"|\bI (?:live|lived|work|worked|study|studied|own|teach|taught|volunteer|grew up|was born|have (?:a|an|two"
     r"|three|four|five|six|seven|eight|nine|ten|\d+|no|kids|been)|had a|used to|play|speak|run a|was (?:a|an|the)"
     r"|always)\b"
-    r"|\bI['’]ve (?:got (?:a|an|two|three|four|\d+)|had|known|lived|worked|been (?:\w+ing|a|an|the|in|with|to"
+    r"|\bI['’]ve (?:got (?:a|an|two|three|four|\d+)|had|known|lived|worked|been (?:a|an|the|in|with|to"
     r"|married|friends|together))\b"
     r"|\b[Mm]y (?:\w+ )?(?:husband|wife|partner|fianc[ée]e?|boyfriend|girlfriend|kids?|children|son|daughter|mom"
     r"|mum|mother|dad|father|parents|sister|brother|siblings?|grand\w+|aunt|uncle|cousin|family|friend|boss|dog"
@@ -208,21 +289,35 @@ PAST = re.compile(
     re.IGNORECASE,
 )
 INSTRUCTION = re.compile(
-    r"^(?:(?:please |from now on,? |going forward,? |remember to )*(?:always|never)\b|from now on\b"
-    r"|going forward\b|when(?:ever)? I ask\b"
-    r"|(?:please )?(?:do not|don['’]t) (?:ever|use|include|suggest|give|add)\b)",
+    r"^(?:(?:please |from now on,? |going forward,? |remember to )*(?:always|never)\b(?! (?:been|had|seen|mind"
+    r"|thought|heard))"
+    r"|from now on\b|going forward\b|when(?:ever)? I ask\b"
+    r"|(?:please )?(?:do not|don['’]t) (?:ever|use|include|suggest|give|add|touch|commit|push|edit|modify|delete"
+    r"|remove|rename"
+    r"|mock|install|deploy|merge|mention)\b(?! (?:it|this|that|them|those|these)\b)"
+    r"|(?:please )?use (?:[\w./+-]+ ){0,3}[\w./+-]+,? (?:not|never|instead of|rather than)\b)",
     re.IGNORECASE,
 )
+TODO = re.compile(r"^(?:TODO|to-do|action item|next step)s?\s*[:—–-]\s*", re.IGNORECASE)
+TROUBLE = re.compile(
+    r"\b(?:fail(?:s|ed|ing)?|errors?|exception|broken|breaks?|crash(?:es|ed|ing)?|traceback|not working|times? out"
+    r"|stuck|wrong)\b"
+    r"|\b(?:does|do|is|are|did)(?:n['’]t| not) work",
+    re.IGNORECASE,
+)
+"""What is the matter now, and will not be once it is mended."""
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
 VERBS_BEFORE = re.compile(
-    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|just\s+|also\s+|still\s+|never\s+|always\s+)*[\w'’]+|\bto \w+|^\w+ing\b"
+    r"\bI(?:['’]\w+)?\s+(?:\w+ly\s+|(?:just|also|still|never|always|even|often|sometimes|once|now|then)\s+)*[\w'’]+"
+    r"|^(?:sometimes|often|usually|lately|currently)\b|\bto \w+|^\w+ing\b"
     r"|\bmy \w+ \w+",
     re.IGNORECASE,
 )
 """What before a pronoun is no noun that it could stand for."""
 POINTS_AT = re.compile(
-    r"(?:\w{2,}ing|watch(?:ed)?|saw|see|loved?|liked?|made|bought|read|tried|in|on|at|of|about|for|with|to|from|by|like)\s+$",
+    r"(?:\w{2,}ing|watch(?:ed)?|saw|see|loved?|liked?|made|bought|read|tried|in|on|at|of|about|for|with|to|from|by"
+    r"|like)\s+$",
     re.IGNORECASE,
 )
 """What stands before a "that" which points at a thing."""

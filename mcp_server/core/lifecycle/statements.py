@@ -18,6 +18,7 @@ from mcp_server.core.checkpoints.prose import bare, prose
 from mcp_server.core.lifecycle import patterns
 from mcp_server.core.lifecycle.dates import absolute
 from mcp_server.core.lifecycle.lines import LineKind
+from mcp_server.core.lifecycle.tidying import split, tidied
 from mcp_server.core.text.words import ENGLISH_STOP_WORDS, content_words, stop_words, words
 
 SHORTEST, LONGEST = 3, 60
@@ -31,6 +32,9 @@ LONGEST_LINE = 4_000
 
 LONGEST_TEXT = 420
 """Characters of a statement."""
+
+LATE = 30
+"""Characters before a liking from which on the sentence says something else first."""
 
 LEAST_DEFINITE = 2
 """Words of a sentence that say something definite."""
@@ -64,7 +68,7 @@ def sentences(text: str, speakers: frozenset[str] = frozenset()) -> Iterator[str
     for line in prose(patterns.ATTACHED.sub(" ", text)):
         if len(line) > LONGEST_LINE:
             continue
-        for part in patterns.SENTENCE.split(patterns.ARROWS.sub("", bare(line).replace("**", ""))):
+        for part in split(patterns.ARROWS.sub("", bare(line).replace("**", ""))):
             sentence = " ".join(part.split())
             for _ in range(3):
                 before = sentence
@@ -73,7 +77,7 @@ def sentences(text: str, speakers: frozenset[str] = frozenset()) -> Iterator[str
                     sentence = calls.sub("", sentence)
                 if sentence == before:
                     break
-            yield from _without_question(sentence)
+            yield from map(tidied, _without_question(sentence))
 
 
 def _without_question(sentence: str) -> Iterator[str]:
@@ -97,7 +101,7 @@ def _calls(speakers: frozenset[str]) -> re.Pattern[str] | None:
         for name in sorted(first)
     )
     return re.compile(
-        rf"^(?:(?:hey|hi|hello|thanks|wow|yeah|yep|yes|no|oh|aw+|well|ok|okay"
+        rf"^(?:(?:hey|hi|hello|thanks|wow|woah|whoa|omg|haha|yeah|yep|yes|no|oh|aw+|well|ok|okay"
         rf"|sure)\s+)?(?:{short})\b(?:[,!.:–—-]+\s*|\s+(?=I\b|I['’]))"
         rf"|,\s*(?:{short})(?=\s*[.!?]*$)",
         re.IGNORECASE,
@@ -109,8 +113,10 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
     count = len(sentence.split())
     if not SHORTEST <= count <= LONGEST or len(sentence) > LONGEST_TEXT:
         return None
-    if patterns.INSTRUCTION.match(sentence) and not named:
+    if patterns.INSTRUCTION.match(sentence) and not named and not patterns.DEICTIC.search(sentence):
         return Statement("preference", sentence, None, 3.0)
+    if (todo := patterns.TODO.match(sentence)) and not named:
+        return Statement("plan", f"To do: {sentence[todo.end() :]}", None, 2.0, False)
     own = patterns.SELF.search(sentence) is not None or patterns.ELLIPTIC.match(sentence) is not None
     if (
         patterns.ASKING.match(sentence)
@@ -121,32 +127,38 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         return None
     if not named and patterns.REQUEST.search(sentence):
         return None
-    if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence):
+    if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence) or patterns.DEICTIC.search(sentence):
         return None
     if own and not (patterns.SUBJECT.match(sentence) or patterns.ELLIPTIC.match(sentence)):
         own_late = re.search(r"\b(?:I|my|we|our)\b", sentence)
         if own_late is None or own_late.start() > 60:
             return None
+    if named and patterns.ALL_OF_US.search(sentence) and not re.search(r"\bI\b|\b[Mm]y\b", sentence):
+        return None
     dated = absolute(sentence, said)
-    definite = [word for word in content_words(sentence) if word not in patterns.VAGUE]
+    definite = [
+        word for word in content_words(sentence) if word not in patterns.VAGUE and word not in patterns.TIME_WORDS
+    ]
     proper, figures = len(set(patterns.PROPER.findall(sentence))), len(patterns.FIGURE.findall(sentence))
     if not _stands_alone(sentence, definite):
         return None
     if not own:
-        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1:
+        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1 or patterns.TROUBLE.search(sentence):
             return None
         return Statement(
             "fact", dated.text, dated.day, _weight(definite, proper, figures, dated.day is not None), False
         )
     kind = _kind(sentence, dated.past, dated.future)
+    if kind == "about" and not named and not patterns.SUBJECT.match(sentence):
+        kind = "fact"
     timed = dated.past or dated.future or dated.day is not None
     weight = _weight(definite, proper, figures, timed)
-    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed):
+    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed, named):
         return None
     return Statement(kind, dated.text, dated.day, weight)
 
 
-def _least(sentence: str, kind: LineKind, timed: bool) -> float:
+def _least(sentence: str, kind: LineKind, timed: bool, named: bool) -> float:
     """How much a sentence of this kind must hold. Nothing definite is told by sayings, nor by "we" without a time."""
     if patterns.SAYING.search(sentence) and kind != "preference":
         return 2.5
@@ -154,7 +166,7 @@ def _least(sentence: str, kind: LineKind, timed: bool) -> float:
         told = (
             timed or patterns.PAST.search(sentence) or patterns.PLAN.search(sentence) or patterns.HABIT.search(sentence)
         )
-        return 1.0 if told else 2.5
+        return 1.0 if told else 2.5 if named else 1.25  # between friends it is a saying, at work the team's way
     if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
         return 1.75
     if kind == "about":
@@ -167,11 +179,12 @@ def _kind(sentence: str, past: bool, future: bool) -> LineKind:
         return "decision"
     if patterns.LESSON.search(sentence):
         return "lesson"
-    if patterns.PREFERENCE.search(sentence) and not past:
+    liked = patterns.PREFERENCE.search(sentence)
+    if liked is not None and not past and liked.start() <= LATE:
         return "preference"
     if future or (patterns.PLAN.search(sentence) and not past):
         return "plan"
-    if past:
+    if past or patterns.HAPPENED_VERB.match(sentence):
         return "event"
     if patterns.ABOUT.search(sentence):
         return "about"
@@ -195,15 +208,26 @@ def _weight(definite: list[str], proper: int, figures: int, timed: bool) -> floa
 
 
 def _stands_alone(sentence: str, definite: list[str]) -> bool:
-    """Whether its first pronoun has something in the sentence that it can stand for: two definite words before it."""
+    """Whether its pronouns have something in the sentence that they can stand for: the first one two definite words
+    before it, "he" and "she" somebody, "they" several."""
     found = patterns.PRONOUN.search(sentence)
-    while found is not None and _harmless(sentence, found):
+    first = True
+    while found is not None:
+        if not _harmless(sentence, found):
+            before = patterns.VERBS_BEFORE.sub(" ", sentence[: found.start()])
+            word = found[0].lower()[:4]
+            if word.startswith(("he", "she", "him", "his")) and not word.startswith("here"):
+                if not patterns.PERSON_BEFORE.search(sentence[: found.start()]):
+                    return False
+            elif word.startswith("the") and word != "ther" and not patterns.MANY_BEFORE.search(before):
+                return False
+            elif first:
+                nouns = set(content_words(before)) - patterns.TIME_WORDS
+                if sum(word in nouns and not word.endswith("ly") for word in definite) < LEAST_DEFINITE:
+                    return False
+            first = False
         found = patterns.PRONOUN.search(sentence, found.end())
-    if found is None:
-        return True
-    before = patterns.VERBS_BEFORE.sub(" ", sentence[: found.start()])
-    nouns = set(content_words(before))
-    return sum(word in nouns and not word.endswith("ly") for word in definite) >= LEAST_DEFINITE
+    return True
 
 
 def _harmless(sentence: str, found: re.Match[str]) -> bool:

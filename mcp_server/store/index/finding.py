@@ -91,8 +91,9 @@ def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]
     found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
     of = sources(connection, found, scope)
     held = {one.row_id for one in found}
-    missing = fetch_rows(connection, [number for number in of.values() if number not in held], names)
-    found = united([*found, *scored(missing)], of)
+    if scope.lines:
+        found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
+    found = united(found, of)
     if wanted.mode == "hybrid":
         beside = around(connection, asking, found, scope)
         found += scored(fetch_rows(connection, beside, names))

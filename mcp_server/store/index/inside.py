@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.core.model import Passage
 from mcp_server.core.text.passages import indexed_text
 from mcp_server.store.index.reader import COLUMNS, JOINS, NAMED, learn, passage_of
-from mcp_server.store.index.schema import state
+from mcp_server.store.index.schema import LINES, state
 from mcp_server.store.index.writer import packed_vectors
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Counts:
 def counts(connection: sqlite3.Connection) -> Counts:
     """Numbers for `status`."""
     (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
-    (passages,) = connection.execute("SELECT passages FROM totals").fetchone()
+    (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
     (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
     problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
     return Counts(
@@ -103,7 +103,8 @@ def fingerprint(connection: sqlite3.Connection) -> str:
     """
     digest = hashlib.sha256()
     kept = state(connection)
-    keywords = dict(connection.execute("SELECT rowid, words FROM knowledge_fts").fetchall())
+    both = "SELECT rowid, words FROM knowledge_fts UNION ALL SELECT rowid, words FROM lines_fts"
+    keywords = dict(connection.execute(both).fetchall())
     vectors: dict[int, bytes] = {}
     if int(kept["dimensions"]) and kept["vectors_stale"] == "0":
         vectors = dict(connection.execute("SELECT rowid, embedding FROM knowledge_vec").fetchall())
@@ -115,21 +116,21 @@ def fingerprint(connection: sqlite3.Connection) -> str:
     digest.update(repr((sorted(keywords.items()), sorted(vectors.items()))).encode("utf-8", "replace"))
     files = connection.execute("SELECT path, size, mtime_ns, sha256, so_far, problem FROM files ORDER BY path")
     digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
-    digest.update(repr(connection.execute("SELECT passages, words FROM totals").fetchall()).encode())
+    digest.update(repr(connection.execute("SELECT * FROM totals").fetchall()).encode())
     speakers = connection.execute(
-        "SELECT j.name, k.name, s.passages FROM speakers s "
+        "SELECT j.name, k.name, s.passages, s.lines FROM speakers s "
         "JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
     )
     digest.update(repr(speakers.fetchall()).encode("utf-8", "replace"))
-    digest.update(
-        repr(connection.execute("SELECT term, doc, cnt FROM knowledge_terms ORDER BY term").fetchall()).encode()
-    )
+    for terms in ("knowledge_terms", "lines_terms"):
+        digest.update(repr(connection.execute(f"SELECT term, doc, cnt FROM {terms} ORDER BY term").fetchall()).encode())
     return digest.hexdigest()
 
 
 def complete(connection: sqlite3.Connection) -> None:
     """Says that the first filling is done."""
-    connection.execute("INSERT INTO knowledge_fts (knowledge_fts) VALUES ('optimize')")
+    for table in ("knowledge_fts", "lines_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("ANALYZE knowledge_meta")
     connection.execute("UPDATE index_state SET value = '1' WHERE key = 'complete'")
 
@@ -154,6 +155,6 @@ def add_vectors(
         return
     connection.executemany(
         "INSERT INTO knowledge_vec (rowid, project, session, embedding) "
-        "SELECT id, project, session, vec_int8(?) FROM knowledge_meta WHERE id = ?",
+        f"SELECT id, project, iif(derived, {LINES}, session), vec_int8(?) FROM knowledge_meta WHERE id = ?",
         zip(small, ids, strict=True),
     )

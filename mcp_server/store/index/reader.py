@@ -14,9 +14,10 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_server.core.lifecycle.lines import Source, sources_of
+from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, Passage
 from mcp_server.core.scoring.ranking import Candidate, rank, read_query, weigh
 from mcp_server.core.scoring.ranking import Query as Asked
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEXICAL = 200
+MOST_LINES = 100
+"""Derived lines that words fetch beside: each stands by its turn, and most turns have none."""
+
 POSTINGS = 10_000
 """Most passages that the fetching words may stand in together: about 0.7 µs each. The rarest always fetches."""
 
@@ -58,7 +62,7 @@ class Asking:
     "" for none.
 
     `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index,
-    which BM25 counts with.
+    which BM25 counts with. Derived lines count only where the scope asks for them.
     """
 
     asked: Asked
@@ -69,6 +73,7 @@ class Asking:
     all_passages: int
     mean_words: float
     fetch: str
+    fetch_lines: str
 
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate
@@ -95,6 +100,10 @@ class Found:
         return () if row[12] is not None else sources_of(row[7])
 
     @property
+    def text(self) -> str:
+        return self._row.text if isinstance(self._row, Passage) else self._row[7]
+
+    @property
     def passage(self) -> Passage:
         """Made when asked for: of some hundred candidates few are shown."""
         return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
@@ -104,11 +113,13 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
     """Reads the words of a query and chooses those that fetch: the rarest first, while the budget of postings lasts."""
     asked = read_query(text, speakers(connection, scope.projects))
     terms = stems.terms(asked.lookup)
-    everywhere = tuple(
-        (connection.execute("SELECT doc FROM knowledge_terms WHERE term = ?", (term,)).fetchone() or (0,))[0]
-        for term in terms
-    )
-    all_passages, total_words = connection.execute("SELECT passages, words FROM totals").fetchone()
+    everywhere = _documents(connection, "knowledge_terms", terms)
+    all_passages, total_words, lines, line_words = connection.execute(
+        "SELECT passages, words, lines, line_words FROM totals"
+    ).fetchone()
+    if scope.lines:
+        everywhere = tuple(map(add, everywhere, _documents(connection, "lines_terms", terms)))
+        all_passages, total_words = all_passages + lines, total_words + line_words
     passages = all_passages if scope.everything else count(connection, scope, all_passages)
     frequencies = everywhere
     if not scope.everything:
@@ -118,11 +129,14 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
             for word, known in zip(asked.lookup, everywhere, strict=True)
         )
     fetching: list[str] = []
+    of_lines: list[str] = []  # words that no turn holds, too
     budget = POSTINGS
     for frequency, word in sorted(zip(everywhere, asked.words, strict=False)):
         if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
             fetching.append(f'"{word}"')
             budget -= frequency
+        elif not frequency and len(of_lines) < FETCHING_WORDS:
+            of_lines.append(f'"{word}"')
     return Asking(
         asked=weigh(asked, frequencies, passages),
         numbers=tuple(stems.numbers(asked.lookup)),
@@ -132,7 +146,14 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
         all_passages=all_passages,
         mean_words=total_words / all_passages if all_passages else 1.0,
         fetch=" OR ".join(fetching),
+        fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
     )
+
+
+def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str]) -> tuple[int, ...]:
+    """In how many passages each term stands."""
+    found = (connection.execute(f"SELECT doc FROM {table} WHERE term = ?", (term,)).fetchone() for term in terms)
+    return tuple(int(row[0]) if row else 0 for row in found)
 
 
 def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
@@ -141,12 +162,14 @@ def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share
         return max(1, round(everywhere * share))
     if not everywhere:
         return 0
-    (times,) = connection.execute(
-        "SELECT count(*) FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
-        f"WHERE knowledge_fts MATCH ? AND {scope.condition}",
-        (f'"{word}"', *scope.values),
-    ).fetchone()
-    return int(times)
+    times = 0
+    for table in ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",):
+        times += connection.execute(
+            f"SELECT count(*) FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
+            f"WHERE {table} MATCH ? AND {scope.condition}",
+            (f'"{word}"', *scope.values),
+        ).fetchone()[0]
+    return times
 
 
 def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
@@ -162,28 +185,37 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
 
 
 def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
-    """The passages of the scope that match the fetching words best, at most LEXICAL.
+    """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most
+    MOST_LINES unless they are what is looked for."""
+    most_lines = LEXICAL if scope.lines else MOST_LINES
+    found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
+    return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
+
+
+def _matching(
+    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, asking: Asking, scope: Scope
+) -> list[int]:
+    """The passages of the scope in a keyword index that match best, at most `wanted`.
 
     `bm25()` is `rank` by its other name: with `rank` SQLite sorts all that match, with this it keeps the best alone.
     """
-    if not asking.fetch:
+    if not fetch:
         return []
     share = asking.passages / asking.all_passages if asking.all_passages else 1.0
-    likely = LEXICAL if scope.everything else int(SLACK * LEXICAL / max(share, 0.01))
+    likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
     for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
         rows = connection.execute(
-            "SELECT rowid FROM knowledge_fts WHERE knowledge_fts MATCH ? ORDER BY bm25(knowledge_fts) LIMIT ?",
-            (asking.fetch, most),
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?", (fetch, most)
         )
         found = [row[0] for row in rows]
         kept = inside(connection, found, scope)
-        if len(found) < most or len(kept) >= LEXICAL:
-            return kept[:LEXICAL]
+        if len(found) < most or len(kept) >= wanted:
+            return kept[:wanted]
     # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
     rows = connection.execute(
-        "SELECT m.id FROM knowledge_fts CROSS JOIN knowledge_meta m ON m.id = knowledge_fts.rowid "
-        f"WHERE knowledge_fts MATCH ? AND {scope.condition} ORDER BY knowledge_fts.rank LIMIT ?",
-        (asking.fetch, *scope.values, LEXICAL),
+        f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
+        f"WHERE {table} MATCH ? AND {scope.condition} ORDER BY {table}.rank LIMIT ?",
+        (fetch, *scope.values, wanted),
     )
     return [row[0] for row in rows]
 
@@ -223,27 +255,31 @@ def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope
 
 def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
     """The candidates, derived lines as further passages of the turns that they come from: what a line says was said
-    there, so both are one unit, which stands where the turn stands and is judged by the better of the two."""
-    turns = {one.row_id: one.candidate for one in found if not one.sources}
-    most = max((one.bm25 for one in turns.values()), default=0.0)
+    there, so both are one unit, which stands where the turn stands. A line whose turn is in the scope (`of`) and no
+    candidate is none either."""
+    turns: dict[str, Candidate] = {}
+    most = 0.0
+    for one in found:
+        if not one.sources:
+            turns.setdefault(one.candidate.unit, one.candidate)
+            most = max(most, one.candidate.bm25)
     together: list[Found] = []
     for one in found:
         number = next((of[source] for source in one.sources[:1] if source in of), None)
-        turn = turns.get(number) if number is not None else None
+        turn = turns.get(str(one.sources[0])) if number is not None else None
         if turn is None:
-            together.append(one)
+            together += [one] if number is None else []
             continue
         candidate = replace(
             one.candidate,
             unit=turn.unit,
             group=turn.group,
             ordinal=turn.ordinal,
-            role=turn.role,
-            speaker=turn.speaker,
             first_person=turn.first_person,
             tells_time=turn.tells_time,
-            length=turn.length,
+            length=len(without_sources(one.text)),
             bm25=min(one.candidate.bm25, most),
+            derived=True,
         )
         together.append(replace(one, candidate=candidate, source=number))
     return together

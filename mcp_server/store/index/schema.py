@@ -11,16 +11,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 3
+SCHEMA = 4
+
+LINES = -1
+"""Stands for the session of derived lines in the vector table, which leaves them out by it."""
 
 TABLES = """
 -- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
 -- not load sqlite-vec).
 CREATE TABLE index_state (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
--- One row: how many passages, and how many words they have together (BM25 wants the mean).
-CREATE TABLE totals (passages INTEGER NOT NULL, words INTEGER NOT NULL);
-INSERT INTO totals VALUES (0, 0);
+-- One row: how many passages, and how many words they have together (BM25 wants the mean); and the same of lines that
+-- an extractor derived from turns: they say again what is counted already.
+CREATE TABLE totals (
+    passages INTEGER NOT NULL, words INTEGER NOT NULL, lines INTEGER NOT NULL, line_words INTEGER NOT NULL
+);
+INSERT INTO totals VALUES (0, 0, 0, 0);
 
 -- Every file that was looked at, as it was then. so_far (JSON) says how far a transcript was read; problem is a
 -- sentence for status.
@@ -53,7 +59,8 @@ CREATE TABLE knowledge_meta (
     speaker INTEGER NOT NULL,
     at REAL,                            -- seconds since 1970; NULL: the file does not say, its mtime stands in
     words INTEGER NOT NULL,             -- length of the indexed text
-    digest BLOB NOT NULL                -- of the whole unit: an unchanged unit is left alone
+    digest BLOB NOT NULL,               -- of the whole unit: an unchanged unit is left alone
+    derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
 );
 CREATE UNIQUE INDEX meta_of_file ON knowledge_meta (file, mark, part);
 CREATE INDEX meta_of_session ON knowledge_meta (session);
@@ -79,26 +86,35 @@ CREATE TABLE passages (
 );
 CREATE INDEX passages_without_vector ON passages (id) WHERE vector IS NULL;
 
--- Words of the indexed text, folded by core.text.words; rowid is the passage.
+-- Words of the indexed text, folded by core.text.words; rowid is the passage. Derived lines have tables of their own:
+-- so a search ranks what people said and wrote as if there were no lines.
 CREATE VIRTUAL TABLE knowledge_fts USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE knowledge_terms USING fts5vocab (knowledge_fts, row);
+CREATE VIRTUAL TABLE lines_fts USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE lines_terms USING fts5vocab (lines_fts, row);
 
 -- Who speaks in which project: names in a query are looked up here.
 CREATE TABLE speakers (
     project INTEGER,
     speaker INTEGER,
     passages INTEGER NOT NULL,
+    lines INTEGER NOT NULL,
     PRIMARY KEY (project, speaker)
 ) WITHOUT ROWID;
 
 CREATE TRIGGER passage_in AFTER INSERT ON knowledge_meta BEGIN
-    UPDATE totals SET passages = passages + 1, words = words + NEW.words;
-    INSERT INTO speakers VALUES (NEW.project, NEW.speaker, 1) ON CONFLICT DO UPDATE SET passages = passages + 1;
+    UPDATE totals SET passages = passages + (1 - NEW.derived), words = words + (1 - NEW.derived) * NEW.words,
+        lines = lines + NEW.derived, line_words = line_words + NEW.derived * NEW.words;
+    INSERT INTO speakers VALUES (NEW.project, NEW.speaker, 1 - NEW.derived, NEW.derived)
+        ON CONFLICT DO UPDATE SET passages = passages + excluded.passages, lines = lines + excluded.lines;
 END;
 CREATE TRIGGER passage_out AFTER DELETE ON knowledge_meta BEGIN
-    UPDATE totals SET passages = passages - 1, words = words - OLD.words;
-    UPDATE speakers SET passages = passages - 1 WHERE project = OLD.project AND speaker = OLD.speaker;
-    DELETE FROM speakers WHERE project = OLD.project AND speaker = OLD.speaker AND passages = 0;
+    UPDATE totals SET passages = passages - (1 - OLD.derived), words = words - (1 - OLD.derived) * OLD.words,
+        lines = lines - OLD.derived, line_words = line_words - OLD.derived * OLD.words;
+    UPDATE speakers SET passages = passages - (1 - OLD.derived), lines = lines - OLD.derived
+        WHERE project = OLD.project AND speaker = OLD.speaker;
+    DELETE FROM speakers
+        WHERE project = OLD.project AND speaker = OLD.speaker AND passages = 0 AND lines = 0;
 END;
 """
 

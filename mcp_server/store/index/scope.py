@@ -18,7 +18,8 @@ class Scope:
     its marks.
 
     `projects` and `without_session` stand in the condition too; the vector table can look at these itself. `other`
-    says whether there is anything beside them, `everything` that nothing is left out at all.
+    says whether there is anything beside them, `everything` that nothing is left out at all. `lines`: derived lines are
+    looked for as passages of their own, and counted; else they only stand by the turns that they come from.
     """
 
     condition: str
@@ -27,6 +28,7 @@ class Scope:
     without_session: int | None
     other: bool
     everything: bool
+    lines: bool = False
 
 
 def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
@@ -54,14 +56,14 @@ def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
     if filters.until is not None:
         where.append(f"{moment} < ?")
         values.append(filters.until.timestamp())
-    holding = (
-        "SELECT u.file, u.mark FROM knowledge_fts JOIN knowledge_meta u ON u.id = knowledge_fts.rowid "
-        "WHERE knowledge_fts MATCH ?"
+    holding = " UNION ALL ".join(
+        f"SELECT u.file, u.mark FROM {table} JOIN knowledge_meta u ON u.id = {table}.rowid WHERE {table} MATCH ?"
+        for table in ("knowledge_fts", "lines_fts")
     )
     for wanted, sequences in (("IN", filters.phrases), ("NOT IN", filters.excluded)):
         for sequence in sequences:
             where.append(f"(m.file, m.mark) {wanted} ({holding})")
-            values.append(f'"{" ".join(sequence)}"')
+            values += [f'"{" ".join(sequence)}"'] * 2
     other = bool(where)
     if projects is not None and not _covers_all(connection, projects):
         where.append("m.project IN (SELECT value FROM json_each(?))")
@@ -76,7 +78,8 @@ def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
         where.append("m.session <> ?")
         values.append(without)
     condition = " AND ".join(where) or "1"
-    return Scope(condition, tuple(values), projects, without if without >= 0 else None, other, not where)
+    lines = filters.category not in (None, "conversation")
+    return Scope(condition, tuple(values), projects, without if without >= 0 else None, other, not where, lines)
 
 
 def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bool:
@@ -102,14 +105,16 @@ def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> in
     """How many passages a scope has."""
     if scope.other:
         (counted,) = connection.execute(
-            f"SELECT count(*) FROM knowledge_meta m WHERE {scope.condition}", scope.values
+            f"SELECT count(*) FROM knowledge_meta m WHERE m.derived <= ? AND {scope.condition}",
+            (scope.lines, *scope.values),
         ).fetchone()
         return int(counted)
     counted = all_passages
     if scope.projects is not None:
         (counted,) = connection.execute(
-            "SELECT coalesce(sum(passages), 0) FROM speakers WHERE project IN (SELECT value FROM json_each(?))",
-            (json.dumps(scope.projects),),
+            "SELECT coalesce(sum(passages + ? * lines), 0) FROM speakers WHERE project IN (SELECT value FROM "
+            "json_each(?))",
+            (scope.lines, json.dumps(scope.projects)),
         ).fetchone()
     if scope.without_session is not None:
         (own,) = connection.execute(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_server.store.index.schema import VECTORS, state
+from mcp_server.store.index.schema import LINES, VECTORS, state
 from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
 
@@ -38,6 +38,9 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     if scope.without_session is not None:
         where += " AND session <> ?"
         values.append(scope.without_session)
+    if not scope.lines and connection.execute("SELECT lines FROM totals").fetchone()[0]:
+        where += " AND session <> ?"
+        values.append(LINES)
     found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values))
     if not scope.other:
         return found
@@ -60,15 +63,18 @@ class Matrix:
     version: tuple[int, int] | None = None
     ids: NDArray[np.int64] | None = None
     rows: NDArray[np.float32] | None = None
+    derived: NDArray[np.bool_] | None = None
 
     def nearest(self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope) -> list[int]:
         """As the function above, by a plain product."""
         import numpy as np
 
         self._fill(connection)
-        if self.ids is None or self.rows is None or not len(self.ids):
+        if self.ids is None or self.rows is None or self.derived is None or not len(self.ids):
             return []
         cosines = self.rows @ vector
+        if not scope.lines:
+            cosines[self.derived] = -np.inf
         if not scope.everything:
             rows = connection.execute(
                 f"SELECT m.id FROM knowledge_meta m WHERE {scope.condition}", scope.values
@@ -78,17 +84,21 @@ class Matrix:
         else:
             ids = self.ids
         best = np.argsort(-cosines, kind="stable")[:NEAREST]
-        return [int(number) for number in ids[best]]
+        return [int(ids[place]) for place in best if cosines[place] > -np.inf]
 
     def _fill(self, connection: sqlite3.Connection) -> None:
         import numpy as np
 
         (version,) = connection.execute("PRAGMA data_version").fetchone()
-        (rows,) = connection.execute("SELECT passages FROM totals").fetchone()
+        (rows,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
         if self.version == (version, rows):
             return
-        found = connection.execute("SELECT id, vector FROM passages WHERE vector IS NOT NULL ORDER BY id").fetchall()
+        found = connection.execute(
+            "SELECT p.id, p.vector, m.derived FROM passages p JOIN knowledge_meta m ON m.id = p.id "
+            "WHERE p.vector IS NOT NULL ORDER BY p.id"
+        ).fetchall()
         self.ids = np.array([row[0] for row in found], dtype=np.int64)
+        self.derived = np.array([row[2] for row in found], dtype=bool)
         joined = np.frombuffer(b"".join(row[1] for row in found), dtype="<f2")
         self.rows = joined.reshape(len(found), -1).astype(np.float32) if found else None
         self.version = (version, rows)
@@ -104,7 +114,8 @@ def refill(connection: sqlite3.Connection) -> bool:
     connection.execute("DROP TABLE IF EXISTS knowledge_vec")
     connection.execute(VECTORS.format(dimensions=int(kept["dimensions"])))
     rows = connection.execute(
-        "SELECT p.id, m.project, m.session, p.vector FROM passages p JOIN knowledge_meta m ON m.id = p.id "
+        f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p JOIN knowledge_meta m "
+        f"ON m.id = p.id "
         "WHERE p.vector IS NOT NULL"
     ).fetchall()
     for row in rows:

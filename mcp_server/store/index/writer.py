@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.core.model import Passage
 from mcp_server.core.scoring.ranking import ends_with_question, first_person, tells_time
 from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.index.looking import Known, Look, ReadSoFar
-from mcp_server.store.index.schema import state
+from mcp_server.store.index.schema import LINES, state
 from mcp_server.store.index.stems import Stems
 
 if TYPE_CHECKING:
@@ -197,9 +198,9 @@ def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
 
 def _delete(connection: sqlite3.Connection, in_vec: bool, select: str, values: tuple[int, ...]) -> None:
     ids = connection.execute(select, values).fetchall()
-    tables = ["knowledge_fts", "passages", "knowledge_meta"] + (["knowledge_vec"] if in_vec else [])
+    tables = ["knowledge_fts", "lines_fts", "passages", "knowledge_meta"] + (["knowledge_vec"] if in_vec else [])
     for table in tables:
-        key = "rowid" if table in ("knowledge_fts", "knowledge_vec") else "id"
+        key = "id" if table in ("passages", "knowledge_meta") else "rowid"
         connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", ids)
 
 
@@ -218,15 +219,17 @@ def _insert(
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'knowledge_meta'").fetchone()
     ids = range((last[0] if last else 0) + 1, (last[0] if last else 0) + 1 + len(rows))
     stems.learn(word for found in cuts for word in found.words)
-    meta, wide, keywords, near = [], [], [], []
+    meta, wide, near = [], [], []
+    keywords: list[tuple[int, str]] = []
+    of_lines: list[tuple[int, str]] = []
     half, small = packed_vectors(vectors) if vectors is not None else ([], [])
     for position, (new, row, found) in enumerate(zip(ids, rows, cuts, strict=True)):
         p = row.passage
         project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
         at = p.at.timestamp() if p.at else None
-        meta.append(
-            (new, file_id, row.mark, p.part, project, session, category, speaker, at, len(found.words), row.digest)
-        )
+        derived = p.turn is None and bool(sources_of(p.text))
+        named = (project, session, category, speaker)
+        meta.append((new, file_id, row.mark, p.part, *named, at, len(found.words), row.digest, derived))
         flags = (found.tells_time, found.first_person, row.ends_with_question)
         packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
         vector = half[position] if half else None
@@ -247,12 +250,13 @@ def _insert(
                 vector,
             )
         )
-        keywords.append((new, _storable(" ".join(found.words))))
+        (of_lines if derived else keywords).append((new, _storable(" ".join(found.words))))
         if small and in_vec:
-            near.append((new, project, session, small[position]))
-    connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(11)})", meta)
+            near.append((new, project, LINES if derived else session, small[position]))
+    connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(12)})", meta)
     connection.executemany(f"INSERT INTO passages VALUES ({_marks(15)})", wide)
     connection.executemany("INSERT INTO knowledge_fts (rowid, words) VALUES (?, ?)", keywords)
+    connection.executemany("INSERT INTO lines_fts (rowid, words) VALUES (?, ?)", of_lines)
     if near:
         connection.executemany(
             "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))", near

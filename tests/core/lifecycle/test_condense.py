@@ -104,7 +104,20 @@ def test_an_index_names_everybody_once_and_leaves_what_is_by_hand() -> None:
     assert indexes.rewritten(body, {}) == "# People\n\n- [[bo]] — my own words\n"
 
 
-def test_a_description_is_the_line_of_the_first_section_that_holds_most() -> None:
+def test_a_description_is_the_line_that_says_what_comes_up_again_and_again() -> None:
+    said = (
+        "Ana bought bread.",
+        "Ana painted the boats in the harbour.",
+        "Ana sold boats.",
+        "Ana swims in the harbour.",
+    )
+    body = "## What happened\n" + "".join(f"- 2026-02-01: {text} {SRC}\n" for text in said)
+    found = indexes.description([body])
+    assert found is not None
+    assert found[0] == "Ana painted the boats in the harbour."
+
+
+def test_of_lines_with_nothing_in_common_it_is_the_one_of_the_first_section_that_holds_most() -> None:
     body = f"## What happened\n- 2026-02-01: Ana ran. {SRC}\n"
     body += f"## About\n- 2026-02-01: Ana is. {SRC}\n- Ana keeps bees in Oslo. {SRC}\n"
     found = indexes.description([body])

@@ -23,7 +23,19 @@ def told(text: str, speakers: frozenset[str] = BOTH) -> list[tuple[str, str]]:
     ("said", "kind", "kept"),
     [
         ("Hey Milica! I joined a rowing club yesterday.", "event", "I joined a rowing club on 7 May 2023."),
-        ("Yeah, I adopted two kittens last week!", "event", "I adopted two kittens in the week before 8 May 2023!"),
+        ("Yeah, I adopted two kittens last week!", "event", "I adopted two kittens in the week before 8 May 2023."),
+        ("Crazy thing happened - I won the regatta in Split!", "event", "I won the regatta in Split."),
+        ("I saw the old castle in Jajce and it was awesome!", "event", "I saw the old castle in Jajce."),
+        ("Dyed my hair purple last week - come see!", "event", "I dyed my hair purple in the week before 8 May 2023."),
+        (
+            "Was nervous when I showed my novel to my writing group.",
+            "event",
+            "I was nervous when I showed my novel to my writing group.",
+        ),
+        ("I won a regatta in Zadar on Friday.", "event", "I won a regatta in Zadar on Friday, 5 May 2023."),
+        ("On another note, I upgraded my kayak in Zadar.", "event", "I upgraded my kayak in Zadar."),
+        ('We staged a play called "The Harbour." It rained.', "event", 'We staged a play called "The Harbour."'),
+        ("Inspiring 💪 I emailed three wholesalers in Graz", "event", "I emailed three wholesalers in Graz."),
         ("I'm a nurse at the county hospital.", "about", "I'm a nurse at the county hospital."),
         ("I love pottery and old maps.", "preference", "I love pottery and old maps."),
         (
@@ -60,6 +72,16 @@ def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str) 
         "I hope the rowing club helps.",
         "We can achieve great things together.",
         "I do - Oscar, my guinea pig.",
+        "I love the energy and the food of this city.",
+        "I don't want my children to go through that, so I vote.",
+        "I submitted a few more last week.",
+        "At the event, I talked with a sculptor named Vesna.",
+        "We ended up with three sponsors that made the event a hit.",
+        "I'm organizing a regatta two weekends later.",
+        "We all have unique paths and can build a museum together.",
+        "Gonna be a great night with artists and their paintings.",
+        "Especially when I'm baking bread without gluten, trying to make loaves rise.",
+        "My paintings and drawings hang there and she bought two.",
         "I ja volim kafu, ali ne volim caj i mleko.",
         "<system-reminder>I joined a rowing club yesterday.</system-reminder>",
     ],
@@ -78,6 +100,21 @@ def test_in_an_assistants_chat_the_statement_is_kept_and_the_question_behind_it_
 def test_a_standing_instruction_is_a_preference() -> None:
     said = "Always include version numbers when I ask about libraries."
     assert told(said, frozenset()) == [("preference", said)]
+
+
+def test_in_small_letters_sentences_are_told_apart_too() -> None:
+    said = "add rate limiting to the login. we use Redis 7 in production. use pnpm, not npm"
+    assert told(said, frozenset()) == [
+        ("about", "We use Redis 7 in production."),
+        ("preference", "Use pnpm, not npm."),
+    ]
+
+
+def test_what_is_the_matter_now_is_no_fact_and_what_is_to_do_is_a_plan() -> None:
+    assert told("The tests of Atlas fail on CI 2 since Monday.", frozenset()) == []
+    assert told("TODO: write a load test for the limiter", frozenset()) == [
+        ("plan", "To do: write a load test for the limiter.")
+    ]
 
 
 def test_a_fact_of_the_world_needs_a_name_or_a_figure() -> None:

@@ -92,7 +92,7 @@ def test_a_score_is_the_sum_of_its_terms(query: Query, candidates: list[Candidat
 def test_scores_and_signals_lie_between_0_and_1(query: Query, candidates: list[Candidate]) -> None:
     for _, values in signals(query, candidates):
         assert all(-1e-9 <= value <= 1 + 1e-9 for value in values)
-    assert all(0 <= ranked.score <= 1 for ranked in rank(query, candidates))
+    assert all(0 <= ranked.score <= 1 + RankingWeights().kept for ranked in rank(query, candidates))
 
 
 @given(queries, scopes(), st.randoms(use_true_random=False))
@@ -117,6 +117,34 @@ def test_a_limit_cuts_the_list_and_changes_nothing_else(query: Query, candidates
     assert rank(query, candidates, limit=limit) == rank(query, candidates)[:limit]
 
 
+@given(queries, scopes(), st.data())
+def test_a_derived_line_lifts_its_turn_and_moves_no_other(
+    query: Query, candidates: list[Candidate], data: st.DataObject
+) -> None:
+    before = {ranked.candidate.unit: ranked for ranked in rank(query, candidates)}
+    lines = [
+        replace(
+            data.draw(st.sampled_from(candidates)),
+            path="knowledge/people/ana.md",
+            line=number,
+            bm25=data.draw(st.floats(0, 30)),
+            cosine=data.draw(st.none() | st.floats(-1, 1)),
+            matched=data.draw(st.integers(0, 15)),
+            derived=True,
+        )
+        for number in range(data.draw(st.integers(0, 3 if candidates else 0)))
+    ]
+    lifted = {line.unit for line in lines}
+    after = {ranked.candidate.unit: ranked for ranked in rank(query, candidates + lines)}
+    assert after.keys() == before.keys()
+    for unit, ranked in after.items():
+        if unit in lifted:
+            assert ranked.score >= before[unit].score + RankingWeights().kept - 1e-6
+            assert all(ranked.terms[name] >= before[unit].terms[name] - 1e-6 for name in NAMES)
+        else:
+            assert ranked == before[unit]
+
+
 @given(scopes(), st.floats(0.1, 100))
 def test_only_the_proportions_of_bm25_count(candidates: list[Candidate], factor: float) -> None:
     scaled = [replace(c, bm25=c.bm25 * factor) for c in candidates]
@@ -125,8 +153,9 @@ def test_only_the_proportions_of_bm25_count(candidates: list[Candidate], factor:
         assert ranked.score == pytest.approx(scores[ranked.candidate.unit], abs=1e-4)
 
 
-def test_the_weights_sum_to_one() -> None:
-    assert sum(getattr(RankingWeights(), field.name) for field in fields(RankingWeights)) == pytest.approx(1)
+def test_the_weights_sum_to_one_beside_what_is_kept() -> None:
+    weights = RankingWeights()
+    assert sum(getattr(weights, field.name) for field in fields(weights)) - weights.kept == pytest.approx(1)
 
 
 def test_nothing_found_is_an_empty_list() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
 from mcp_server.core.lifecycle.lines import Line, LineKind
-from mcp_server.core.lifecycle.retelling import introduced, retold
+from mcp_server.core.lifecycle.patterns import SELF
+from mcp_server.core.lifecycle.retelling import company, introduced, retold
 from mcp_server.core.lifecycle.statements import Statement, statements
 from mcp_server.core.model import Turn
 
@@ -87,13 +89,27 @@ def context_of(
     return Context(path, title, project, day_of, speakers, tuple(told))
 
 
+def capital(text: str) -> str:
+    """A text that begins with a capital, unless its first word is none that a sentence begins with (`pnpm`, foo.py)."""
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,]", text) else text
+
+
 def _told(turn: Turn, speakers: frozenset[str], day: str) -> list[Told]:
     name = turn.name or USER
     found = []
+    others = company(turn.content)
     for statement in statements(turn.content, date.fromisoformat(day), speakers):
-        text = statement.text
-        if statement.about_self:
-            text = retold(text, name) or introduced(text, name)
-        if not any(mark in text for mark in _TAKEN_OUT):
+        text = _kept(statement, name, others)
+        if text is not None and not any(mark in text for mark in _TAKEN_OUT):
             found.append(Told(statement, text, turn, turn.name))
     return found
+
+
+def _kept(statement: Statement, name: str, others: str | None) -> str | None:
+    """What somebody said as it is kept; None where it cannot be told well by somebody else."""
+    if not statement.about_self:
+        return statement.text
+    told = retold(statement.text, name, others)
+    if told is None and statement.kind == "preference" and not SELF.search(statement.text):
+        return introduced(statement.text, name)  # a standing instruction
+    return told

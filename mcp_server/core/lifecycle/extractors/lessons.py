@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor
+from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, capital
 from mcp_server.core.lifecycle.flush import lines_of
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.model import Turn
@@ -20,8 +20,8 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
             continue
         for line in lines_of(turn.content, turn.number):
             if line.kind == "lesson" and "[redacted:" not in line.text and "[forgotten]" not in line.text:
-                found.append(context.line("lesson", line.text, turn, weight=WEIGHT))
+                found.append(context.line("lesson", capital(line.text), turn, weight=WEIGHT))
     return sorted(found, key=lambda line: line.turn)
 
 
-EXTRACTOR = Extractor("lessons", 1, extract, ("lesson",))
+EXTRACTOR = Extractor("lessons", 2, extract, ("lesson",))

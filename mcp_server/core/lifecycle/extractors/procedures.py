@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from mcp_server.core.checkpoints.prose import bare, clipped, prose
-from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor
+from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, capital
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.model import Turn
 
@@ -49,12 +49,10 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
             "[redacted:" in step or "[forgotten]" in step for step in steps
         ):
             continue
-        title = clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip()
-        text = f"{title[:1].upper()}{title[1:]}: " + "; ".join(
-            f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1)
-        )
+        title = capital(clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip())
+        text = f"{title}: " + "; ".join(f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1))
         found.append(context.line("procedure", text, answer, weight=3.0, file=title))
     return found
 
 
-EXTRACTOR = Extractor("procedures", 1, extract, ("procedure",))
+EXTRACTOR = Extractor("procedures", 2, extract, ("procedure",))
