@@ -16,6 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.committing import OURS, commit_changes
 from mcp_server.actions.merging import Joined, join
 from mcp_server.core.history.messages import message
+from mcp_server.core.text.redaction import secrets
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.git import Git
@@ -57,7 +58,7 @@ class Dropped:
 async def create(memory: Memory, name: str) -> Exploration:
     """Begins one from the memory as it is now. Raises Invalid for a name that is none, Conflict for one that is taken,
     Unavailable without git."""
-    if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
+    if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name or secrets(name):
         raise Invalid(f"{name!r} is no name for an exploration; use small letters, digits, '-', '_' and '.'")
     await run_sync(memory.git.check_free)
     await commit_changes(memory)

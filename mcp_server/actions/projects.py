@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.core.model import GLOBAL, Caller
 from mcp_server.core.projects import Project, argument_key, free_slug, known_as, slug_of, slugify
+from mcp_server.core.text.redaction import redact
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.yaml_text import dump_line, load
@@ -108,7 +109,7 @@ def _must_know(keys: dict[str, str], slug: str) -> None:
 
 async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[str, ...]:
     if argument is not None:
-        key = argument_key(argument)
+        key = argument_key(redact(argument).text)
         return (key,) if key != GLOBAL else ()
     if caller.folder is None:
         return ()

@@ -13,8 +13,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
+from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.committing import OURS, commit_changes
@@ -25,9 +27,11 @@ from mcp_server.actions.merging import Joined, join
 from mcp_server.core.history.messages import message
 from mcp_server.core.lifecycle.regenerating import holds_nothing, stripped, without_empty
 from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.remembering import MEMORY
-from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.store import durable
 from mcp_server.store.changes import Changes
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.git import Git
@@ -43,6 +47,7 @@ STATE = "reconstruct"
 """Namespace of the state: name → when and by what it was made."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
+_BENCH = ".local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +75,37 @@ async def reconstruct(
 ) -> Reconstruction:
     """Makes one from all closed conversations, by these extractors (all without any), with a model if there is one.
 
-    What is not committed yet is committed first, as the next cadence would.
+    What is not committed yet is committed first, as the next cadence would. What an interrupted one of this name left
+    is cleared away.
 
     Raises:
         Invalid: a name that is none, or no such extractor. Conflict: the name is taken. Unavailable: no git.
     """
-    if not _NAME.fullmatch(name) or name.endswith((".lock", ".local", ".")) or ".." in name:
+    if not _NAME.fullmatch(name) or name.endswith((".lock", ".local", ".")) or ".." in name or secrets(name):
         raise Invalid(f"{name!r} is no name for a reconstruction; use small letters, digits, '-', '_' and '.'")
     used = versions(chosen(extractors))
     by = f"{used}; {'a model' if use_model and memory.llm is not None else 'rules'}"
     await run_sync(memory.git.check_free)
     await commit_changes(memory)
     place = _place(memory, name)
-    async with memory.locks.git():
-        head = await run_sync(memory.git.head)
-        if head is None:
-            raise NotFound("nothing was committed yet, so there is nothing to reconstruct from")
-        if place.exists() or any(one.name == EXTRACT + name for one in await run_sync(_branches, memory)):
-            raise Conflict(f"there is a reconstruction {name!r} already; merge or drop it, or choose another name")
-        await run_sync(memory.git.worktrees.add, EXTRACT + name, place, head)
-    try:
-        made = await _made(memory, name, place, extractors, use_model, by, show)
-    except BaseException:
-        await _remove(memory, EXTRACT + name, place)  # half a memory is none
-        raise
-    await memory.state.put(STATE, name, _as_json(made))
+    async with _alone(memory, name):
+        async with memory.locks.git():
+            head = await run_sync(memory.git.head)
+            if head is None:
+                raise NotFound("nothing was committed yet, so there is nothing to reconstruct from")
+            await run_sync(_clear, memory, name)
+            if place.exists() or any(one.name == EXTRACT + name for one in await run_sync(_branches, memory)):
+                raise Conflict(f"there is a reconstruction {name!r} already; merge or drop it, or choose another name")
+            await run_sync(durable.make_folders, _workbench(place))
+            await run_sync(memory.git.worktrees.add, EXTRACT + name, place, head)
+        try:
+            made = await _made(memory, name, place, extractors, use_model, by, show)
+        except BaseException:
+            with CancelScope(shield=True):
+                await _remove(memory, EXTRACT + name, place)  # half a memory is none
+            raise
+        await memory.state.put(STATE, name, _as_json(made))
+        await run_sync(partial(shutil.rmtree, _workbench(place), ignore_errors=True))
     return made
 
 
@@ -102,25 +113,58 @@ async def reconstructions(memory: Memory) -> list[Reconstruction]:
     """All of them, the oldest first. Raises Unavailable without git."""
     known = await memory.state.entries(STATE)
     found = [_read(branch, known.get(_short(branch), {})) for branch in await run_sync(_branches, memory)]
+    found = [
+        replace(one, by="not finished: being made, or interrupted") if _workbench(_place(memory, one.name)).exists() else one
+        for one in found
+    ]
     return sorted(found, key=lambda one: (one.made, one.name))
 
 
 async def merge(memory: Memory, name: str) -> Joined | None:
     """Brings a reconstruction into the memory and ends it; None if it differs in nothing. Edits that were made
-    meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Unavailable."""
-    branch = await branch_of(memory, name)
-    joined = await join(memory, branch.commit, lambda plan: f"extract: merge reconstruction {name}")
-    await _end(memory, branch)
+    meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Conflict if it is not finished,
+    Unavailable."""
+    async with _alone(memory, name):
+        branch = await branch_of(memory, name)
+        joined = await join(memory, branch.commit, lambda plan: f"extract: merge reconstruction {name}")
+        await _end(memory, branch)
     return joined
 
 
 async def drop(memory: Memory, name: str) -> None:
-    """Ends a reconstruction. It can be made again, so it keeps no tag. Raises NotFound, Unavailable."""
-    await _end(memory, await branch_of(memory, name))
+    """Ends a reconstruction, finished or not. It can be made again, so it keeps no tag. Raises NotFound, Conflict if it
+    is just being made, Unavailable."""
+    async with _alone(memory, name):
+        await _end(memory, await _found(memory, name))
+
+
+async def clear(memory: Memory) -> list[str]:
+    """Clears away what interrupted ones left; returns their names. Those that are being made are left to it."""
+    cleared: list[str] = []
+    for bench in sorted((memory.files.local / "extract").glob(f"*{_BENCH}")):
+        name = bench.name.removesuffix(_BENCH)
+        try:
+            async with _alone(memory, name), memory.locks.git():
+                await run_sync(_clear, memory, name)
+        except ContextManagerError:
+            continue
+        cleared.append(name)
+    return cleared
 
 
 async def branch_of(memory: Memory, name: str) -> Branch:
-    """The branch of a reconstruction. Raises NotFound naming those there are, Unavailable without git."""
+    """The branch of a finished reconstruction. Raises NotFound naming those there are, Conflict for one that is not
+    finished, Unavailable without git."""
+    found = await _found(memory, name)
+    if _workbench(_place(memory, name)).exists():
+        raise Conflict(
+            f"the reconstruction {name!r} is being made, or was interrupted; "
+            f"`reconstruct --branch {name}` makes it again, `reconstruct drop {name}` ends it"
+        )
+    return found
+
+
+async def _found(memory: Memory, name: str) -> Branch:
     branches = await run_sync(_branches, memory)
     found = next((one for one in branches if one.name == EXTRACT + name), None)
     if found is None:
@@ -156,7 +200,7 @@ async def _made(
 @asynccontextmanager
 async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator[Memory]:
     """The memory of another work tree: files, state and locks are its own, so that nothing of the live one changes."""
-    local = place.with_name(f"{place.name}.local")
+    local = _workbench(place)
     files = WorkspaceFiles(place, local)
     locks = Locks(local)
     state = await State.open(local / "state.db", locks)
@@ -173,7 +217,6 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
         )
     finally:
         await state.close()
-        shutil.rmtree(local, ignore_errors=True)
 
 
 def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
@@ -217,6 +260,34 @@ def _place(memory: Memory, name: str) -> Path:
     return memory.files.local / "extract" / name
 
 
+def _workbench(place: Path) -> Path:
+    """The folder for the state of one that is being made: while it is there, the reconstruction is not finished."""
+    return place.with_name(f"{place.name}{_BENCH}")
+
+
+@asynccontextmanager
+async def _alone(memory: Memory, name: str) -> AsyncIterator[None]:
+    """No other process makes, merges or drops it meanwhile."""
+    held = await run_sync(memory.locks.try_exclusive, f"extract-{name[:80]}")
+    if held is None:
+        raise Conflict(f"the reconstruction {name!r} is in the hands of another process; wait until it is done")
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _clear(memory: Memory, name: str) -> None:
+    """What is left of one that was interrupted, under `locks.git()`; one that is finished stays."""
+    place = _place(memory, name)
+    if not _workbench(place).exists():
+        return
+    if any(one.name == EXTRACT + name for one in _branches(memory)):
+        memory.git.worktrees.remove(EXTRACT + name, None)
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(_workbench(place), ignore_errors=True)
+
+
 def _branches(memory: Memory) -> list[Branch]:
     return memory.git.worktrees.branches(EXTRACT)
 
@@ -233,6 +304,8 @@ async def _end(memory: Memory, branch: Branch) -> None:
 async def _remove(memory: Memory, branch: str, place: Path | None) -> None:
     async with memory.locks.git():
         await run_sync(memory.git.worktrees.remove, branch, place)
+    workbench = _workbench(_place(memory, branch.removeprefix(EXTRACT)))
+    await run_sync(partial(shutil.rmtree, workbench, ignore_errors=True))
 
 
 def _as_json(made: Reconstruction) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What the maintaining process does once a minute.
 
 Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind (trees without a checkpoint among it) is cleared away, and once a day what was in cold storage for long enough.
+behind (trees without a checkpoint, half reconstructions among it) is cleared away, and once a day what was in cold storage for long enough.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ async def keep_house(memory: Memory) -> None:
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)
+    if await run_sync((memory.files.local / "extract").is_dir):
+        from mcp_server.actions.reconstruct import clear  # with all that derives knowledge: few servers need it
+
+        await clear(memory)
     await clarity.forget_old(memory)
     await noted.forget_old(memory)
     await topics.forget_old(memory)

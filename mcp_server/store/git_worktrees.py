@@ -13,6 +13,10 @@ from mcp_server.store import durable
 from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, plain_environment
 
 
+_HALF_MADE = "locked initializing"
+"""How git lists a work tree that it is just making."""
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A branch: its commit with its moment (UTC), how many commits it has that HEAD has not, and where it is checked
@@ -65,22 +69,27 @@ class Worktrees:
 
     def remove(self, branch: str, place: Path | None) -> None:
         """Deletes a branch and its work tree, whatever is in it."""
+        place = place or self._places(half_made=True).get(branch)
         if place is not None:
             try:
-                self._git("worktree", "remove", "--force", str(place))
+                # Twice: one that a kill left half made is locked.
+                self._git("worktree", "remove", "--force", "--force", str(place))
             except Unavailable:
                 shutil.rmtree(place, ignore_errors=True)
         self._git("worktree", "prune")
         self._git("branch", "--quiet", "-D", branch)
 
-    def _places(self) -> dict[str, Path]:
+    def _places(self, *, half_made: bool = False) -> dict[str, Path]:
+        """Where branches are checked out; with `half_made` also where git was killed while it did so: what is missing
+        there was never deleted by anybody."""
         found: dict[str, Path] = {}
-        place = ""
-        for line in self._repository.text("worktree", "list", "--porcelain").split("\n"):
-            if line.startswith("worktree "):
-                place = line.removeprefix("worktree ")
-            elif line.startswith("branch refs/heads/") and Path(place).is_dir():
-                found[line.removeprefix("branch refs/heads/")] = Path(place)
+        for block in self._repository.text("worktree", "list", "--porcelain").split("\n\n"):
+            lines = block.split("\n")
+            place = Path(lines[0].removeprefix("worktree "))
+            for line in lines[1:]:
+                if line.startswith("branch refs/heads/") and place.is_dir():
+                    if half_made or _HALF_MADE not in lines:
+                        found[line.removeprefix("branch refs/heads/")] = place
         return found
 
     def _git(self, *arguments: str) -> None:
