@@ -88,7 +88,10 @@ async def open_memory(
         timezone = await run_sync(_timezone, settings)
 
         def local_date(moment: datetime) -> str:
-            return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
+            try:
+                return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
+            except OverflowError:  # at an end of the calendar
+                return moment.date().isoformat()
 
         chosen = _providers(settings.llm, environ)
         problems += [chosen.problem] if chosen.problem else []

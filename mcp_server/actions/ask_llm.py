@@ -149,7 +149,7 @@ def _counted(done: Completion, most: Completion) -> Completion:
 
 
 def _said(error: Exception, prompt: str) -> str:
-    """What went wrong, without secrets and on one line. Endpoints like to quote what they refuse: then only its kind."""
+    """What went wrong, without secrets and on one line. Of an endpoint that quotes what it refuses, only that."""
     said = str(error) or type(error).__name__
     quoted = any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4))
     if quoted:

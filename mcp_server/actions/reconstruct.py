@@ -114,7 +114,9 @@ async def reconstructions(memory: Memory) -> list[Reconstruction]:
     known = await memory.state.entries(STATE)
     found = [_read(branch, known.get(_short(branch), {})) for branch in await run_sync(_branches, memory)]
     found = [
-        replace(one, by="not finished: being made, or interrupted") if _workbench(_place(memory, one.name)).exists() else one
+        replace(one, by="not finished: being made, or interrupted")
+        if _workbench(_place(memory, one.name)).exists()
+        else one
         for one in found
     ]
     return sorted(found, key=lambda one: (one.made, one.name))

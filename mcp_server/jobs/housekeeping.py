@@ -1,7 +1,8 @@
 """What the maintaining process does once a minute.
 
 Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind (trees without a checkpoint, half reconstructions among it) is cleared away, and once a day what was in cold storage for long enough.
+behind (trees without a checkpoint, half reconstructions among it) is cleared away, and once a day what was in cold
+storage for long enough.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from mcp_server.errors import Conflict
 
@@ -22,6 +23,19 @@ TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+def opened(real: Path) -> BinaryIO:
+    """A plain file, for reading. Raises OSError, with EINVAL for what is none: a pipe would never be opened, and a
+    device never end."""
+    handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY | _CLOSE_ON_EXEC)
+    kind = os.fstat(handle).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(handle)
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(real))
+        raise OSError(errno.EINVAL, "it is no plain file", str(real))
+    return os.fdopen(handle, "rb")
 
 
 def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
@@ -36,7 +50,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
         if new:
             _put_if_absent(temporary, real, path)
         else:
-            if expected is not None and (not real.exists() or real.read_bytes() != expected):
+            if expected is not None and (not real.exists() or _content(real) != expected):
                 raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
             _replace(temporary, real)
     except BaseException:
@@ -101,6 +115,11 @@ def make_folders(folder: Path) -> None:
             raise
     else:
         sync_folder(folder.parent)
+
+
+def _content(real: Path) -> bytes:
+    with opened(real) as stream:
+        return stream.read()
 
 
 def _mode_of(real: Path) -> int:

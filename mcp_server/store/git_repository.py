@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,6 +26,8 @@ _BUSY = {
     "REVERT_HEAD": "revert",
     "BISECT_LOG": "bisect",
 }
+_FIRST, _LAST = -62_000_000_000, 253_000_000_000
+"""Seconds since 1970: in the years 5 and 9987, so that a time zone more or less is in the calendar, too."""
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
@@ -220,6 +223,12 @@ def version() -> str | None:
         return None
     found = re.search(r"\d+(?:\.\d+)+", said)
     return found.group() if found else said.strip()
+
+
+def moment_of(seconds: str) -> datetime:
+    """A moment as git writes it, in UTC. Anybody may have dated a commit: what is outside the calendar is put at its
+    ends."""
+    return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
 
 
 def nul(parts: Sequence[str]) -> bytes:

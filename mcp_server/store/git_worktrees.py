@@ -5,13 +5,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.store import durable
-from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, plain_environment
-
+from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, moment_of, plain_environment
 
 _HALF_MADE = "locked initializing"
 """How git lists a work tree that it is just making."""
@@ -49,7 +48,7 @@ class Worktrees:
         for line in filter(None, said.split("\n")):
             name, commit, at = line.split("\0")
             ahead = int(self._repository.text("rev-list", "--count", f"HEAD..{commit}"))
-            found.append(Branch(name, commit, datetime.fromtimestamp(int(at), UTC), ahead, places.get(name)))
+            found.append(Branch(name, commit, moment_of(at), ahead, places.get(name)))
         return found
 
     def any(self, prefix: str) -> bool:
@@ -87,9 +86,8 @@ class Worktrees:
             lines = block.split("\n")
             place = Path(lines[0].removeprefix("worktree "))
             for line in lines[1:]:
-                if line.startswith("branch refs/heads/") and place.is_dir():
-                    if half_made or _HALF_MADE not in lines:
-                        found[line.removeprefix("branch refs/heads/")] = place
+                if line.startswith("branch refs/heads/") and (half_made or _HALF_MADE not in lines) and place.is_dir():
+                    found[line.removeprefix("branch refs/heads/")] = place
         return found
 
     def _git(self, *arguments: str) -> None:

@@ -109,7 +109,11 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
             "content": [{"type": "text", "text": reply.text}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
-            **({"usage": dict(zip(("input_tokens", "output_tokens"), reply.counted, strict=True))} if reply.counted else {}),
+            **(
+                {"usage": dict(zip(("input_tokens", "output_tokens"), reply.counted, strict=True))}
+                if reply.counted
+                else {}
+            ),
         }
     return {
         "id": "chatcmpl-1",
