@@ -14,7 +14,7 @@ from mcp_server.actions.projects import project_of
 from mcp_server.core.lifecycle import model_lines
 from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
 from mcp_server.core.lifecycle.extractors import journal as journals
-from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.lifecycle.lines import Line, without_sources
 from mcp_server.core.model import Caller, Turn
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.redaction import secrets
@@ -124,8 +124,9 @@ def _by_rules(
             found += _read(extractor, turns, context)
     once: dict[tuple[str, str, str, int], Line] = {}
     for line in found:
-        # What was said may hold half characters, which no file takes, and what hides or reorders text.
-        text = " ".join(neutralise(line.text).split())
+        # What was said may hold half characters, which no file takes, what hides or reorders text, and sources that
+        # it does not come from.
+        text = " ".join(without_sources(neutralise(line.text)).split())
         line = replace(line, text=text, person=line.person and neutralise(line.person))
         if line.text and not secrets(line.text) and memory.forgotten.clean(line.entry) == line.entry:
             once.setdefault((line.file, line.kind, line.text, line.turn), line)

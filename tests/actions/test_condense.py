@@ -187,3 +187,17 @@ async def test_a_model_chooses_what_lasts_and_words_nothing(
         text = memory.files.read_text(MEMORY)
         assert (text.count("[src: "), kept in text) == (1 if answer == "2" else 5, True)
     assert [purpose for purpose, _ in llm.asked] == ["condensation"]
+
+
+async def test_journals_at_the_ends_of_the_calendar_keep_nobody_from_condensing(
+    memory: Memory, clock: Clock, workspace: Path
+) -> None:
+    for day in ("0001-01-01", "0001-01-03", "9999-12-31", "0000-00-00"):
+        line = f"- {day}: The user decided to build a pyramid. [src: raw/conversations/2026/01/01/x.md#1]"
+        (workspace / "knowledge/journal").mkdir(exist_ok=True)
+        (workspace / f"knowledge/journal/{day}.md").write_text(f"# {day}\n\n{line}\n")
+        (workspace / MEMORY).write_text(f"{(workspace / MEMORY).read_text()}\n{line}\n")
+    await said(memory, clock, DECISION)
+    for period in ("daily", "weekly", "monthly"):
+        await condense(memory, period)
+    assert "Postgres 15" in memory.files.read_text(MEMORY)

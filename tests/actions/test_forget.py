@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import sqlite3
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -580,3 +581,16 @@ async def test_a_remote_is_named(memory: Memory, workspace: Path) -> None:
     git(workspace, "remote", "add", "backup", "https://example.org/x.git")
     receipt = await plan_forget(memory, ForgetTarget(text=FACT))
     assert receipt.history.remotes == ("backup",)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+async def test_a_copy_in_a_file_that_cannot_be_named_is_told(memory: Memory, workspace: Path) -> None:
+    for name in ("a:b.md", "new\nline.md"):
+        (workspace / "knowledge/people" / name).write_text(f"# Odd\n\n- {FACT}\n")
+    planned = await plan_forget(memory, ForgetTarget(text=FACT))
+    assert {copy.path: bool(copy.stuck) for copy in planned.copies} == {
+        "knowledge/people/a:b.md": True,
+        "knowledge/people/new\nline.md": True,
+    }
+    done = await forget(memory, ForgetTarget(text=FACT))
+    assert len([line for line in done.left if "rename" in line]) == 2

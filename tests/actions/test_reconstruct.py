@@ -9,13 +9,15 @@ import pytest
 
 from mcp_server.actions.committing import commit_changes
 from mcp_server.actions.compare_trees import compare
-from mcp_server.actions.extract import extract
+from mcp_server.actions.extract import EXTRACTED, extract
 from mcp_server.actions.imports import record_session
 from mcp_server.actions.reconstruct import drop, merge, reconstruct, reconstructions
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.core.model import Caller
 from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
+from mcp_server.store.state import State
 from tests.actions.test_extract import ANA, talk
 from tests.fake_llm import FakeLlm
 
@@ -114,3 +116,41 @@ async def test_what_cannot_be_is_said(memory: Memory) -> None:
         await reconstruct(memory, "x")
     with pytest.raises(NotFound, match="there are: x"):
         await merge(memory, "y")
+
+
+async def test_what_a_killed_one_left_is_no_reconstruction_and_is_cleared_away(memory: Memory) -> None:
+    """The process died after its work tree was made and half of the state was written."""
+    await filled(memory)
+    whole = await reconstruct(memory, "whole")
+    place = memory.files.local / "extract" / "half"
+    bench = place.with_name("half.local")
+    bench.mkdir()
+    memory.git.worktrees.add("extract/half", place, head(memory.files.root))
+    state = await State.open(bench / "state.db", memory.locks)
+    for path, seen in (await memory.state.entries(EXTRACTED)).items():
+        await state.put(EXTRACTED, path, seen)
+    await state.close()
+
+    for act in (merge(memory, "half"), compare(memory, ["half"])):
+        with pytest.raises(Conflict, match="interrupted"):
+            await act
+    assert ["not finished" in one.by for one in await reconstructions(memory) if one.name == "half"] == [True]
+    made = await reconstruct(memory, "half")
+    assert (made.conversations, made.lines) == (whole.conversations, whole.lines)
+    assert (await compare(memory, ["half"])).deltas["half"].files == ()
+
+    bench.mkdir()
+    await keep_house(memory)
+    assert [one.name for one in await reconstructions(memory)] == ["whole"]
+    assert [one.name for one in (memory.files.local / "extract").iterdir()] == ["whole"]
+
+
+async def test_one_that_is_being_made_is_nobody_elses(memory: Memory) -> None:
+    await filled(memory)
+    held = memory.locks.try_exclusive("extract-again")
+    assert held is not None
+    for act in (reconstruct(memory, "again"), merge(memory, "again"), drop(memory, "again")):
+        with pytest.raises(Conflict, match="another process"):
+            await act
+    held.release()
+    await reconstruct(memory, "again")
