@@ -205,7 +205,11 @@ def library() -> Any:
     try:
         import git
     except ImportError as error:
-        raise Unavailable(f"GitPython is missing or broken ({error}); reinstall context-manager-mcp") from error
+        why = " ".join(str(error).split())
+        raise Unavailable(
+            f"git or GitPython does not work here ({why}); see that `git --version` works, or reinstall "
+            "context-manager-mcp"
+        ) from error
     return git
 
 
@@ -218,11 +222,11 @@ def plain_environment() -> dict[str, str]:
 def version() -> str | None:
     """git's version, such as `2.39.5`; None if it was not found."""
     try:
-        said = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout.decode()
+        told = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\d+(?:\.\d+)+", said)
-    return found.group() if found else said.strip()
+    found = re.search(rb"\bgit version (\d+(?:\.\d+)+)", told)
+    return found[1].decode() if found else None
 
 
 def moment_of(seconds: str) -> datetime:

@@ -98,3 +98,17 @@ def test_vectors_of_another_model_or_length_are_another_index() -> None:
     assert Wanted("sentence-transformers").name == "sentence-transformers-all-minilm-l6-v2-384"
     assert Wanted("wordllama").name == "wordllama"
     assert Wanted("none").length == 0
+
+
+def test_texts_are_not_sent_on_to_another_address() -> None:
+    with endpoint(Reply()) as other, endpoint(Reply(status=307, location=other.url)) as served:
+        with pytest.raises(Unavailable, match="another address"):
+            embedder(served).embed(["x"])
+    assert not other.asked
+
+
+def test_an_answer_without_end_is_broken_off() -> None:
+    with endpoint(Reply(raw=b'{"more": "' + b"a" * 1_000_000, endless=True)) as served:
+        with pytest.raises(Unavailable, match="MB"):
+            embedder(served).embed(["x"])
+        assert served.sent < 200_000_000
