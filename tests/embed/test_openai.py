@@ -101,9 +101,12 @@ def test_vectors_of_another_model_or_length_are_another_index() -> None:
 
 
 def test_texts_are_not_sent_on_to_another_address() -> None:
-    with endpoint(Reply()) as other, endpoint(Reply(status=307, location=other.url)) as served:
-        with pytest.raises(Unavailable, match="another address"):
-            embedder(served).embed(["x"])
+    with (
+        endpoint(Reply()) as other,
+        endpoint(Reply(status=307, location=other.url)) as served,
+        pytest.raises(Unavailable, match="another address"),
+    ):
+        embedder(served).embed(["x"])
     assert not other.asked
 
 
