@@ -90,7 +90,10 @@ async def open_memory(
         timezone = await run_sync(_timezone, settings)
 
         def local_date(moment: datetime) -> str:
-            return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
+            try:
+                return moment.astimezone(ZoneInfo(timezone)).date().isoformat()
+            except OverflowError:  # at an end of the calendar
+                return moment.date().isoformat()
 
         chosen = _providers(settings, environ)
         problems += [chosen.problem] if chosen.problem else []
@@ -221,6 +224,9 @@ def _local_folder(root: Path, settings: Settings, problems: list[str], stack: As
     chosen = settings.workspace.local_dir
     local = Path(chosen).expanduser() if chosen else root / ".local"
     local = local if local.is_absolute() else root / local
+    if _is_the_memorys(root.resolve(), local.resolve()):
+        problems.append(f"workspace.local_dir is {chosen!r}, where the memory itself lies; .local serves in its place")
+        local = root / ".local"
     try:
         local.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=local) as probe:
@@ -229,6 +235,12 @@ def _local_folder(root: Path, settings: Settings, problems: list[str], stack: As
         problems.append(f"{local} cannot be written ({error.strerror}); index and state are temporary until it can")
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="context-manager-")))
     return local
+
+
+def _is_the_memorys(root: Path, local: Path) -> bool:
+    """Whether a folder is the workspace, around it, or one of those in which its files lie."""
+    own = (root / name for name in (".git", "raw", "knowledge", "topics", "archive", "checkpoints", "attachments"))
+    return local == root or local in root.parents or any(place == local or place in local.parents for place in own)
 
 
 def _timezone(settings: Settings) -> str:

@@ -18,7 +18,7 @@ Auto = Literal["auto"]
 class Section(BaseModel):
     """One block of `memory-config.yaml`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ContextCompiler(Section):
@@ -72,7 +72,9 @@ class Search(Section):
 class Lifecycle(Section):
     """When sessions end and how long the memory file may grow."""
 
-    session_idle_hours: Annotated[float, Field(gt=0, description="A session without a turn for so long is closed")] = 6
+    session_idle_hours: Annotated[
+        float, Field(gt=0, le=1_000_000, description="A session without a turn for so long is closed")
+    ] = 6
     memory_line_cap: Annotated[
         int, Field(ge=20, description="At so many lines the oldest entries of MEMORY.md are archived")
     ] = 200
@@ -91,7 +93,7 @@ class Lifecycle(Section):
         int, Field(ge=2, description="Older journals move to archive/ when the month is condensed")
     ] = 90
     commit_interval_minutes: Annotated[
-        float, Field(gt=0, description="What changed is committed so often, and when a server ends")
+        float, Field(gt=0, le=10_000_000, description="What changed is committed so often, and when a server ends")
     ] = 30
 
 
@@ -122,7 +124,7 @@ class Context(Section):
     summarize_medium_chunks: Annotated[bool, Field(description="Summarise what lies between cutoff and keep")] = True
     summary_target_tokens: Annotated[int, Field(ge=20, description="Most that a summary may have")] = 500
     cold_storage_enabled: Annotated[bool, Field(description="Off: nothing is ever dropped")] = True
-    recoverable_for_days: Annotated[int, Field(ge=1, description="Cold records are kept for so long")] = 30
+    recoverable_for_days: Annotated[int, Field(ge=1, le=36_500, description="Cold records are kept for so long")] = 30
     auto_recover: Annotated[int, Field(ge=0, description="Cold chunks that come back by themselves, a turn")] = 3
     log_compaction: Annotated[bool, Field(description="Write compaction.jsonl and context-health.jsonl")] = True
     log_curation: Annotated[bool, Field(description="Write curation.jsonl")] = True

@@ -16,6 +16,7 @@ from pathlib import Path
 from anyio import CancelScope
 from anyio.to_thread import run_sync
 
+from mcp_server.core.text.redaction import secrets
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store import durable
@@ -37,7 +38,7 @@ class BranchFolders:
 
     async def check(self, memory: Memory, name: str) -> None:
         """Raises Invalid for a name that is none, Unavailable where git is missing or in the middle of something."""
-        if not _NAME.fullmatch(name) or name.endswith((".lock", LOCAL, MAKING, ".")) or ".." in name:
+        if not _NAME.fullmatch(name) or name.endswith((".lock", LOCAL, MAKING, ".")) or ".." in name or secrets(name):
             raise Invalid(f"{name!r} is no name for the {self.noun}; use small letters, digits, '-', '_' and '.'")
         await run_sync(memory.git.check_free)
 

@@ -158,7 +158,7 @@ async def _kept(
             turn=seen.turn,
             project=seen.row.project,
             reason=reason,
-            note=redact(clipped(note, LONGEST_NOTE)).text,
+            note=clipped(redact(note).text, LONGEST_NOTE),
             thread=seen.thread,
             decisions=seen.noted.decisions,
             open_items=seen.noted.open_items,

@@ -10,7 +10,9 @@ monthly  weekly; old journals and old plans go to archive/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import partial
@@ -122,10 +124,9 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
     chosen: list[decide.Chosen] = []
     weeks = await run_sync(_weeks, memory)
     known = await run_sync(_known, memory)
-    promoted = await run_sync(_promoted_days, memory)
+    promoted = await run_sync(_promoted, memory)
     for monday, journals in sorted(weeks.items()):
-        days = {(date.fromisoformat(monday) + timedelta(days=n)).isoformat() for n in range(7)}
-        room = decide.A_WEEK - sum(day in days for day in promoted)
+        room = decide.A_WEEK - promoted[monday]
         late = (today - date.fromisoformat(monday)).days >= decide.STALE_DAYS - 7
         if room <= 0 or late:
             continue
@@ -189,8 +190,7 @@ def _weeks(memory: Memory) -> Mapping[str, list[tuple[str, str]]]:
     for path, day in sorted(_journals(memory).items()):
         text = memory.files.text_or_none(path)
         if text is not None:
-            monday = day - timedelta(days=day.weekday())
-            weeks.setdefault(monday.isoformat(), []).append((day.isoformat(), split_front_matter(text).body))
+            weeks.setdefault(_monday(day), []).append((day.isoformat(), split_front_matter(text).body))
     return weeks
 
 
@@ -203,14 +203,19 @@ def _known(memory: Memory) -> list[str]:
     ]
 
 
-def _promoted_days(memory: Memory) -> list[str]:
-    """The day of every derived line that MEMORY.md or its archive has."""
-    return [
-        one.date
-        for path in (MEMORY, ARCHIVE)
-        for one in entries.entries(split_front_matter(memory.files.text_or_none(path) or "").body)
-        if one.date and sources_of(one.text)
-    ]
+def _promoted(memory: Memory) -> Counter[str]:
+    """How many derived lines MEMORY.md and its archive have of each week, by its Monday."""
+    found: Counter[str] = Counter()
+    for path in (MEMORY, ARCHIVE):
+        for one in entries.entries(split_front_matter(memory.files.text_or_none(path) or "").body):
+            if one.date and sources_of(one.text):
+                with suppress(ValueError):  # a day that is none
+                    found[_monday(date.fromisoformat(one.date))] += 1
+    return found
+
+
+def _monday(day: date) -> str:
+    return (day - timedelta(days=day.weekday())).isoformat()
 
 
 # ------------------------------------------------------------ monthly

@@ -82,4 +82,4 @@ async def enter_embeddings(memory: Memory) -> None:
     if calls:
         usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)
         day = memory.local_date(memory.clock())
-        await LlmLedger(memory.state).add(day, EMBEDDING, Spent(calls, 0, tokens, 0, usd))
+        await LlmLedger(memory.state).enter(day, None, EMBEDDING, Spent(calls, 0, tokens, 0, usd))

@@ -14,8 +14,9 @@ from mcp_server.actions.projects import project_of
 from mcp_server.core.lifecycle import model_lines
 from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
 from mcp_server.core.lifecycle.extractors import journal as journals
-from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.lifecycle.lines import Line, without_sources
 from mcp_server.core.model import Caller, Turn
+from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import Invalid
@@ -114,16 +115,28 @@ def _by_rules(
     found: list[Line] = []
     for extractor in extractors:
         if given is None:
-            found += extractor.extract(turns, context)
+            found += _read(extractor, turns, context)
         elif extractor.name == journals.EXTRACTOR.name:
             found += journals.chosen(given)
         elif extractor.kinds:
             found += [line for line in given if line.kind in extractor.kinds]
         else:
-            found += extractor.extract(turns, context)
+            found += _read(extractor, turns, context)
     once: dict[tuple[str, str, str, int], Line] = {}
     for line in found:
-        line = replace(line, text=" ".join(line.text.split()))
+        # What was said may hold half characters, which no file takes, what hides or reorders text, and sources that
+        # it does not come from.
+        text = " ".join(without_sources(neutralise(line.text)).split())
+        line = replace(line, text=text, person=line.person and neutralise(line.person))
         if line.text and not secrets(line.text) and memory.forgotten.clean(line.entry) == line.entry:
             once.setdefault((line.file, line.kind, line.text, line.turn), line)
     return tuple(once.values())
+
+
+def _read(extractor: Extractor, turns: Sequence[Turn], context: Context) -> list[Line]:
+    """What an extractor makes of a conversation; nothing where it fails, which must not keep the others from it."""
+    try:
+        return extractor.extract(turns, context)
+    except Exception as error:  # it may be somebody else's code
+        log.warning("the extractor %s failed on %s: %s: %s", extractor.name, context.path, type(error).__name__, error)
+        return []

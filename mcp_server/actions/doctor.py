@@ -144,6 +144,9 @@ def _git(memory: Memory) -> Check:
 def _files(memory: Memory) -> Check:
     problems = [*map_problems(memory)]
     for prefix in ("knowledge/", "topics/", "archive/"):
+        problems += [
+            f"{path!r} has a name that not every system takes: it is not read" for path in memory.files.unusable(prefix)
+        ]
         for stat in memory.files.walk(prefix):
             if stat.path.endswith(".md"):
                 try:
@@ -154,7 +157,7 @@ def _files(memory: Memory) -> Check:
         "files",
         not problems,
         "; ".join(problems[:5]) or "every front matter is understood",
-        "edit these files" if problems else "",
+        "edit or rename these files" if problems else "",
     )
 
 

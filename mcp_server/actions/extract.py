@@ -6,6 +6,7 @@ versions of the extractors is not read again. What a person or an agent wrote st
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,6 +31,8 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.files import WorkspaceFiles
+
+log = logging.getLogger(__name__)
 
 EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
@@ -122,7 +125,13 @@ async def extract(
         if not anew and not names and known.get(path) == seen:
             done.known += 1
             continue
-        waiting.append((await derive(memory, path, transcript, extractors), seen))
+        try:
+            waiting.append((await derive(memory, path, transcript, extractors), seen))
+        except ContextManagerError:
+            raise
+        except Exception as error:  # what stands in one conversation must not keep the others from being read
+            done.notes.append(f"left out: {path} cannot be read by the rules ({type(error).__name__}: {error})")
+            continue
         if len(waiting) == BATCH:
             await _finish(memory, waiting, done, anew and not names, bool(names))
             waiting = []
@@ -150,7 +159,15 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
             await memory.state.remove(PENDING_EXTRACTION, path)
             continue
         began = perf_counter()
-        await _finish(memory, [(await derive(memory, path, transcript, extractors), seen)], done, False, False)
+        try:
+            derived = await derive(memory, path, transcript, extractors)
+        except ContextManagerError:
+            raise
+        except Exception as error:  # the same: `extract` names it again
+            log.warning("%s cannot be read by the rules: %s: %s", path, type(error).__name__, error)
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        await _finish(memory, [(derived, seen)], done, False, False)
         await anyio.sleep(rest * (perf_counter() - began))
     return done.read
 

@@ -27,7 +27,7 @@ from mcp_server.store.changes import Change
 from mcp_server.store.checkpoint_files import CheckpointFiles
 from mcp_server.store.checkpoint_trees import CheckpointTrees
 from mcp_server.store.cleaning import cleaned
-from mcp_server.store.copies import Copies, Copy
+from mcp_server.store.copies import UNNAMED, Copies, Copy
 from mcp_server.store.forgotten import PATH as FORGOTTEN
 from mcp_server.store.history.history import History, Survey
 from mcp_server.store.intents import Intent, Intents
@@ -315,7 +315,7 @@ def _renamed(run: _Run, path: str, new: str) -> str:
 async def _clean_files(run: _Run) -> None:
     memory = run.memory
     for copy in await run_sync(lambda: list(run.copies.find(run.request))):
-        if copy.stuck and not copy.places:
+        if copy.stuck == UNNAMED or (copy.stuck and not copy.places):
             continue
         async with memory.locks.files():
             new = await run_sync(run.copies.new_name, copy.path, run.request)

@@ -145,6 +145,8 @@ async def import_markdown_file(memory: Memory, name: str, relative: str, data: b
     if not folder:
         raise Invalid(f"{name!r} has no letter or digit to name the import by; pass another name")
     path = f"knowledge/reference/{folder}/{relative}"
+    if redact(relative).kinds:
+        return ImportedFile(redact(path).text, "skipped", "its name holds a secret")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -260,7 +262,7 @@ async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], ro
             await claim(memory, found)
         project = found.key if found else GLOBAL
     spoken = next((turn for turn in turns if turn.role != "system"), turns[0])
-    title = title_of(memory.forgotten.clean(imported.title or spoken.content))
+    title = title_of(memory.forgotten.clean(redact(imported.title).text if imported.title else spoken.content))
     return TranscriptHead(
         session_id=imported.session_id,
         started=turns[0].at,
@@ -269,7 +271,7 @@ async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], ro
         project=project,
         kind=(row.kind if row else None) or imported.kind,
         delivery=(row.delivery if row else None) or imported.delivery,
-        model=imported.model,
+        model=redact(imported.model).text if imported.model else None,
         channel=imported.source,
         continues=row.path if row else None,
     )

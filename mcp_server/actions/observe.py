@@ -21,7 +21,7 @@ from mcp_server.actions.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.source_keys import TurnKey, content_sha, repeated
-from mcp_server.core.text.redaction import redact_turn
+from mcp_server.core.text.redaction import redact, redact_turn
 from mcp_server.core.text.titles import slug_of_title, title_of
 from mcp_server.core.text.yaml_line import read_moment, to_utc
 from mcp_server.errors import Conflict, Invalid
@@ -134,11 +134,11 @@ async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> 
             said.number,
             place,
             chunk.type,
-            chunk.id,
+            redact(chunk.id).text,
             said.at,
             tokens=chunk.tokens,
-            tags=chunk.tags,
-            topics=chunk.topics,
+            tags=tuple(redact(tag).text for tag in chunk.tags),
+            topics=tuple(redact(topic).text for topic in chunk.topics),
             mtime=chunk.mtime,
         )
         for place, chunk in enumerate(turn.chunks)
@@ -207,6 +207,10 @@ async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
     return await sessions.rename_head(memory, row, kind, delivery)
 
 
+def _clean(text: str | None) -> str | None:
+    return redact(text).text if text else None
+
+
 def _kind(value: str | None) -> Kind | None:
     return next((kind for kind in get_args(Kind) if kind == value), None)
 
@@ -241,8 +245,8 @@ async def _written(
         kind=kind or "main",
         delivery=delivery or "add",
         timezone=memory.timezone,
-        model=turn.model,
-        channel=turn.channel or caller.client,
+        model=_clean(turn.model),
+        channel=_clean(turn.channel or caller.client),
         continues=row.path if row else None,
     )
     path, size = await run_sync(memory.transcripts.create, head, said)

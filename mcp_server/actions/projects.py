@@ -11,6 +11,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.core.model import GLOBAL, Caller
 from mcp_server.core.projects import Project, argument_key, free_slug, known_as, slug_of, slugify
+from mcp_server.core.text.redaction import redact
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.store.yaml_text import dump_line, load
@@ -33,7 +34,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
 
     Writes nothing but the random id of a folder that has no other name.
     """
-    given = None if argument is None else argument_key(argument)
+    given = None if argument is None else argument_key(redact(argument).text)
     if given == GLOBAL or (given is None and caller.folder is None):
         return Project()
     names, nameless, keys = await run_sync(_look_up, memory, caller.folder, given)  # one thread: every call asks

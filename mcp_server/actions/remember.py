@@ -158,7 +158,7 @@ def check(fact: NewFact) -> None:
         raise Invalid("content holds a NUL character; say it in plain text")
     if fact.section is not None and not fact.section.isprintable():
         raise Invalid(f"section {fact.section[:40]!r} is no heading: give its words, on one line")
-    found = secrets(f"{fact.section or ''}\n{fact.content}")
+    found = secrets("\n".join((fact.path or "", fact.section or "", fact.content)))
     if found:
         kinds = ", ".join(sorted({secret.kind for secret in found}))
         raise Refused(f"this holds a secret ({kinds}), and memory is plain text: say where it is kept, not what it is")

@@ -16,7 +16,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions.committing import OURS, STATE, commit_changes
 from mcp_server.core.history.snapshots import due
-from mcp_server.errors import Invalid, NotFound
+from mcp_server.core.text.redaction import redact
+from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.git_tags import PREFIX, Tag
 
@@ -37,7 +38,7 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
 
     Raises:
         Invalid: no such kind, or a name that git does not take.
-        Conflict: another state has this name.
+        Conflict: another state has this name. Refused: a secret, which git would keep.
         Unavailable: git is missing or in the middle of something.
     """
     if kind not in KINDS:
@@ -45,6 +46,8 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
     name = "-".join(name.split())
     if not _NAME.fullmatch(name):
         raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'")
+    if kinds := redact(f"{name}\n{note}").kinds:
+        raise Refused(f"this holds a secret ({', '.join(kinds)}), and a tag stays in git; leave it out")
     await run_sync(memory.git.check_free)
     await commit_changes(memory)
     head = await run_sync(memory.git.head)

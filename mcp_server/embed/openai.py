@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mcp_server.core.scoring.gate import WITH_EMBEDDER
 from mcp_server.embed import DIMENSIONS, Wanted
+from mcp_server.endpoints import PLAIN, careful_and_quick
 from mcp_server.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ BATCH = 128
 LONGEST = 8_000
 """Characters of one text: passages have 800, and what embeds texts takes about 8,000 tokens."""
 TIMEOUT_SECONDS = 20
+MOST_BYTES = 64_000_000
+"""Of one answer: a batch of the longest vectors has 10 MB."""
 RETRIES = 1
 KEPT = 256
 """Messages whose vector is kept: one message is looked up several times in a turn."""
@@ -75,7 +78,7 @@ class OpenAIEmbedder:
                 dimensions=self.dimensions if shorter else omit,
             )
             found = np.asarray([one.embedding for one in sorted(answer.data, key=lambda one: one.index)], np.float32)
-        except (OpenAIError, AttributeError, TypeError, ValueError) as error:
+        except (OpenAIError, Unavailable, AttributeError, TypeError, ValueError) as error:
             raise Unavailable(f"{self.name} gave no vectors ({error}); search uses keywords only for now") from error
         with self._lock:
             calls, tokens = self._spent
@@ -90,12 +93,14 @@ class OpenAIEmbedder:
     def _connected(self) -> OpenAI:
         with self._lock:
             if self._client is None:
-                from openai import OpenAI  # takes half a second
+                from openai import DefaultHttpxClient, OpenAI  # takes half a second
 
                 self._client = OpenAI(
                     api_key=self._wanted.key or "none",  # an endpoint of one's own wants none, the package wants one
                     base_url=self._wanted.base_url,
                     timeout=TIMEOUT_SECONDS,
                     max_retries=RETRIES,
+                    default_headers=PLAIN,
+                    http_client=DefaultHttpxClient(**careful_and_quick(MOST_BYTES, TIMEOUT_SECONDS)),
                 )
             return self._client

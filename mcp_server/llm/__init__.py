@@ -21,11 +21,11 @@ class LlmUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer with what it cost, in tokens as the provider counts them."""
+    """An answer with what it cost, in tokens as the provider counts them; None where it does not."""
 
     text: str
-    input_tokens: int
-    output_tokens: int
+    input_tokens: int | None
+    output_tokens: int | None
 
 
 class Provider(Protocol):

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
+from mcp_server.endpoints import PLAIN, careful
+from mcp_server.errors import Unavailable
 from mcp_server.llm import Completion, LlmUnavailable
+from mcp_server.llm.answers import MOST_BYTES, completion, reason
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -36,13 +39,19 @@ class AnthropicProvider:
                 model=self.model, max_tokens=max_tokens, messages=[{"role": "user", "content": prompt}]
             )
             text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
-            return Completion(text, answer.usage.input_tokens, answer.usage.output_tokens)
-        except AnthropicError as error:
-            raise LlmUnavailable(f"{self.model} gave no answer: {error}") from error
+            return completion(self.model, text, answer.usage.input_tokens, answer.usage.output_tokens)
+        except (AnthropicError, Unavailable) as error:
+            raise LlmUnavailable(f"{self.model} gave no answer: {reason(error)}") from error
         except (AttributeError, TypeError, ValueError) as error:  # what the package makes of a garbled answer
             raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: {error}") from error
 
     def _connected(self) -> AsyncAnthropic:
-        from anthropic import AsyncAnthropic  # takes a second
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient  # takes a second
 
-        return AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=self._retries)
+        return AsyncAnthropic(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=self._retries,
+            default_headers=PLAIN,
+            http_client=DefaultAsyncHttpxClient(**careful(MOST_BYTES)),
+        )

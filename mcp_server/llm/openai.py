@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
+from mcp_server.endpoints import PLAIN, careful
+from mcp_server.errors import Unavailable
 from mcp_server.llm import Completion, LlmUnavailable
+from mcp_server.llm.answers import MOST_BYTES, completion, reason
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -41,15 +44,21 @@ class OpenAIProvider:
             answer = await client.chat.completions.create(
                 model=self.model, messages=[{"role": "user", "content": prompt}], **limits
             )
-            text = answer.choices[0].message.content or ""
-            usage = answer.usage
-            return Completion(text, usage.prompt_tokens if usage else 0, usage.completion_tokens if usage else 0)
-        except OpenAIError as error:
-            raise LlmUnavailable(f"{self.model} gave no answer: {error}") from error
+            text, used = answer.choices[0].message.content or "", answer.usage
+            counts = (used.prompt_tokens, used.completion_tokens) if used else (None, None)
+            return completion(self.model, text, *counts)
+        except (OpenAIError, Unavailable) as error:
+            raise LlmUnavailable(f"{self.model} gave no answer: {reason(error)}") from error
         except (AttributeError, IndexError, TypeError, ValueError) as error:  # what it makes of a garbled answer
             raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: {error}") from error
 
     def _connected(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI  # takes half a second
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes half a second
 
-        return AsyncOpenAI(api_key=self._api_key, base_url=self._base_url, max_retries=self._retries)
+        return AsyncOpenAI(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=self._retries,
+            default_headers=PLAIN,
+            http_client=DefaultAsyncHttpxClient(**careful(MOST_BYTES)),
+        )

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_server.errors import Refused, Unavailable
+from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.serve.webhooks import Checked, Doors, Webhooks
+from mcp_server.store import durable
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,9 +39,9 @@ def token_of(
     try:
         for folder in (kept.parent.parent, kept.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(secrets.token_urlsafe(32) + "\n")
-    except FileExistsError:
+        # Whole or not at all: another server may be reading it, and this one may be killed.
+        durable.put(kept, f"{secrets.token_urlsafe(32)}\n".encode(), kept.name, new=True, mode=0o600)
+    except Conflict:
         kept.chmod(0o600)
     except OSError as error:
         raise Unavailable(f"no token could be kept in {kept} ({error.strerror}); pass one in {variable}") from error

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from mcp_server.core.forgetting import Forgotten, cut_short, joined
 from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.store import durable
 from mcp_server.store.cleaning import Cleaned, Place, cleaned
 from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.paths import LOCAL
+from mcp_server.store.paths import LOCAL, is_usable
 
 INTENTS = f"{LOCAL}/forget"
 _LEFT_OUT = re.compile(
@@ -39,6 +40,9 @@ class Copy:
     places: tuple[Place, ...]
     new_path: str | None = None
     stuck: str = ""
+
+
+UNNAMED = "its name is none that can be written here: delete it, or rename it and repeat"
 
 
 class Copies:
@@ -137,6 +141,9 @@ class Copies:
 
     def _look(self, path: str, request: Forgotten) -> Copy | None:
         data = self._bytes(path)
+        if data is None and (odd := self._unnamed(path)) is not None:
+            found = cleaned(path, odd, request)
+            return Copy(path, found.places, None, UNNAMED) if found.places or found.stuck else None
         if data is None:
             new = request.path(path)
             too_large = self._size(path) > LARGEST
@@ -161,6 +168,16 @@ class Copies:
         try:
             return None if self._size(path) > LARGEST else self._files.read_bytes(path)
         except ContextManagerError:  # gone since it was listed, or a link that leads out
+            return None
+
+    def _unnamed(self, path: str) -> bytes | None:
+        """The bytes of a file whose name is none that a path here may have; None for all others."""
+        if all(map(is_usable, path.split("/"))) or path.startswith(f"{LOCAL}/"):
+            return None
+        try:
+            with durable.opened(self._files.root / path) as stream:
+                return stream.read(LARGEST)
+        except OSError:
             return None
 
     def _text(self, path: str) -> str:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from mcp_server.errors import Conflict
 
@@ -26,6 +27,19 @@ BUSY_SECONDS = 2.0
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+def opened(real: Path) -> BinaryIO:
+    """A plain file, for reading. Raises OSError, with EINVAL for what is none: a pipe would never be opened, and a
+    device never end."""
+    handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY | _CLOSE_ON_EXEC)
+    kind = os.fstat(handle).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(handle)
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(real))
+        raise OSError(errno.EINVAL, "it is no plain file", str(real))
+    return os.fdopen(handle, "rb")
 
 
 def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
@@ -40,7 +54,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
         if new:
             _put_if_absent(temporary, real, path)
         else:
-            if expected is not None and (not real.exists() or real.read_bytes() != expected):
+            if expected is not None and (not real.exists() or _content(real) != expected):
                 raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
             replace(temporary, real)
     except BaseException:
@@ -128,6 +142,11 @@ def delete(real: Path) -> None:
     if os.name == "nt":
         real.chmod(0o600)
     real.unlink()
+
+
+def _content(real: Path) -> bytes:
+    with opened(real) as stream:
+        return stream.read()
 
 
 def _mode_of(real: Path) -> int:

@@ -20,7 +20,7 @@ from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, 
 from mcp_server.store import durable
 from mcp_server.store.paths import LOCAL, parts_of
 from mcp_server.store.walking import FileStat as FileStat  # those who list files know it from here
-from mcp_server.store.walking import walk
+from mcp_server.store.walking import unusable, walk
 
 
 class WorkspaceFiles:
@@ -66,7 +66,7 @@ class WorkspaceFiles:
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
         """The file, or `size` bytes of it from `start` on. Raises NotFound naming the nearest, Invalid for a folder."""
         real = self.resolve(path)
-        with self._explaining(path, "read"), real.open("rb") as stream:
+        with self._explaining(path, "read"), durable.opened(real) as stream:
             stream.seek(start)
             return stream.read(size)
 
@@ -130,11 +130,15 @@ class WorkspaceFiles:
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
         """Every file below a folder, in the order of names; none if there is no such folder.
 
-        Hidden files and folders, symbolic links and names that are no text are left out.
+        Hidden files and folders, symbolic links and names that no path here may have are left out.
         """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
         yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
+
+    def unusable(self, prefix: str) -> Iterator[str]:
+        """Paths below a folder that `walk` leaves out for their names."""
+        yield from unusable(self.resolve(prefix), f"{self.relative(prefix)}/")
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Path and bytes of every file below a folder, as `walk` lists them; what cannot be read, or has gone
@@ -251,6 +255,8 @@ def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
             )
         case errno.EACCES | errno.EPERM:
             return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
+        case errno.EINVAL | errno.ENXIO if doing == "read":
+            return Refused(f"{path} is no plain file but a pipe or a device; name another one")
         case errno.ENAMETOOLONG:
             return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
         case _:

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
-from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, clean_path, version
+from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, clean_path, moment_of, version
 from mcp_server.store.history.objects import Objects
 
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
 _TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)
 _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
-_COMMIT = "%x01%H%x02%ct%x02%an%x02%B%x02"
-_PARTS = 5
+_MARK = secrets.token_hex(8)
+"""Begins every commit, and every part of one: names and messages are anybody's and may hold anything else."""
+_COMMIT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
+_BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +206,19 @@ class Past:
 
 
 def _commits(said: bytes) -> Iterator[Commit]:
-    for part in said.split(b"\x01")[1:]:
-        yield _commit(part.split(b"\x02", _PARTS - 1))
+    for part in said.split(_BEGINS)[1:]:
+        yield _commit(part.split(_PART, _PARTS - 1))
 
 
 def _commit(fields: Sequence[bytes]) -> Commit:
     oid, seconds, author, message = (field.decode("utf-8", "replace") for field in fields[:4])
-    return Commit(oid, datetime.fromtimestamp(int(seconds), UTC), author, message.strip("\n"))
+    return Commit(oid, moment_of(seconds), author, message.strip("\n"))
 
 
 def _raw(said: bytes) -> Iterator[tuple[Commit, tuple[str, str, str]]]:
     """Each file of each commit: (old blob, new blob, path)."""
-    for part in said.split(b"\x01")[1:]:
-        fields = part.split(b"\x02", _PARTS - 1)
+    for part in said.split(_BEGINS)[1:]:
+        fields = part.split(_PART, _PARTS - 1)
         commit = _commit(fields)
         entries = iter(fields[4].split(b"\0"))
         for entry in entries:

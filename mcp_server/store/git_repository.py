@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,7 +28,8 @@ _BUSY = {
 }
 _SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
 """Whatever the user has set: what git stores is read by us, and line ends that it turns are no reason to refuse."""
-
+_FIRST, _LAST = -62_000_000_000, 253_000_000_000
+"""Seconds since 1970: in the years 5 and 9987, so that a time zone more or less is in the calendar, too."""
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
@@ -234,7 +236,11 @@ def library() -> Any:
     try:
         import git
     except ImportError as error:
-        raise Unavailable(f"GitPython is missing or broken ({error}); reinstall context-manager-mcp") from error
+        why = " ".join(str(error).split())
+        raise Unavailable(
+            f"git or GitPython does not work here ({why}); see that `git --version` works, or reinstall "
+            "context-manager-mcp"
+        ) from error
     return git
 
 
@@ -247,11 +253,17 @@ def plain_environment() -> dict[str, str]:
 def version() -> str | None:
     """git's version, such as `2.39.5`; None if it was not found."""
     try:
-        said = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout.decode()
+        told = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\d+(?:\.\d+)+", said)
-    return found.group() if found else said.strip()
+    found = re.search(rb"\bgit version (\d+(?:\.\d+)+)", told)
+    return found[1].decode() if found else None
+
+
+def moment_of(seconds: str) -> datetime:
+    """A moment as git writes it, in UTC. Anybody may have dated a commit: what is outside the calendar is put at its
+    ends."""
+    return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
 
 
 def nul(parts: Sequence[str]) -> bytes:

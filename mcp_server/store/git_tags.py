@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from mcp_server.errors import Conflict, Invalid, Unavailable
 from mcp_server.store.git_commits import Committer
-from mcp_server.store.git_repository import Failed, Repository, clean_path
+from mcp_server.store.git_repository import Failed, Repository, clean_path, moment_of
 
 PREFIX = "memory/"
 
@@ -40,7 +40,7 @@ class Tags:
         for line in self._repository.text("for-each-ref", f"--format={fields}", f"refs/tags/{prefix}").split("\n"):
             if line:
                 name, own, of, at, of_at, message = line.split("\0")
-                moment = datetime.fromtimestamp(int(of_at or at or 0), UTC)
+                moment = moment_of(of_at or at or "0")
                 found.append(Tag(name, of or own, moment, message if of else ""))
         return sorted(found, key=lambda tag: (tag.at, tag.name))
 
@@ -94,9 +94,7 @@ class Tags:
             raise Unavailable(f"git could not list commits: {error}") from error
         # The newest first, as git lists them: reversed, so that of commits in one second the later one is the later.
         found = [line.split(" ") for line in reversed(said.split("\n")) if line]
-        return sorted(
-            ((oid, datetime.fromtimestamp(int(seconds), UTC)) for oid, seconds in found), key=lambda one: one[1]
-        )
+        return sorted(((oid, moment_of(seconds)) for oid, seconds in found), key=lambda one: one[1])
 
     def _point(self, name: str, commit: str) -> None:
         self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))

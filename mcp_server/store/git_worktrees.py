@@ -6,12 +6,15 @@ import contextlib
 import shutil
 import subprocess
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.store import durable
-from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, plain_environment
+from mcp_server.store.git_repository import NEEDS_GIT, Failed, Repository, moment_of, plain_environment
+
+_HALF_MADE = "locked initializing"
+"""How git lists a work tree that it is just making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class Worktrees:
         for line in filter(None, said.split("\n")):
             name, commit, at = line.split("\0")
             ahead = int(self._repository.text("rev-list", "--count", f"HEAD..{commit}"))
-            found.append(Branch(name, commit, datetime.fromtimestamp(int(at), UTC), ahead, places.get(name)))
+            found.append(Branch(name, commit, moment_of(at), ahead, places.get(name)))
         return found
 
     def any(self, prefix: str) -> bool:
@@ -66,6 +69,7 @@ class Worktrees:
 
     def remove(self, branch: str, place: Path | None) -> None:
         """Deletes a branch and its work tree, whatever is in it, also what a kill left of making them."""
+        place = place or self._places(half_made=True).get(branch)
         if place is not None and place.exists():
             try:  # twice: git locks a work tree while it is made, and a kill leaves it locked
                 self._git("worktree", "remove", "--force", "--force", str(place))
@@ -78,14 +82,16 @@ class Worktrees:
         if self._repository.text("for-each-ref", f"refs/heads/{branch}"):
             self._git("branch", "--quiet", "-D", branch)
 
-    def _places(self) -> dict[str, Path]:
+    def _places(self, *, half_made: bool = False) -> dict[str, Path]:
+        """Where branches are checked out; with `half_made` also where git was killed while it did so: what is missing
+        there was never deleted by anybody."""
         found: dict[str, Path] = {}
-        place = ""
-        for line in self._repository.text("worktree", "list", "--porcelain").split("\n"):
-            if line.startswith("worktree "):
-                place = line.removeprefix("worktree ")
-            elif line.startswith("branch refs/heads/") and Path(place).is_dir():
-                found[line.removeprefix("branch refs/heads/")] = Path(place)
+        for block in self._repository.text("worktree", "list", "--porcelain").split("\n\n"):
+            lines = block.split("\n")
+            place = Path(lines[0].removeprefix("worktree "))
+            for line in lines[1:]:
+                if line.startswith("branch refs/heads/") and (half_made or _HALF_MADE not in lines) and place.is_dir():
+                    found[line.removeprefix("branch refs/heads/")] = place
         return found
 
     def _git(self, *arguments: str) -> None:

@@ -11,6 +11,12 @@ _DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
 
 
+def is_usable(name: str) -> bool:
+    """Whether a file or folder of this name can be named here at all."""
+    forbidden = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name.endswith((".", " "))
+    return not forbidden and len(name.encode()) <= 255
+
+
 def parts_of(path: str) -> list[str]:
     """The parts of a relative path that means the same file on every system. Raises Refused for any other."""
     if not path.strip():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from mcp_server.store.git_repository import moment_of
+
 FORMAT = "--format=%x01%H%x02%ct%x02%s"
 """What `parse` expects of each commit, besides `-z --raw --no-abbrev --no-renames`."""
 
@@ -30,7 +32,7 @@ def parse(log: bytes) -> Iterator[Version]:
     for part in parts:
         if part.startswith(b"\x01"):
             commit, seconds, subject = part[1:].decode("utf-8", "replace").split("\x02", 2)
-            at = datetime.fromtimestamp(int(seconds), UTC)
+            at = moment_of(seconds)
         elif part.lstrip(b"\n").startswith(b":"):
             _, mode, _, blob, kind = part.decode("ascii").split(" ")
             path = os.fsdecode(next(parts))

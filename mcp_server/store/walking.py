@@ -1,4 +1,4 @@
-"""Listing a folder: what is hidden, a symbolic link, or no text in its name is left out."""
+"""Listing a folder: what is hidden, a symbolic link, or has a name that no path here may have is left out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from mcp_server.store.paths import is_usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ def walk(folder: Path, prefix: str) -> Iterator[FileStat]:
     except OSError:  # no such folder, or one that we may not read
         return
     for entry in entries:
-        if entry.name.startswith(".") or not _is_text(entry.name):
+        if entry.name.startswith(".") or not is_usable(entry.name):
             continue
         try:
             if entry.is_dir(follow_symlinks=False):
@@ -37,9 +39,10 @@ def walk(folder: Path, prefix: str) -> Iterator[FileStat]:
             continue
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that are no UTF-8
-        return False
-    return True
+def unusable(folder: Path, prefix: str) -> Iterator[str]:
+    """The paths that `walk` leaves out for their names; of a folder that is left out, its own alone."""
+    for here, folders, names in os.walk(folder):
+        kept = [name for name in folders if not name.startswith(".")]
+        odd = [name for name in (*kept, *names) if not name.startswith(".") and not is_usable(name)]
+        folders[:] = sorted(name for name in kept if name not in odd)
+        yield from (prefix + Path(here, name).relative_to(folder).as_posix() for name in sorted(odd))

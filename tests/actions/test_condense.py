@@ -229,3 +229,17 @@ async def test_a_model_says_what_a_memory_that_is_too_long_misses_least(
         assert len(llm.asked) == 2
         assert "1. 2026-01-01: the oven is number 1\n" in llm.asked[0][1]
         assert "by hand" not in llm.asked[0][1]
+
+
+async def test_journals_at_the_ends_of_the_calendar_keep_nobody_from_condensing(
+    memory: Memory, clock: Clock, workspace: Path
+) -> None:
+    for day in ("0001-01-01", "0001-01-03", "9999-12-31", "0000-00-00"):
+        line = f"- {day}: The user decided to build a pyramid. [src: raw/conversations/2026/01/01/x.md#1]"
+        (workspace / "knowledge/journal").mkdir(exist_ok=True)
+        (workspace / f"knowledge/journal/{day}.md").write_text(f"# {day}\n\n{line}\n")
+        (workspace / MEMORY).write_text(f"{(workspace / MEMORY).read_text()}\n{line}\n")
+    await said(memory, clock, DECISION)
+    for period in ("daily", "weekly", "monthly"):
+        await condense(memory, period)
+    assert "Postgres 15" in memory.files.read_text(MEMORY)

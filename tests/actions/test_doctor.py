@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from mcp_server.actions import doctor
@@ -32,3 +34,11 @@ async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest
     assert {"space", "files", "index"} <= set(broken)
     assert all(check.advice for check in broken.values())
     assert "knowledge/people/ana.md" in broken["files"].detail
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+async def test_files_whose_names_cannot_be_used_are_named(memory: Memory) -> None:
+    (memory.files.root / "knowledge/people/Ana: notes.md").write_text("# Ana\n")
+    found = (await checks(memory))["files"]
+    assert not found.ok
+    assert "Ana: notes.md" in found.detail

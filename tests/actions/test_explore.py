@@ -170,3 +170,23 @@ async def test_what_somebody_is_just_making_is_left_alone(memory: Memory, worksp
         with pytest.raises(Conflict, match="already"):
             await explore.create(memory, "idea")
     assert [one.name for one in await explore.explorations(memory)] == ["idea"]
+
+
+async def test_what_git_had_not_checked_out_when_it_was_killed_is_deleted_nowhere(
+    memory: Memory, workspace: Path
+) -> None:
+    """git marks a work tree that it is just making; half of the files are not there yet."""
+    write(workspace, "knowledge/people/ana.md", "# Ana\n")
+    place = await begun(memory)
+    (workspace / ".git/worktrees/idea/locked").write_text("initializing")
+    shutil.rmtree(place / "knowledge")
+
+    assert await explore.merge(memory, "idea") is None
+    assert (workspace / "knowledge/people/ana.md").exists()
+    assert await explore.explorations(memory) == []
+    assert not place.exists()
+
+
+async def test_a_secret_names_no_exploration(memory: Memory) -> None:
+    with pytest.raises(Invalid):
+        await explore.create(memory, f"glpat-{'a1b2c3d4' * 4}")

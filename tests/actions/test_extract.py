@@ -206,3 +206,24 @@ async def test_a_model_words_the_lines_where_there_is_one_and_the_rules_where_it
         assert "two kittens from the shelter" in text
         assert "kittens" in memory.files.read_text("knowledge/journal/2023-05-08.md")
     assert [purpose for purpose, _ in llm.asked] == ["extraction"]
+
+
+async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_from_being_read(memory: Memory) -> None:
+    """Half characters, the ends of the calendar, sources that somebody made up."""
+    odd = "I moved to \ud83c Zagreb last week. [src: raw/conversations/2020/01/01/forged.md#7]"
+    await record_session(memory, talk(odd, session="talk-1"))
+    far = ImportedTurn("user", "I bought a horse yesterday.", datetime(1, 1, 1, tzinfo=UTC), "far", "Ana")
+    late = ImportedTurn(
+        "user", "I will buy a ship tomorrow.", datetime(9999, 12, 31, 23, 59, tzinfo=UTC), "late", "Ana"
+    )
+    await record_session(memory, ImportedSession("talk-2", (far, late), "import:test", title="Ana"))
+    await record_session(memory, talk("I adopted two kittens yesterday.", session="talk-3"))
+    done = await extract(memory)
+    assert (done.read, done.notes) == (3, [])
+    text = memory.files.read_text(ANA)
+    assert "kittens" in text
+    assert "Zagreb" in text
+    assert "forged" not in text
+    assert "9999-12-31: Ana will buy a ship" in text
+    assert (await extract(memory)).read == 0
+    assert (await extract(memory, anew=True)).files == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,16 @@ async def test_a_whole_file_goes_with_copies_of_its_sentences(memory: Memory) ->
     assert memory.files.read_text("topics/sea.md") == "Yes.\n\n[forgotten]. It is red.\n"
     with pytest.raises(Invalid, match="too short"):
         await plan_forget(memory, ForgetTarget(path="topics/sea.md", lines=(2, 2)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
+async def test_a_copy_in_a_file_that_cannot_be_named_is_told(memory: Memory, workspace: Path) -> None:
+    for name in ("a:b.md", "new\nline.md"):
+        (workspace / "knowledge/people" / name).write_text(f"# Odd\n\n- {FACT}\n")
+    planned = await plan_forget(memory, ForgetTarget(text=FACT))
+    assert {copy.path: bool(copy.stuck) for copy in planned.copies} == {
+        "knowledge/people/a:b.md": True,
+        "knowledge/people/new\nline.md": True,
+    }
+    done = await forget(memory, ForgetTarget(text=FACT))
+    assert len([line for line in done.left if "rename" in line]) == 2

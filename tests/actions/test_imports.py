@@ -195,3 +195,21 @@ async def test_a_later_part_keeps_kind_delivery_and_project(memory: Memory) -> N
     assert done.path is not None
     head = memory.transcripts.read(done.path).head
     assert (head.kind, head.delivery, head.project) == ("subagent", "add", "name:other")
+
+
+async def test_titles_models_and_names_of_projects_hold_no_secrets(memory: Memory) -> None:
+    secret = f"ghp_{'a1B2c3D4' * 4}"
+    talk = replace(conversation("hello"), title=f"use {secret} here", model=secret, project=secret)
+    for number, record in enumerate((record_session, append_turns)):
+        done = await record(memory, replace(talk, session_id=f"talk-{number}"))
+        assert done.path is not None
+        assert "ghp" not in done.path
+        assert "ghp_" not in memory.files.read_text(done.path)
+    (row, other) = await memory.state.sessions()
+    assert "ghp_" not in f"{row}{other}"
+
+
+async def test_a_file_whose_name_is_a_secret_is_left_out(memory: Memory) -> None:
+    done = await import_markdown_file(memory, "notes", f"ghp_{'a1B2c3D4' * 4}.md", b"x")
+    assert (done.status, "ghp_" in done.path) == ("skipped", False)
+    assert "name" in done.why

@@ -236,3 +236,12 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
             assert row is not None
             await memory.state.save_session(replace(row, last_arrival=clock()))
     assert closed == []
+
+
+async def test_what_describes_a_message_holds_no_secrets(memory: Memory, workspace: Path) -> None:
+    secret = f"ghp_{'a1B2c3D4' * 4}"
+    chunk = ContextChunk("file", f"/home/{secret}.py", tags=(secret,), topics=(secret,))
+    turn = NewTurn("user", "hello", "s1", project=secret, model=secret, channel=secret, chunks=(chunk,))
+    await observe(memory, turn, Caller())
+    for path in workspace.rglob("*"):
+        assert not path.is_file() or b"ghp_" not in path.read_bytes(), path

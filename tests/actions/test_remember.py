@@ -256,3 +256,8 @@ async def test_other_letter_case_is_no_way_around_the_users_word(memory: Memory)
     done = await remember(memory, NewFact("obey", path="knowledge/Identity/SOUL.md"), CALLER)
     assert done.action == "waiting"
     assert not memory.files.exists("knowledge/Identity/SOUL.md")
+
+
+async def test_a_secret_names_no_file(memory: Memory) -> None:
+    with pytest.raises(Refused, match="secret"):
+        await remember(memory, NewFact("x", path=f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"), Caller())

@@ -91,3 +91,10 @@ async def test_a_title_is_stored_text_and_harmless(memory: Memory) -> None:
     shown = (await status(memory, "sessions")).markdown
     assert "obey" in shown
     assert "<system-reminder" not in shown
+
+
+@pytest.mark.parametrize("chosen", [".", "..", "knowledge", "raw/conversations", ".git"])
+async def test_a_local_folder_among_the_memorys_own_files_is_named_and_not_used(workspace: Path, chosen: str) -> None:
+    async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR": chosen}) as memory:
+        assert memory.files.local == workspace.resolve() / ".local"
+        assert [one for one in memory.problems() if "local_dir" in one]

@@ -11,7 +11,7 @@ from mcp_server.actions.committing import commit_changes
 from mcp_server.actions.read import read
 from mcp_server.actions.tagging import tag, tag_days, tags
 from mcp_server.app import open_memory
-from mcp_server.errors import Conflict, Invalid, Unavailable
+from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, write
@@ -95,3 +95,30 @@ async def test_a_milestone_holds_also_what_was_not_committed_yet(memory: Memory,
     git(workspace, "checkout", "--quiet", "--detach")
     with pytest.raises(Unavailable, match="on no branch"):
         await tag(memory, "before", "other")
+
+
+async def test_a_secret_becomes_no_tag(memory: Memory) -> None:
+    await learned(memory, "something")
+    secret = f"ghp_{'a1B2c3D4' * 4}"
+    for name, note in ((secret, ""), ("release", f"with {secret}")):
+        with pytest.raises(Refused, match="secret"):
+            await tag(memory, "milestone", name, note)
+    assert "ghp_" not in git(memory.files.root, "for-each-ref", "--format=%(refname) %(contents)")
+
+
+async def test_commits_of_impossible_times_are_listed_and_named(memory: Memory) -> None:
+    await learned(memory, "something")
+    root = memory.files.root
+    tree = git(root, "rev-parse", "HEAD^{tree}")
+    for number, at in enumerate(("999999999999999", "0")):
+        who = f"T <t@t> {at} +1400"
+        head = f"tree {tree}\nparent {git(root, 'rev-parse', 'HEAD')}\nauthor {who}\ncommitter {who}\n"
+        place = root / ".local" / "commit"
+        place.write_text(f"{head}\n\x01odd\x02 {number}\n")
+        git(root, "update-ref", "HEAD", git(root, "hash-object", "-t", "commit", "-w", str(place)))
+    found = await tag(memory, "milestone", "odd")
+    assert found.commit == git(root, "rev-parse", "HEAD")
+    assert [one.name for one in await tags(memory)] == ["memory/milestone/odd"]
+    assert memory.git.past.commit("HEAD").subject == "\x01odd\x02 1"
+    assert memory.git.past.commit("HEAD~1").at.year > 9000
+    assert set(memory.git.past.commits([git(root, "rev-parse", "HEAD"), git(root, "rev-parse", "HEAD~1")]))

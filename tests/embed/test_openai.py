@@ -117,3 +117,20 @@ async def test_what_it_cost_is_in_the_book_and_no_cap_is_touched(workspace: Path
     assert spent.total.usd == pytest.approx(len(served.asked) * 20 / 1e6)
     assert spent.priced
     assert spent.today.tokens == 0, "what the cap counts"
+
+
+def test_texts_are_not_sent_on_to_another_address() -> None:
+    with (
+        endpoint(Reply()) as other,
+        endpoint(Reply(status=307, location=other.url)) as served,
+        pytest.raises(Unavailable, match="another address"),
+    ):
+        embedder(served).embed(["x"])
+    assert not other.asked
+
+
+def test_an_answer_without_end_is_broken_off() -> None:
+    with endpoint(Reply(raw=b'{"more": "' + b"a" * 1_000_000, endless=True)) as served:
+        with pytest.raises(Unavailable, match="MB"):
+            embedder(served).embed(["x"])
+        assert served.sent < 200_000_000

@@ -358,3 +358,23 @@ async def test_arguments_of_the_wrong_type_are_named_and_the_next_call_is_served
     ):
         assert (await command(root, *usage)).returncode == 2
     assert transcripts(root) == {}
+
+
+async def test_an_extractor_of_another_package_that_fails_keeps_nobody_from_their_knowledge(tmp_path: Path) -> None:
+    package = tmp_path / "packages"
+    (package / "theirs-1.0.dist-info").mkdir(parents=True)
+    (package / "theirs-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (package / "theirs-1.0.dist-info" / "entry_points.txt").write_text(
+        "[context_manager.extractors]\ntheirs = theirs:FAILS\nbroken = theirs:NOTHING\n"
+    )
+    (package / "theirs.py").write_text(
+        "from mcp_server.core.lifecycle.extractors.extractor import Extractor\n"
+        "FAILS = Extractor('theirs', 1, lambda turns, context: 1 / 0)\n"
+    )
+    root, env = tmp_path / "memory", {"PYTHONPATH": str(package)}
+    await done(root, "observe", "I adopted two kittens yesterday.", "--session", "s1", env=env)
+    await done(root, "session", "end", "s1", env=env)
+    assert "1 conversations read by" in (said := await done(root, "reconstruct", "--branch", "a", env=env)), said
+    assert "theirs" in said
+    await done(root, "extract", env=env)
+    assert "kittens" in (root / "knowledge" / "people" / "user.md").read_text()

@@ -16,13 +16,17 @@ IN, OUT = 40, 2
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer: a text in the protocol's own shape, or `raw` bytes in the place of it; `waits` until it is let go."""
+    """One answer: a text in the protocol's own shape, or `raw` bytes in the place of it; `waits` until it is let go.
+    `counted`: the tokens it says that it took; `endless`: the bytes come again and again."""
 
     text: str = ""
     status: int = 200
     raw: bytes | None = None
     retry_after: str | None = None
     waits: bool = False
+    location: str | None = None
+    endless: bool = False
+    counted: tuple[Any, Any] | None = (IN, OUT)
 
 
 @dataclass(slots=True)
@@ -32,6 +36,7 @@ class Endpoint:
     url: str
     replies: list[Reply]
     asked: list[dict[str, Any]] = field(default_factory=list)
+    sent: int = 0
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -52,12 +57,17 @@ def endpoint(*replies: Reply) -> Iterator[Endpoint]:
             try:
                 self.send_response(reply.status)
                 self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(body)))
+                if not reply.endless:
+                    self.send_header("content-length", str(len(body)))
+                if reply.location is not None:
+                    self.send_header("location", reply.location)
                 if reply.retry_after is not None:
                     self.send_header("retry-after", reply.retry_after)
                 self.end_headers()
-                self.wfile.write(body)
-            except BrokenPipeError:
+                served.sent += self.wfile.write(body)
+                while reply.endless and not served.over.is_set():
+                    served.sent += self.wfile.write(body)
+            except (BrokenPipeError, ConnectionResetError):
                 pass  # the client's patience was over first
 
         def log_message(self, *args: object) -> None:
@@ -99,7 +109,11 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
             "content": [{"type": "text", "text": reply.text}],
             "stop_reason": "end_turn",
             "stop_sequence": None,
-            "usage": {"input_tokens": IN, "output_tokens": OUT},
+            **(
+                {"usage": dict(zip(("input_tokens", "output_tokens"), reply.counted, strict=True))}
+                if reply.counted
+                else {}
+            ),
         }
     return {
         "id": "chatcmpl-1",
@@ -107,7 +121,11 @@ def _shaped(path: str, reply: Reply, asked: dict[str, Any]) -> dict[str, Any]:
         "created": 1,
         "model": "small",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": reply.text}}],
-        "usage": {"prompt_tokens": IN, "completion_tokens": OUT, "total_tokens": IN + OUT},
+        **(
+            {"usage": dict(zip(("prompt_tokens", "completion_tokens"), reply.counted, strict=True))}
+            if reply.counted
+            else {}
+        ),
     }
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcp_server.actions.costs import costs
@@ -16,6 +17,7 @@ from mcp_server.app import open_memory
 from mcp_server.llm import Llm, LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store import logs
+from mcp_server.store.llm_ledger import LlmLedger, Spent
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
 pytestmark = pytest.mark.anyio
@@ -81,12 +83,14 @@ async def test_texts_are_written_by_the_large_model(workspace: Path, provider: s
         (Reply(raw=b"<html>not what you think</html>"), "failed"),
         (Reply(raw=b'{"unexpected": true}'), "failed"),
         (Reply(raw=b"[1, 2"), "failed"),
+        (Reply(raw=b"[" * 200_000), "failed"),
+        (Reply(raw=b'{"choices": [{"message": {"content": {"a": 1}}}], "content": 7, "usage": null}'), "failed"),
         (Reply(""), "empty"),
         (Reply("overloaded", status=500), "failed"),
         (Reply("no such model", status=404), "failed"),
         (Reply("slow down", status=429, retry_after="1"), "failed"),
     ],
-    ids=["html", "another shape", "cut off", "empty", "500", "404", "429"],
+    ids=["html", "another shape", "cut off", "deep", "no text", "empty", "500", "404", "429"],
 )
 async def test_no_usable_answer_is_said_and_logged(workspace: Path, provider: str, reply: Reply, outcome: str) -> None:
     with endpoint(reply) as served:
@@ -141,6 +145,98 @@ async def test_at_the_cap_nothing_is_asked_until_the_next_day(workspace: Path) -
             now[0] += timedelta(days=1)
             await llm.complete("Is it?", purpose="gate", max_tokens=1)
             assert list((await costs(memory)).days) == ["2026-02-16", "2026-02-17"]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_calls_at_the_same_moment_share_one_cap(workspace: Path, provider: str) -> None:
+    """Each alone would stay under it. Another process asks through a memory of its own."""
+    with endpoint(Reply("YES", waits=True)) as served:
+        async with (
+            asking(workspace, provider, served, daily_tokens=150) as (_, one),
+            asking(workspace, provider, served, daily_tokens=150) as (_, other),
+            anyio.create_task_group() as group,
+        ):
+            refused: list[LlmUnavailable] = []
+
+            async def ask(llm: Llm) -> None:
+                try:
+                    await llm.complete("Is it?", purpose="gate", max_tokens=100)
+                except LlmUnavailable as error:
+                    refused.append(error)
+                    served.over.set()
+
+            group.start_soon(ask, one)
+            group.start_soon(ask, other)
+    assert len(served.asked) == 1
+    assert [str(error) for error in refused if "daily_tokens" in str(error)]
+
+
+async def test_what_a_dead_process_had_reserved_is_free_again(workspace: Path) -> None:
+    now = [datetime.fromisoformat("2026-02-16T12:00:00+00:00")]
+    with endpoint(Reply("YES")) as served:
+        async with asking(workspace, "openai", served, lambda: now[0], daily_tokens=150) as (memory, llm):
+            ledger = LlmLedger(memory.state)
+            late = now[0] + timedelta(minutes=2)
+            assert await ledger.reserve("2026-02-16", "dead", Spent(1, 0, 100, 0), now[0], late, 150, 1.0) is None
+            with pytest.raises(LlmUnavailable, match="daily_tokens"):
+                await llm.complete("Is it?", purpose="gate", max_tokens=100)
+            now[0] += timedelta(minutes=3)
+            assert await llm.complete("Is it?", purpose="gate", max_tokens=100) == "YES"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("counted", [None, (-1_000_000, -5), ("many", "few"), (0, 0), (10**30, True)])
+async def test_an_endpoint_that_counts_nothing_or_nonsense_does_not_get_around_the_cap(
+    workspace: Path, provider: str, counted: tuple[Any, Any] | None
+) -> None:
+    with endpoint(Reply("YES, of course, it is as you say", counted=counted)) as served:
+        async with asking(workspace, provider, served) as (memory, llm):
+            try:
+                await llm.complete("Is it so? " * 30, purpose="gate", max_tokens=10)
+            except LlmUnavailable:  # an answer without counts is none to one of the two packages
+                return
+            today = (await costs(memory)).today
+    assert today.input_tokens == 100
+    assert 5 < today.output_tokens < 15
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_neither_key_nor_prompt_is_sent_on_to_another_address(workspace: Path, provider: str) -> None:
+    with endpoint(Reply("YES")) as other, endpoint(Reply(status=307, location=other.url)) as served:
+        async with asking(workspace, provider, served) as (memory, llm):
+            with pytest.raises(LlmUnavailable, match="another address"):
+                await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            assert lines(memory)[0]["outcome"] == "failed"
+    assert not other.asked
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_answer_without_end_is_broken_off(workspace: Path, provider: str) -> None:
+    with endpoint(Reply(raw=b'{"more": "' + b"a" * 100_000, endless=True)) as served:
+        async with asking(workspace, provider, served, timeout_seconds=60) as (memory, llm):
+            with pytest.raises(LlmUnavailable):
+                await llm.complete("Is it?", purpose="gate", max_tokens=1)
+            assert lines(memory)[0]["outcome"] == "failed"
+        assert served.sent < 50_000_000
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+async def test_an_endpoint_that_quotes_what_it_refuses_does_not_get_it_into_the_log(
+    workspace: Path, provider: str
+) -> None:
+    prompt = "The winter berth in Opatija costs 900 a month. Is it?"
+    with endpoint(Reply(f"\x1b[31minput: {prompt} is not valid, key sk-ant-{'a1B2' * 10}", status=422)) as served:
+        async with asking(workspace, provider, served) as (memory, llm):
+            with pytest.raises(LlmUnavailable):
+                await llm.complete(prompt, purpose="gate", max_tokens=1)
+            with pytest.raises(LlmUnavailable):
+                await llm.complete("Else?", purpose="gate", max_tokens=1)
+            lines_of = lines(memory)
+            said = str(lines_of)
+    assert "quoted" in said
+    assert "[redacted:" in said
+    assert "sk-ant" not in said
+    assert not [one for one in lines_of if "\x1b" in one["error"]]
 
 
 async def test_the_cap_in_dollars_holds_too(workspace: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +17,8 @@ from mcp_server.errors import ContextManagerError, Refused
 from mcp_server.serve import Serving, main, run
 from mcp_server.serve.http import application, refuse_open_door, token_of
 from mcp_server.serve.server import build
-from tests.serving import opener
+from tests.end_to_end.killed import Killed
+from tests.serving import ROOT, opener
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
@@ -116,3 +120,22 @@ def test_no_token_is_for_loopback_only(capsys: pytest.CaptureFixture[str], tmp_p
     shown = capsys.readouterr()
     assert "loopback" in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from mcp_server.serve.http import token_of;"
+        "Path(sys.argv[2]).touch(); token_of(None, {}, Path(sys.argv[1]))"
+    )
+    ended = 0
+    for at in range(1, 12):
+        kept, killed = tmp_path / str(at) / "http-token", Killed(tmp_path / f"kill-{at}")
+        kept.parent.mkdir()
+        command = [sys.executable, "-c", script, str(kept), str(tmp_path / f"kill-{at}" / "armed")]
+        run = subprocess.run(command, env={**os.environ, **killed.env(at)}, cwd=ROOT, check=False)
+        ended += run.returncode == -signal.SIGKILL
+        token, _ = token_of(None, {}, kept)
+        assert len(token) > 20
+        assert token_of(None, {}, kept)[0] == token
+    assert ended >= 2

@@ -30,6 +30,7 @@ from mcp_server.actions.projects import project_of
 from mcp_server.clients.capture import capture
 from mcp_server.core.injection import asks_nothing
 from mcp_server.core.model import Caller
+from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
 
@@ -259,7 +260,7 @@ async def _note_prompt(memory: Memory, given: Given) -> None:
     """Keeps a prompt until `Stop`, should the client write no transcript: mostly it has only not begun one yet."""
     if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
         return
-    await memory.state.add(PROMPTS, given.session, given.prompt, MOST_PROMPTS)
+    await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
 
 
 async def _noted_prompts(memory: Memory, session: str) -> list[str]:

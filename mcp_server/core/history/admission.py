@@ -41,6 +41,8 @@ class Admission:
             )
         if after is None:
             return None
+        if before is None and secrets(path):
+            return "its name holds a secret; give it another one"
         return (None if self.redacted else _secret(after, before)) or _broken(path, after)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, get_args
 
-from mcp_server.core.history.admission import CONVERSATIONS
+from mcp_server.core.history.admission import CONVERSATIONS, FORGET
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.redaction import redact
@@ -34,6 +34,8 @@ _SOURCE = re.compile(r"\[src: ([^\]#\s]+)#\d+\]")
 _PROVENANCE = re.compile(r"\s*\[src: [^\]]*\]")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d:?\s+")
+_TRAILERS = ("Session:", FORGET)
+"""Lines of a message that mean something to programs: they are ours to write."""
 _SETTINGS = ("memory-config.yaml", "lexicon.yaml", ".gitignore", ".gitattributes", ".gitmodules")
 
 
@@ -89,7 +91,7 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
     """A whole commit message. Never empty, never with a secret in it."""
     compared = [(change, _compared(change)) for change in sorted(changes, key=lambda change: change.path)]
-    labels = [label(change.path) for change, _ in compared]
+    labels = [label(_shown(change.path)) for change, _ in compared]
     if len(compared) == 1 and kind == "conversation":
         subject = labels[0]
     elif len(compared) == 1:
@@ -159,9 +161,10 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
     summary = " ".join(summary.split())
     if not colon or given.strip().lower() not in TYPES or not summary or len(f"{kind}: {summary}") > SUBJECT:
         return None
-    if not all(character.isprintable() or character == "\n" for character in rest):
+    if not all(character.isprintable() or character == "\n" for character in summary + rest):
         return None
-    body = [line[: LINE * 2].rstrip() for line in rest.strip().splitlines()[:4] if not line.startswith("Session:")]
+    lines = [line[: LINE * 2].rstrip() for line in redact(rest).text.strip().splitlines()[:4]]
+    body = [line for line in lines if not line.lstrip().startswith(_TRAILERS)]
     text = "\n".join([f"{kind}: {summary}", *(["", *body] if body else []), *trailers(changes)])
     return redact(text).text
 
@@ -200,7 +203,9 @@ def _words(line: str) -> str:
 
 
 def _quotes(lines: Iterable[str]) -> list[str]:
-    return [" ".join(said.split()) for line in lines if (said := _words(line))]
+    """What lines say, for terminals and programs to show. Secrets go before anything is cut: half of one is not known
+    any more."""
+    return [" ".join(neutralise(redact(said).text).split()) for line in lines if (said := _words(line))]
 
 
 def _gist(change: FileChange, lines: _Lines) -> str:
@@ -217,11 +222,17 @@ def _gist(change: FileChange, lines: _Lines) -> str:
 
 def _told(change: FileChange, lines: _Lines) -> str:
     how = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
+    path = _shown(change.path)
     if change.path.startswith(CONVERSATIONS):
-        return f"- {change.path}{how}"
+        return f"- {path}{how}"
     quotes = [_cut(quote, LINE) for quote in _quotes(lines.added)[:MOST_QUOTES]]
     said = f": {'; '.join(quotes)}" if quotes else ""
-    return f"- {change.path}{how} +{len(lines.added)} -{len(lines.removed)}{said}"
+    return f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}{said}"
+
+
+def _shown(path: str) -> str:
+    """A path on one line: people's own files may have any name, and a line of a message may mean something."""
+    return "".join(one if one.isprintable() else "�" for one in path)
 
 
 def _cut(text: str, longest: int) -> str:

@@ -51,7 +51,10 @@ def absolute(text: str, said: date) -> Dated:
 
         def replaced(match: re.Match[str], work_out: _WorkOut = work_out) -> str:
             nonlocal past, future
-            found = work_out(match, said)
+            try:
+                found = work_out(match, said)
+            except OverflowError:  # a day that no calendar here has
+                found = None
             if found is None:
                 return match[0]
             words, day, direction = found

@@ -15,13 +15,13 @@ import secrets
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 from mcp_server.core.forgetting import MARK, Forgotten
 from mcp_server.errors import Refused, Unavailable
 from mcp_server.store.cleaning import finds
-from mcp_server.store.git_repository import NEEDS_GIT
+from mcp_server.store.git_repository import NEEDS_GIT, moment_of
 from mcp_server.store.history.objects import Objects, command, environment, put, tree_entries
 from mcp_server.store.history.rewriter import Rewriter
 
@@ -301,4 +301,4 @@ def _oids_of(line: str) -> list[str]:
 
 def _moment_of(commit: bytes) -> datetime | None:
     found = re.search(rb"^committer .*> (-?\d+) [+-]\d+$", commit, re.MULTILINE)
-    return datetime.fromtimestamp(int(found.group(1)), UTC) if found else None
+    return moment_of(found.group(1).decode()) if found else None

@@ -100,3 +100,10 @@ async def test_what_cannot_be_recorded_now_stays_in_the_queue(told: Memory, wind
     now.transcript.mkdir()
     given = {"session_id": "now", "transcript_path": str(now.transcript), "at": 1.0}
     assert await handle(told, "SessionEnd", given) == {}
+
+
+async def test_a_prompt_that_waits_for_its_transcript_is_kept_without_secrets(memory: Memory) -> None:
+    given = {"session_id": "s1", "prompt": f"Deploy it with ghp_{'a1B2c3D4' * 4} please"}
+    await handle(memory, "UserPromptSubmit", given)
+    kept = await memory.state.get("prompts", "s1")
+    assert kept == ["Deploy it with [redacted:github-token] please"]

@@ -58,3 +58,9 @@ def test_only_a_transcript_with_an_end_is_sealed() -> None:
     for path, text in ((TRANSCRIPT, OPEN), (TRANSCRIPT, "ended: 1"), (TRANSCRIPT, None), ("knowledge/a.md", SEALED)):
         assert not is_sealed(path, text)
     assert not is_sealed(TRANSCRIPT, OPEN + "\nended: 2026\n")
+
+
+def test_a_name_that_is_a_secret_is_not_committed() -> None:
+    path = f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"
+    assert "name" in (Admission().refusal(path, "x\n", None) or "")
+    assert Admission().refusal(path, "y\n", "x\n") is None, "git has it already"

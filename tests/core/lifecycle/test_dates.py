@@ -62,3 +62,13 @@ def test_january_looks_back_into_the_year_before() -> None:
 def test_no_text_makes_it_fail_and_what_is_absolute_stays(text: str, said: date) -> None:
     once = absolute(text, said).text
     assert absolute(once, said).text == absolute(absolute(once, said).text, said).text
+
+
+@pytest.mark.parametrize("said", [date(1, 1, 1), date(9999, 12, 31)])
+@pytest.mark.parametrize(
+    "text", ["I left yesterday", "I leave tomorrow", "999 days ago", "last Friday", "next Friday", "last night"]
+)
+def test_at_the_ends_of_the_calendar_words_stay_as_they_are_or_become_dates(said: date, text: str) -> None:
+    told = absolute(text, said)
+    assert told.text
+    assert told.day is None or told.day != said

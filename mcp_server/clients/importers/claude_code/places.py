@@ -54,7 +54,8 @@ def transcripts(path: Path) -> Iterator[Path | Skipped]:
 def subagents(transcript: Path) -> list[Path]:
     """The transcripts of the subagents that a session started, beside it in a folder of its name."""
     folder = transcript.with_suffix("") / SUBAGENTS
-    return sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
+    found = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
+    return [file for file in found if file.is_file() and file.resolve().is_relative_to(folder.resolve())]
 
 
 def session_of(path: Path, file: BinaryIO) -> str:
