@@ -240,6 +240,7 @@ async def catch_up(memory: Memory) -> None:
         try:
             await restore.finish(memory)
             await queue.drain(memory, work)
+            await sessions.take_in(memory)
             await memory.index.refresh()
             await committing.commit_if_due(memory)
         finally:

@@ -214,6 +214,25 @@ def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
     return tuple(placed.turn for _, transcript in chain for placed in transcript.turns)
 
 
+async def take_in(memory: Memory) -> int:
+    """Reads the transcripts that nobody here wrote (another machine's, that git brought) into the state; returns how
+    many. One that cannot be read is left to `status`."""
+    known = {row.path for row in await memory.state.sessions()}
+    taken = 0
+    for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):
+        try:
+            session = await run_sync(memory.transcripts.session_of, path)
+            async with memory.locks.transcript(session):
+                row = await memory.state.session(session)
+                if row is not None and (await run_sync(memory.transcripts.find, session))[-1] == row.path:
+                    continue  # an earlier part of it
+                await restore(memory, path)
+        except ContextManagerError:
+            continue
+        taken += 1
+    return taken
+
+
 async def ready(memory: Memory) -> None:
     """Reads the transcripts back into the state if it is new; every action that asks for sessions may count on it."""
     if not await memory.state.complete():

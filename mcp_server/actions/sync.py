@@ -73,6 +73,7 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
             received += counted[1] if counted else 0
             done = await join(memory, tip, lambda plan: _message(name, plan))
             joined += [done] if done else []
+            await sessions.take_in(memory)
         counted = await run_sync(git.remote.ahead_behind, name, branch)
         if counted is not None and counted[0] == 0:
             return _synced(name, branch, swept, received, joined, pushed=False)

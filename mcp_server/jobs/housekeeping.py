@@ -1,6 +1,6 @@
 """What the maintaining process does once a minute.
 
-Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
+Lost state is read back, and so is what git brought from another machine; silent sessions end, failed commits are repeated, what crashed writes and old windows left
 behind (trees without a checkpoint among it) is cleared away, and once a day what was in cold storage for long enough.
 """
 
@@ -21,6 +21,7 @@ async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
+    await sessions.take_in(memory)
     await sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
     await cold.expire(memory)
