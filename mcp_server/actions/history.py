@@ -81,7 +81,8 @@ class Changed:
         if not self.files:
             return f"{self.about}: nothing changed"
         listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
-        return neutralise("\n".join([f"{self.about}:", *listed, "", "```diff", self.diff, "```"]))
+        head = [self.about.rstrip(), ""] if "\n" in self.about else [f"{self.about}:"]
+        return neutralise("\n".join([*head, *listed, "", "```diff", self.diff, "```"]))
 
 
 async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:

@@ -12,6 +12,7 @@ from functools import partial
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions import as_of
 from mcp_server.actions.archive import archive
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
@@ -53,12 +54,19 @@ EXPLICIT_CLIENTS = (
 @dataclass(frozen=True, slots=True)
 class SessionShown:
     """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first.
-    `paths_by_turn` says in which of them a turn, by its number, stands."""
+    `paths_by_turn` says in which of them a turn, by its number, stands. `seen` is the last turn that views show, where
+    the session was wound back and later ones are hidden."""
 
     row: SessionRow
     turns: tuple[Turn, ...]
     paths: tuple[str, ...]
     paths_by_turn: Mapping[int, str] = field(default_factory=dict)
+    seen: int | None = None
+
+    @property
+    def wound_back(self) -> str:
+        """Which turns are hidden, in a sentence; empty if none is."""
+        return "" if self.seen is None else wound_back(self.seen, self.row.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,14 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(_chain, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places)
+    seen = await as_of.as_of(memory, row.session)
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
+
+
+def wound_back(seen: int, turns: int) -> str:
+    """What is to be known of a session whose turns after number `seen` are hidden."""
+    hidden = f"turn {turns} is" if turns == seen + 1 else f"turns {seen + 1} to {turns} are"
+    return f"this conversation was wound back to turn {seen}: {hidden} hidden until the next message, and cold from then on"
 
 
 async def require(memory: Memory, session: str) -> SessionRow:
@@ -147,7 +162,7 @@ async def require(memory: Memory, session: str) -> SessionRow:
         ids = [known.session for known in await memory.state.sessions()]
         close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no session {session!r}{hint} (session list shows them; observe opens one)")
+        raise NotFound(f"no session {session!r}{hint} (status shows them; observe opens one)")
     return row
 
 

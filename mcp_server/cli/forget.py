@@ -77,7 +77,7 @@ def _print(receipt: Receipt, history: bool) -> None:
         rows.append((".local/state.db", "", f"{receipt.state_rows} rows cleaned, the file written anew"))
     rows.append((".local/index", "", "built anew from the files; the old index files deleted"))
     title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
-    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",))
+    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
     if len(rows) > MOST_ROWS:
         click.echo(f"… and {len(rows) - MOST_ROWS:,} more places (--json lists all)")
     _print_similar(receipt)
@@ -111,9 +111,10 @@ def git_sentences(receipt: Receipt, history: bool) -> list[str]:
         )
     if past.commits:
         since = f"{past.since[:10]} of {past.at:%Y-%m-%d}" if past.at else past.since[:10]
+        files = [one for one in past.paths if not any(other.startswith(f"{one}/") for other in past.paths)]
         holds = "holds" if not receipt.done else "still holds"
         said.append(
-            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(past.paths)}). Whoever has "
+            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Whoever has "
             "this repository can read it there. "
             + ("It is rewritten too." if history and not receipt.done else "Add --history to rewrite the history.")
         )

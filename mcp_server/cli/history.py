@@ -36,7 +36,7 @@ def when(text: str, limit: int, as_json: bool) -> None:
         click.echo(f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)")
     else:
         rows = [(moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject) for one in found]
-        print_table(("when (UTC)", "", "file", "commit", "its message"), rows)
+        print_table(("when (UTC)", "", "file", "commit", "its message"), rows, whole=("file",))
         for source in dict.fromkeys(source for one in found for source in one.sources):
             click.echo(f"said in {source}")
 
@@ -123,7 +123,7 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
             (one.line, moment(one.at), (one.commit or "")[:10], without_sources(one.text), "\n".join(one.sources) or one.subject)
             for one in origins
         ]
-        print_table(("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), title=path)
+        print_table(("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), whole=("from",), title=path)
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:

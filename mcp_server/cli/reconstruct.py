@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
+from mcp_server.cli.printing import count, json_option, moment, print_json, print_table, print_text
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def merge(name: str, as_json: bool) -> None:
     elif done is None:
         click.echo(f"{name} differed in nothing; it is gone")
     else:
-        click.echo(f"merged as {done.commit[:10]}: {len(done.paths)} files changed")
+        click.echo(f"merged as {done.commit[:10]}: {count(len(done.paths), 'file')} changed")
         for path in done.contested:
             click.echo(f"{path}: the same was edited here and there; both versions stand in it")
 
