@@ -6,7 +6,6 @@ import difflib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from anyio.to_thread import run_sync
 
@@ -42,7 +41,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
         slug: str | None = argument.strip()
     else:
         slug = known_as(names, keys)
-    slug = slug or free_slug(await _named_after(memory, names[0]), frozenset(keys.values()))
+    slug = slug or free_slug(await _named_after(memory, caller, names[0]), frozenset(keys.values()))
     return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
 
 
@@ -136,11 +135,14 @@ async def _names(memory: Memory, caller: Caller, argument: str | None) -> tuple[
     return (f"dir:{known or await memory.state.name_directory(nameless[0], memory.new_id())}",)
 
 
-async def _named_after(memory: Memory, key: str) -> str:
-    """The name that a key would like to have: that of its folder, where the key itself is only a random id."""
-    folders = await memory.state.directory_ids() if key.startswith("dir:") else {}
-    folder = next((folder for folder, name in folders.items() if key == f"dir:{name}"), "")
-    return slugify(PurePath(folder).name) or slug_of(key)
+async def _named_after(memory: Memory, caller: Caller, key: str) -> str:
+    """The name that a key would like to have: that of its folder, where the key itself says nothing to people."""
+    if not key.startswith(("root:", "dir:")):
+        return slug_of(key)
+    known = {f"dir:{name}": folder for folder, name in (await memory.state.directory_ids()).items()}
+    folder = known.get(key) or caller.folder
+    wanted = slugify(await run_sync(memory.folders.name, folder)) if folder else ""
+    return wanted or slug_of(key)
 
 
 async def names_of(memory: Memory) -> Callable[[str], str]:
