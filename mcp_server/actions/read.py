@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.actions.as_of import as_of
+from mcp_server.actions.as_of import as_of, wound_back
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -89,7 +89,7 @@ async def _hidden(memory: Memory, path: str) -> str | None:
     with contextlib.suppress(ContextManagerError):
         row = await sessions.current_row(memory, await run_sync(memory.transcripts.session_of, path))
         seen = await as_of(memory, row.session) if row is not None else None
-        return None if row is None or seen is None else sessions.wound_back(seen, row.turns)
+        return None if row is None or seen is None else wound_back(seen, row.turns)
     return None
 
 

@@ -66,7 +66,7 @@ class SessionShown:
     @property
     def wound_back(self) -> str:
         """Which turns are hidden, in a sentence; empty if none is."""
-        return "" if self.seen is None else wound_back(self.seen, self.row.turns)
+        return "" if self.seen is None else as_of.wound_back(self.seen, self.row.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,6 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 
-def wound_back(seen: int, turns: int) -> str:
-    """What is to be known of a session whose turns after number `seen` are hidden."""
-    hidden = f"turn {turns} is" if turns == seen + 1 else f"turns {seen + 1} to {turns} are"
-    return f"this conversation was wound back to turn {seen}: {hidden} hidden until the next message, and cold from then on"
-
-
 async def require(memory: Memory, session: str) -> SessionRow:
     """The session's row. Raises NotFound with the nearest id."""
     row = await current_row(memory, session)
@@ -227,25 +221,6 @@ def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
 
 def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
     return tuple(placed.turn for _, transcript in chain for placed in transcript.turns)
-
-
-async def take_in(memory: Memory) -> int:
-    """Reads the transcripts that nobody here wrote (another machine's, that git brought) into the state; returns how
-    many. One that cannot be read is left to `status`."""
-    known = {row.path for row in await memory.state.sessions()}
-    taken = 0
-    for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):
-        try:
-            session = await run_sync(memory.transcripts.session_of, path)
-            async with memory.locks.transcript(session):
-                row = await memory.state.session(session)
-                if row is not None and (await run_sync(memory.transcripts.find, session))[-1] == row.path:
-                    continue  # an earlier part of it
-                await restore(memory, path)
-        except ContextManagerError:
-            continue
-        taken += 1
-    return taken
 
 
 async def ready(memory: Memory) -> None:

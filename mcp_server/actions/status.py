@@ -48,7 +48,11 @@ class StatusReport:
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
-            lines += ["", f"## {TITLES.get(view, view.capitalize())}", *(_bullets(values) or ["- nothing is set otherwise than by default"])]
+            lines += [
+                "",
+                f"## {TITLES.get(view, view.capitalize())}",
+                *(_bullets(values) or ["- nothing is set otherwise than by default"]),
+            ]
         # Titles of conversations, and problems that quote a file, are stored text.
         return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
 

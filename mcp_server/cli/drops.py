@@ -40,7 +40,9 @@ def command(session: str | None, limit: int, as_json: bool) -> None:
         )
         for one in found
     ]
-    print_table(("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",))
+    print_table(
+        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",)
+    )
     if back := next((one for one in found if one.recoverable), None):
         click.echo(f"Bring one back: context-manager recover --chunk-id {back.chunk_id}")
     if note:

@@ -120,10 +120,18 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
 
     for path, origins in groupby(found, key=lambda one: one.path):
         rows = [
-            (one.line, moment(one.at), (one.commit or "")[:10], without_sources(one.text), "\n".join(one.sources) or one.subject)
+            (
+                one.line,
+                moment(one.at),
+                (one.commit or "")[:10],
+                without_sources(one.text),
+                "\n".join(one.sources) or one.subject,
+            )
             for one in origins
         ]
-        print_table(("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), whole=("from",), title=path)
+        print_table(
+            ("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), whole=("from",), title=path
+        )
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:

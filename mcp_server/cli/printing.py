@@ -79,7 +79,10 @@ def print_table(
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
     kept = [column in right or column in whole for column in columns]
     to = console()
-    if sum(_least(columns[place], [row[place] for row in cells], kept[place]) for place in range(len(columns))) > to.width:
+    if (
+        sum(_least(columns[place], [row[place] for row in cells], kept[place]) for place in range(len(columns)))
+        > to.width
+    ):
         _print_records(columns, cells, title, to)
         return
     from rich import box
@@ -88,9 +91,7 @@ def print_table(
     headed = any(columns)
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
     for place, column in enumerate(columns):
-        table.add_column(
-            column, justify="right" if column in right else "left", no_wrap=kept[place], overflow="fold"
-        )
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=kept[place], overflow="fold")
         if column in whole:
             table.columns[-1].min_width = max((len(row[place]) for row in cells), default=0)
     for row in cells:

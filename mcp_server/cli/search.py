@@ -17,8 +17,20 @@ CATEGORIES = get_args(Category)
 @click.argument("query")
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Passages at most.")
 @click.option("--category", type=click.Choice(CATEGORIES), help="Only this kind of file.")
-@click.option("--scope", type=click.Choice(["project", "all"]), default="all", show_default=True, help="project: this one and what is global.")
-@click.option("--mode", type=click.Choice(["hybrid", "keyword", "vector"]), default="hybrid", show_default=True, help="By words, by meaning, or both.")
+@click.option(
+    "--scope",
+    type=click.Choice(["project", "all"]),
+    default="all",
+    show_default=True,
+    help="project: this one and what is global.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "keyword", "vector"]),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or both.",
+)
 @click.option("--session", help="Only this conversation.")
 @click.option("--project", help="As from this project (default: the folder's own).")
 @click.option("--since", help="Only what is as new as this date.")

@@ -1,7 +1,8 @@
 """What the maintaining process does once a minute.
 
-Lost state is read back, and so is what git brought from another machine; silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind (trees without a checkpoint among it) is cleared away, and once a day what was in cold storage for long enough.
+Lost state is read back, and what git brought from another machine; silent sessions end, failed commits are repeated,
+what crashed writes and old windows left behind (trees without a checkpoint among it) is cleared away, and once a day
+what was in cold storage for long enough.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, cold, inject, noted, sessions, topics
+from mcp_server.actions import came_over, checkpoint, clarity, cold, inject, noted, sessions, topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -21,7 +22,7 @@ async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
-    await sessions.take_in(memory)
+    await came_over.take_in(memory)
     await sessions.commit_pending(memory)
     await inject.forget_old_windows(memory)
     await cold.expire(memory)

@@ -104,10 +104,10 @@ class Past:
         with Objects(self._repository.root) as objects:
             for commit, (old, new, path) in _raw(log):
                 before, after = (self._text(objects, path, blob) for blob in (old, new))
-                counts = [text.lower().count(needle) for text in (before, after)]
-                if counts[0] != counts[1]:
-                    said = tuple(line for line in (after if counts[1] else before).split("\n") if needle in line.lower())
-                    found.append(Occurrence(commit, path, *counts, said))
+                was, now = before.lower().count(needle), after.lower().count(needle)
+                if was != now:
+                    said = tuple(line for line in (after if now else before).split("\n") if needle in line.lower())
+                    found.append(Occurrence(commit, path, was, now, said))
         return sorted(found, key=lambda one: one.commit.at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:

@@ -79,7 +79,11 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
 
 
 async def test_of_a_commit_with_many_conversations_each_line_names_only_its_own(memory: Memory) -> None:
-    write(memory.files.root, "knowledge/people/bo.md", "# Bo\n\n- plays chess [src: raw/x.md#7]\n- runs [src: raw/y.md#2]\n")
+    write(
+        memory.files.root,
+        "knowledge/people/bo.md",
+        "# Bo\n\n- plays chess [src: raw/x.md#7]\n- runs [src: raw/y.md#2]\n",
+    )
     await commit_changes(memory)
 
     (when,) = await history.when(memory, "plays chess")

@@ -88,12 +88,6 @@ def _read(text: str) -> _Entry:
 
 
 def _names(text: str) -> frozenset[str]:
-    """The names in an entry, folded. What begins a sentence is one too, unless it is a word of plans and decisions."""
-    found = (normalised(match[0]) for match in _NAME.finditer(_MARKUP.sub(" ", _BULLET.sub("", text))))
-    return frozenset(name for name in found if name not in STOP_WORDS and not _BEGINS.fullmatch(name))
-
-
-def _names(text: str) -> frozenset[str]:
     """The names in an entry, folded."""
     plain = _MARKUP.sub(" ", _BULLET.sub("", text)).strip()
     found = [match for match in _NAME.finditer(plain) if match.start() or _DOES.match(plain)]

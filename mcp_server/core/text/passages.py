@@ -97,7 +97,9 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
-    shown = body if is_imported(path) else without_comments(body)  # what a file explains to its owner is for no one else
+    shown = (
+        body if is_imported(path) else without_comments(body)
+    )  # what a file explains to its owner is for no one else
     commented = {
         body_line + place
         for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))

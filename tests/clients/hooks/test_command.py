@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -115,7 +116,7 @@ async def test_without_a_server_the_work_is_queued_and_prompts_get_nothing(works
 async def test_who_asks_why_nothing_comes_is_told_on_stderr(workspace: Path, memory: Memory) -> None:
     debug = {"CONTEXT_MANAGER_HOOK_DEBUG": "1"}
     for root, why in ((workspace / "nowhere", b"no memory in"), (memory.files.root, b"no server is running")):
-        done = await anyio.to_thread.run_sync(lambda at=root: hook(at, "UserPromptSubmit", given=said(), env=debug))
+        done = await anyio.to_thread.run_sync(partial(hook, root, "UserPromptSubmit", given=said(), env=debug))
         assert (done.returncode, done.stdout) == (0, b"")
         assert why in done.stderr
         assert done.stderr.count(b"\n") == 1
