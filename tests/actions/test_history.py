@@ -150,6 +150,7 @@ async def test_a_commit_is_shown_with_its_message(memory: Memory) -> None:
 
     assert shown.about.startswith(f"{commit[:10]}, 2026-02-16 18:45 UTC, ")
     assert "memory: people/ana: lives in Basel" in shown.markdown
+    assert "\n:" not in shown.markdown
     assert "+- lives in Basel" in shown.markdown
 
 
