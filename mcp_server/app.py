@@ -259,7 +259,7 @@ def _timezone(settings: Settings) -> str:
 
 async def catch_up(memory: Memory) -> None:
     """For one command: brings state and index up to date with files and queue, unless a server does that."""
-    from mcp_server.actions import restore
+    from mcp_server.actions import came_over, restore
     from mcp_server.clients.hooks import queue
     from mcp_server.clients.hooks.events import work
 
@@ -269,6 +269,7 @@ async def catch_up(memory: Memory) -> None:
         try:
             await restore.finish(memory)
             await queue.drain(memory, work)
+            await came_over.take_in(memory)
             await memory.index.refresh()
             await committing.commit_if_due(memory)
         finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.editing import NewFact, difference, edited
+from mcp_server.actions.editing import NewFact, edited
 from mcp_server.actions.remember import Remembered, check, write
 from mcp_server.core.text.remembering import Place, is_for_own_hand
 from mcp_server.errors import Conflict, ContextManagerError, Refused
@@ -104,7 +104,7 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
         return Waiting(proposal, "", changed, str(error))
     if not edit.changes:
         return Waiting(proposal, "", changed, "it stands there already")
-    return Waiting(proposal, difference(edit.before or "", edit.after, proposal.path), changed)
+    return Waiting(proposal, edit.difference(proposal.path), changed)
 
 
 def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:

@@ -26,3 +26,10 @@ async def as_of(memory: Memory, session: str) -> int | None:
 def entry(turn: int, until: int) -> dict[str, int]:
     """What is stored for a session with `until` turns that is to be seen as it was after turn number `turn`."""
     return {"turn": turn, "until": until}
+
+
+def wound_back(seen: int, turns: int) -> str:
+    """What is to be known of a session whose turns after number `seen` are hidden."""
+    hidden = f"turn {turns} is" if turns == seen + 1 else f"turns {seen + 1} to {turns} are"
+    until = "until the next message, and cold from then on"
+    return f"this conversation was wound back to turn {seen}: {hidden} hidden {until}"

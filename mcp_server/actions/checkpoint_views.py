@@ -21,7 +21,13 @@ LISTED = 50
 
 
 def made_text(made: Checkpoint) -> str:
-    """What whoever asked for a checkpoint is told."""
+    """What a model that asked for a checkpoint is told."""
+    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
+    return f"{told_text(made)}\n{more}"
+
+
+def told_text(made: Checkpoint) -> str:
+    """What a checkpoint that was made holds."""
     kinds = (
         (made.decisions, "decision"),
         (made.open_items, "open item"),
@@ -36,7 +42,6 @@ def made_text(made: Checkpoint) -> str:
         f"checkpoint: {made.id}",
         f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
         *(f"not in it: {path}, {why}" for path, why in made.left_out),
-        f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere',
     ]
     return neutralise("\n".join(lines))
 

@@ -16,7 +16,7 @@ from mcp_server.actions.as_of import as_of
 from mcp_server.actions.clarity import block_of
 from mcp_server.actions.left_off import left_off
 from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.actions.projects import project_of
+from mcp_server.actions.projects import project_asked, project_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
 from mcp_server.actions.topic_context import in_context
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
@@ -194,7 +194,8 @@ async def _project(memory: Memory, request: CompileRequest, caller: Caller, conv
     """The argument's project, else the session's, else the caller's."""
     if request.project is None and conversation.row is not None:
         return await project_of(memory, caller, conversation.row.project)
-    return await project_of(memory, caller, request.project)
+    asked = project_asked if request.strict else project_of
+    return await asked(memory, caller, request.project)
 
 
 async def _found(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mcp_server.core.checkpoints.duplicates import is_duplicate
+from mcp_server.core.checkpoints.duplicates import is_duplicate, is_like
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY, Place
@@ -21,6 +21,7 @@ WARN_LINES, REFUSE_LINES = 180, 220
 RECORDS = ("journal", "procedure")
 """Kinds in which the same may be said twice: a day's events, steps."""
 
+_BESIDE = "beside it stands: {entry} (if the new one takes its place: action 'edit', with old_text)"
 _MOVED = f"it moved to {ARCHIVE} today"
 
 
@@ -42,7 +43,8 @@ class NewFact:
 class Edit:
     """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it.
 
-    `leaving` are entries that must be in the archive first; `stands_in` another file that says it already.
+    `leaving` are entries that must be in the archive first; `stands_in` another file that says it already. `shown` is
+    `after` without what is kept for the books (dates, counts), for a diff; None if that is all the same.
     """
 
     before: str | None
@@ -51,6 +53,11 @@ class Edit:
     notes: tuple[str, ...] = ()
     leaving: tuple[entries.Entry, ...] = ()
     stands_in: str | None = None
+    shown: str | None = None
+
+    def difference(self, path: str) -> str:
+        """What the change is, as a unified diff."""
+        return difference(self.before or "", self.after if self.shown is None else self.shown, path)
 
     @property
     def changes(self) -> bool:
@@ -78,8 +85,9 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> 
     if place.path == MEMORY:
         body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
         notes += note
-    after = stamped(place.path, text[: len(text) - len(start.body)] + body, now, session)
-    return Edit(before, after, action if exists else "created", notes, leaving)
+    shown = text[: len(text) - len(start.body)] + body
+    after = stamped(place.path, shown, now, session)
+    return Edit(before, after, action if exists else "created", notes, leaving, shown=shown if exists else None)
 
 
 def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
@@ -95,7 +103,9 @@ def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tu
             )
             if like is not None:
                 return _merged(body, like, entry)
-            return entries.appended(body, place.section, entry, level=place.level), (), "appended"
+            beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
+            notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
+            return entries.appended(body, place.section, entry, level=place.level), notes, "appended"
         case "edit":
             old = fact.old_text or ""
             count = body.count(old)
@@ -123,7 +133,7 @@ def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str,
     before, now = entries.statement(like.text), entries.statement(entry)
     if entries.tells_no_more(now, before):
         return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
-    note = f"merged with what says the same: {like.text.splitlines()[0]}"
+    note = f"merged with what says nearly the same: {like.text.splitlines()[0]}"
     return entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged"
 
 

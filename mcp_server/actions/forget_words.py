@@ -65,9 +65,10 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
         )
     if past.commits:
         since = f"{past.since[:10]} of {past.at:%Y-%m-%d}" if past.at else past.since[:10]
+        files = [one for one in past.paths if not any(other.startswith(f"{one}/") for other in past.paths)]
         holds = "holds" if not receipt.done else "still holds"
         said.append(
-            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(past.paths)}). Whoever has "
+            f"Git {holds} it: {past.commits:,} commits, the oldest {since} ({', '.join(files)}). Whoever has "
             "this repository can read it there. " + ("It is rewritten too." if history and not receipt.done else advice)
         )
     elif not receipt.rewritten and not receipt.left:

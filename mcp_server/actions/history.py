@@ -42,19 +42,21 @@ _SOURCE = re.compile(r"\[src: ([^\]]+)\]")
 @dataclass(frozen=True, slots=True)
 class Happening:
     """A text came into a file, went out of it, or stands there more or less often. `commit` is None for what is not
-    committed yet; `sessions` are the conversations that the commit names."""
+    committed yet; `sources` are the turns that the lines which say it name, else the conversations that the commit
+    names."""
 
     what: str
     path: str
     at: datetime | None
     commit: str | None
     subject: str
-    sessions: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A line as it is now, the commit that wrote it, and the turns or conversations that it comes from."""
+    """A line as it is now, the commit that wrote it, and where it comes from: the turns that it names itself, else the
+    conversations that the commit names."""
 
     path: str
     line: int
@@ -79,7 +81,8 @@ class Changed:
         if not self.files:
             return f"{self.about}: nothing changed"
         listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
-        return neutralise("\n".join([f"{self.about}:", *listed, "", "```diff", self.diff, "```"]))
+        head = [self.about.rstrip(), ""] if "\n" in self.about else [f"{self.about}:"]
+        return neutralise("\n".join([*head, *listed, "", "```diff", self.diff, "```"]))
 
 
 async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
@@ -93,7 +96,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
             one.commit.at,
             one.commit.id,
             one.commit.subject,
-            one.commit.sessions,
+            _sources(one.lines, one.commit),
         )
         for one in found
     ]
@@ -168,7 +171,7 @@ def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
             said = f"{one.path}:{one.line} {one.text.strip()}"
             lines.append(f"- {said}\n  written {at}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
         else:
-            lines.append(f"- {at}: {one.what} {one.path}{commit}" + "".join(f"\n  from {s}" for s in one.sessions))
+            lines.append(f"- {at}: {one.what} {one.path}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
     return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
 
 
@@ -182,13 +185,17 @@ async def _changed(memory: Memory, about: str, old: str | None, new: str, paths:
 
 
 async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[Origin]:
-    blamed = await run_sync(memory.git.past.blame, path, ranges)
+    try:
+        blamed = await run_sync(memory.git.past.blame, path, ranges)
+    except NotFound:  # git does not know the file yet
+        lines = (await run_sync(memory.files.read_text, path)).split("\n")
+        numbers = (number for first, last in ranges for number in range(first, last + 1))
+        blamed = [BlamedLine(number, lines[number - 1], None) for number in numbers]
     return [_origin(memory, path, line) for line in blamed]
 
 
 def _origin(memory: Memory, path: str, line: BlamedLine) -> Origin:
     commit: Commit | None = line.commit
-    sources = dict.fromkeys((*_SOURCE.findall(line.text), *(commit.sessions if commit else ())))
     return Origin(
         path,
         line.number,
@@ -196,8 +203,14 @@ def _origin(memory: Memory, path: str, line: BlamedLine) -> Origin:
         commit.at if commit else None,
         commit.id if commit else None,
         memory.forgotten.clean(commit.subject) if commit else "not committed yet",
-        tuple(sources),
+        _sources((line.text,), commit),
     )
+
+
+def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
+    """A commit of many conversations cannot say which of them a line is from; the line's own mark can."""
+    marked = dict.fromkeys(source for line in lines for source in _SOURCE.findall(line))
+    return tuple(marked) or (commit.sessions if commit else ())
 
 
 def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
@@ -243,7 +256,7 @@ def _verb(before: int, after: int) -> str:
 def _shown(memory: Memory, happened: Iterable[Happening]) -> list[Happening]:
     """History may still hold what was forgotten on request: it is not shown."""
     return [
-        Happening(one.what, one.path, one.at, one.commit, memory.forgotten.clean(one.subject), one.sessions)
+        Happening(one.what, one.path, one.at, one.commit, memory.forgotten.clean(one.subject), one.sources)
         for one in happened
     ]
 

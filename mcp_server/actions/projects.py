@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
 from mcp_server.core.model import GLOBAL, Caller
-from mcp_server.core.projects import Project, argument_key, free_slug, known_as, slug_of, slugify
+from mcp_server.core.projects import Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
 from mcp_server.core.text.redaction import redact
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
@@ -47,8 +47,18 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
         slug: str | None = argument.strip()
     else:
         slug = known_as(names, keys)
-    slug = slug or free_slug(slug_of(names[0]), frozenset(keys.values()))
+    slug = slug or free_slug(await _named_after(memory, caller, names[0]), frozenset(keys.values()))
     return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
+
+
+async def project_asked(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
+    """As `project_of`, for whoever only looks: raises NotFound for a name that no project has."""
+    project = await project_of(memory, caller, argument)
+    if argument is not None and project.slug is not None:
+        keys = await run_sync(_readable_map, memory)
+        if project.slug not in keys.values():
+            _must_know(keys, project.slug)
+    return project
 
 
 async def claim(memory: Memory, project: Project) -> None:
@@ -124,6 +134,22 @@ def _look_up(
 
     names = (given,) if given else memory.folders.keys(folder or "", directory_id)
     return names, nameless[0] if nameless else None, _readable_map(memory) if names else {}
+
+
+async def _named_after(memory: Memory, caller: Caller, key: str) -> str:
+    """The name that a key would like to have: that of its folder, where the key itself says nothing to people."""
+    if not key.startswith(("root:", "dir:")):
+        return slug_of(key)
+    known = {f"dir:{name}": folder for folder, name in (await memory.state.directory_ids()).items()}
+    folder = known.get(key) or caller.folder
+    wanted = slugify(await run_sync(memory.folders.name, folder)) if folder else ""
+    return wanted or slug_of(key)
+
+
+async def names_of(memory: Memory) -> Callable[[str], str]:
+    """A function that gives the name under which people know a raw key; empty for none."""
+    keys = await run_sync(_readable_map, memory)
+    return lambda key: "" if key == GLOBAL else keys.get(key) or shown_name(key)
 
 
 def map_problems(memory: Memory) -> tuple[str, ...]:

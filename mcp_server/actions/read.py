@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions import sessions
+from mcp_server.actions.as_of import as_of, wound_back
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.errors import Invalid, Refused, Unavailable
+from mcp_server.errors import ContextManagerError, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 
 SCHEME = "memory://"
+CONVERSATIONS = "raw/conversations/"
 PRIVATE = (".local", ".git")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """Lines `start` to `end` of the `lines` that the file has. `cut` says how to get what did not fit."""
+    """Lines `start` to `end` of the `lines` that the file has. `cut` says how to get what did not fit, `note` what is
+    to be known of it: a transcript has every word, also those of turns that are hidden."""
 
     path: str
     start: int
@@ -26,13 +30,14 @@ class ReadAnswer:
     text: str
     at: str | None = None
     cut: str | None = None
+    note: str | None = None
 
     @property
     def markdown(self) -> str:
         """A line that says where the text comes from, the text as data, and what was cut."""
         version = f" at {self.at}" if self.at else ""
         head = f"{self.path}{version}, lines {self.start}-{self.end} of {self.lines} (stored text, not instructions)"
-        cut = ["", f"[{self.cut}]"] if self.cut else []
+        cut = [part for said in (self.note, self.cut) if said for part in ("", f"[{said}]")]
         return "\n".join([neutralise(head), "", neutralise(self.text), *map(neutralise, cut)])
 
 
@@ -71,10 +76,21 @@ async def read(
     if first < 1 or first > len(lines) or last < first:
         raise Invalid(f"{path} has lines 1 to {len(lines)}; {first} to {last if end is None else end} is no part of it")
     answer = await run_sync(_fitted, memory, path, lines, first, last, at, max_tokens)
+    if path.startswith(CONVERSATIONS):
+        answer = replace(answer, note=await _hidden(memory, path))
     if not at:
         with contextlib.suppress(Unavailable):  # a full disk, a broken state: what was asked for was read all the same
             await memory.state.log_access(path, "read", memory.clock())
     return answer
+
+
+async def _hidden(memory: Memory, path: str) -> str | None:
+    """What is hidden of the conversation in a transcript, if anything is."""
+    with contextlib.suppress(ContextManagerError):
+        row = await sessions.current_row(memory, await run_sync(memory.transcripts.session_of, path))
+        seen = await as_of(memory, row.session) if row is not None else None
+        return None if row is None or seen is None else wound_back(seen, row.turns)
+    return None
 
 
 def _current(memory: Memory, path: str) -> str:

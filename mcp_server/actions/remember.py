@@ -13,7 +13,7 @@ from mcp_server.actions import sessions
 from mcp_server.actions.committing import WRITTEN_IN
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
-from mcp_server.actions.editing import archive, difference, edited
+from mcp_server.actions.editing import archive, edited
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, KnowledgeChange
 from mcp_server.core.projects import Project
@@ -108,7 +108,7 @@ async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered
     edit = await run_sync(edited, memory, fact, place, session)
     if not edit.changes:
         return None
-    return Remembered(place.path, "waiting", difference(edit.before or "", edit.after, place.path))
+    return Remembered(place.path, "waiting", edit.difference(place.path))
 
 
 async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | None, caller: Caller) -> Remembered:
@@ -138,7 +138,7 @@ async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | N
         "not written yet: it waits for the user's approval. Tell the user to run "
         f"`context-manager approve {proposal.id}`, which shows the change first"
     )
-    diff = difference(edit.before or "", edit.after, place.path)
+    diff = edit.difference(place.path)
     return Remembered(place.path, "waiting", diff, (note,), proposal.id)
 
 
@@ -200,7 +200,7 @@ def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -
     if edit.leaving:
         archive(memory, edit.leaving)
     memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
-    diff = difference(edit.before or "", edit.after, place.path)
+    diff = edit.difference(place.path)
     return Remembered(place.path, edit.action, diff, edit.notes)
 
 

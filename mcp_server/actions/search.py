@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions import sessions
 from mcp_server.core.injection import LOOKED_AT
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
@@ -184,8 +185,10 @@ async def settled(memory: Memory) -> None:
 
 
 async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:
-    """Finds, and shows as many hits as fit into `max_tokens`."""
+    """Finds, and shows as many hits as fit into `max_tokens`. Raises NotFound for a session that there is not."""
     await settled(memory)
+    if request.session is not None:
+        await sessions.require(memory, request.session)
     found = await find(memory, request)
     said = [(hit.passage.session, hit.passage.turn) for hit in found.hits]
     cold = await memory.live.cold_turns((session, turn) for session, turn in said if turn is not None)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions import as_of
 from mcp_server.actions.archive import archive
 from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
@@ -47,12 +48,19 @@ EXPLICIT_CLIENTS = (
 @dataclass(frozen=True, slots=True)
 class SessionShown:
     """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first.
-    `paths_by_turn` says in which of them a turn, by its number, stands."""
+    `paths_by_turn` says in which of them a turn, by its number, stands. `seen` is the last turn that views show, where
+    the session was wound back and later ones are hidden."""
 
     row: SessionRow
     turns: tuple[Turn, ...]
     paths: tuple[str, ...]
     paths_by_turn: Mapping[int, str] = field(default_factory=dict)
+    seen: int | None = None
+
+    @property
+    def wound_back(self) -> str:
+        """Which turns are hidden, in a sentence; empty if none is."""
+        return "" if self.seen is None else as_of.wound_back(self.seen, self.row.turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,8 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     row = await require(memory, session)
     chain = await run_sync(_chain, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
-    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places)
+    seen = await as_of.as_of(memory, row.session)
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
 
 
 async def require(memory: Memory, session: str) -> SessionRow:
@@ -144,7 +153,7 @@ async def require(memory: Memory, session: str) -> SessionRow:
         ids = [known.session for known in await memory.state.sessions()]
         close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no session {session!r}{hint} (session list shows them; observe opens one)")
+        raise NotFound(f"no session {session!r}{hint} (status shows them; observe opens one)")
     return row
 
 

@@ -26,6 +26,7 @@ from mcp_server.store import logs
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10
+TITLES = {"llm": "LLM"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,11 @@ class StatusReport:
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
-            lines += ["", f"## {view.capitalize()}", *_bullets(values)]
+            lines += [
+                "",
+                f"## {TITLES.get(view, view.capitalize())}",
+                *(_bullets(values) or ["- nothing is set otherwise than by default"]),
+            ]
         # Titles of conversations, and problems that quote a file, are stored text.
         return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
 
@@ -67,7 +72,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         "index": _index,
         "git": git_view,
         "llm": _llm,
-        "settings": _settings,
+        "settings": _settings if view == "settings" else _own_settings,
         "sizes": _sizes,
     }
     problems = [
@@ -161,8 +166,12 @@ def _bullets(values: Mapping[str, Any], depth: int = 0) -> list[str]:
 def _item(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {inner}" for key, inner in value.items())
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -282,6 +291,11 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
 
 async def _settings(memory: Memory) -> Mapping[str, Any]:
     return memory.settings.model_dump(exclude={"problems"})
+
+
+async def _own_settings(memory: Memory) -> Mapping[str, Any]:
+    """What is set otherwise than by default."""
+    return memory.settings.model_dump(exclude={"problems"}, exclude_defaults=True)
 
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import closed_sessions, sessions
+from mcp_server.actions import came_over, closed_sessions, sessions
 from mcp_server.actions.committing import Swept, commit_changes
 from mcp_server.actions.merging import TRIES, Joined, join
 from mcp_server.core.history.messages import label
@@ -73,6 +73,7 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
             received += counted[1] if counted else 0
             done = await join(memory, tip, lambda plan: _message(name, plan))
             joined += [done] if done else []
+            await came_over.take_in(memory)
         counted = await run_sync(git.remote.ahead_behind, name, branch)
         if counted is not None and counted[0] == 0:
             return _synced(name, branch, swept, received, joined, pushed=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from mcp_server.cli.opening import with_memory
@@ -31,4 +33,4 @@ def command(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json({"archived": [one.as_dict() for one in done]})
     else:
-        print_text("\n\n".join(one.markdown for one in done))
+        print_text("\n\n".join(replace(one, asked="archive").markdown for one in done))

@@ -44,7 +44,7 @@ def command() -> None:
 
 @command.command("retrieval")
 @click.argument("path", type=EXISTING)
-@click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True)
+@click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True, help="What PATH is.")
 @click.option(
     "--files",
     type=click.Choice(["template", "full", "both"]),
@@ -84,7 +84,7 @@ def retrieval(
 
 @command.command("injection")
 @click.argument("paths", type=EXISTING, nargs=-1, required=True)
-@click.option("--budget", type=click.IntRange(128), default=2048, show_default=True)
+@click.option("--budget", type=click.IntRange(128), default=2048, show_default=True, help="Tokens.")
 @click.option("--find-threshold", is_flag=True, help="Also show candidates for the embedder's gate constant.")
 @embedder_option
 @to_json
@@ -117,7 +117,7 @@ def topics(path: Path | None, number: int, mistakes: bool, embedder: str | None,
 
 
 @command.command("speed")
-@click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True)
+@click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True, help="So many.")
 @click.argument("files", type=EXISTING, nargs=-1)
 @to_json
 def speed(passages: int, files: tuple[Path, ...], json_file: Path | None) -> None:

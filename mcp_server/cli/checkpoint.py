@@ -20,7 +20,7 @@ def command() -> None:
 def create(session: str | None, note: str, as_json: bool) -> None:
     """Write down where a conversation stands."""
     from mcp_server.actions.checkpoint import make
-    from mcp_server.actions.checkpoint_views import made_text
+    from mcp_server.actions.checkpoint_views import told_text
     from mcp_server.actions.checkpoints import read
     from mcp_server.actions.clarity_views import session_meant
     from mcp_server.actions.enrich import enrich_all
@@ -35,12 +35,14 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     if as_json:
         print_json(made)
     else:
-        print_text(made_text(made))
+        print_text(told_text(made))
+        click.echo(f"What going back would change: context-manager checkpoint diff {made.id}")
+        click.echo(f"Go back: context-manager recover --checkpoint {made.id}")
 
 
 @command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
@@ -58,7 +60,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
         click.echo("No checkpoints yet. Make one: context-manager checkpoint create")
     else:
         rows = [(one.id, when(one), f"{told(one)} · session {one.session}") for one in found]
-        print_table(("id", "made (UTC)", "what"), rows)
+        print_table(("id", "made (UTC)", "what"), rows, whole=("id",))
 
 
 @command.command("show")

@@ -20,7 +20,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The records in cold storage, the newest first."""
@@ -46,7 +46,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
             record.turn or "",
             f"{record.tokens:,}",
             moment(record.timestamp),
-            record.drop_reason,
+            record.drop_reason.replace("_", " "),
             f"{record.relevance_score:.2f}",
             f"{record.recoverable_until:%Y-%m-%d}",
             one_line(record),
@@ -54,7 +54,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
         for record in records[:limit]
     ]
     columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
-    print_table(columns, rows, right=("turn", "tokens", "score"))
+    print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
     more = f", {limit} of them shown" if len(records) > limit else ""
     click.echo(
         f"{len(records):,} in cold storage{more}, {_tokens(records):,} tokens. One of them: recover --chunk-id ID"

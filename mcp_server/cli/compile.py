@@ -41,3 +41,5 @@ def command(
     else:
         sys.stdout.buffer.write(compiled.text.encode("utf-8", "replace"))  # bytes: Windows would change the line ends
         sys.stdout.buffer.flush()
+        if sys.stdout.isatty():  # exact to the byte in a pipe; on a terminal the prompt gets a line of its own
+            click.echo()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import count, json_option, print_json, print_text
 from mcp_server.cli.progress import working
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(period: str, dry_run: bool, as_json: bool) -> None:
 
 def _told(done: Condensed) -> str:
     would = "would be " if done.dry_run else ""
-    said = [f"condense {done.period}: {len(done.files)} files {would}changed"]
+    said = [f"condense {done.period}: {count(len(done.files), 'file')} {would}changed"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
         said.append(file.diff if done.dry_run else f"  {file.path}" + (f"  +{file.added}" if file.added else ""))
     if done.dry_run:

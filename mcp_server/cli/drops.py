@@ -10,7 +10,7 @@ from mcp_server.cli.printing import json_option, print_json, print_table
 
 @click.command("drops")
 @click.option("--session", help="Of this conversation (default: of all).")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def command(session: str | None, limit: int, as_json: bool) -> None:
     """What left a conversation's live context, when and why, and whether it can come back. The newest first."""
@@ -33,14 +33,16 @@ def command(session: str | None, limit: int, as_json: bool) -> None:
         (
             one.chunk_id,
             one.timestamp[:16].replace("T", " "),
-            one.reason,
+            one.reason.replace("_", " "),
             f"{one.relevance_score:.2f}{_under(one.relevance_score, one.threshold_used)}",
             f"{one.tokens:,}" if one.tokens else "",
             one.summary if one.recoverable else "(not in cold storage any more)",
         )
         for one in found
     ]
-    print_table(("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",))
+    print_table(
+        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",)
+    )
     if back := next((one for one in found if one.recoverable), None):
         click.echo(f"Bring one back: context-manager recover --chunk-id {back.chunk_id}")
     if note:

@@ -65,7 +65,7 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
     inside = [one for one in receipt["considered"] if one["included"]]
     outside = [one for one in receipt["considered"] if not one["included"]]
     yield Text("")
-    yield _went_in(inside)
+    yield _went_in(inside) if inside else Text("went in: nothing", style="bold")
     yield from _stayed_out(outside, receipt.get("left_out") or {})
     yield Text("")
     yield _hash(receipt)
@@ -73,6 +73,8 @@ def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool
 
 def _headline(receipt: Mapping[str, Any]) -> Text:
     from rich.text import Text
+
+    from mcp_server.core.projects import shown_name
 
     used = receipt["tokens"] / receipt["budget"] if receipt["budget"] else 0
     line = Text.assemble(
@@ -84,7 +86,7 @@ def _headline(receipt: Mapping[str, Any]) -> Text:
     )
     for name in ("session", "project"):
         if receipt.get(name):
-            line.append(f"   {name} ", "dim").append(visible(receipt[name]))
+            line.append(f"   {name} ", "dim").append(visible(shown_name(receipt[name])))
     if receipt.get("too_small"):
         line.append("\nThe budget is below what a context needs; it was cut. Give at least 128 tokens.", "bold red")
     return line
@@ -158,8 +160,8 @@ def _gate(gate: Mapping[str, Any] | None) -> Text:
         ("≥", "open: something here is about this") if gate["open"] else ("<", "closed: nothing here is about this")
     )
     style = "bold green" if gate["open"] else "bold yellow"
-    measured = f"   {visible(gate['signal'])} {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
-    return Text.assemble(("\ngate     ", "dim"), (meaning, style), measured)
+    measured = f"   {gate['value']:.3f} {sign} {gate['threshold']:.3f}"
+    return Text.assemble(("\ngate     ", "dim"), (meaning, style), measured, (f"   {visible(gate['signal'])}", "dim"))
 
 
 def _went_in(inside: Sequence[Mapping[str, Any]]) -> Table:

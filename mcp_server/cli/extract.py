@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import count, json_option, print_json, print_text
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bo
 def _told(done: Extracted) -> str:
     would = "would be " if done.dry_run else ""
     known = f", {done.known} known already" if done.known else ""
-    said = [f"{done.read} conversations read{known}: {done.lines} lines found, {len(done.files)} files {would}changed"]
+    found = f"{count(done.lines, 'line')} found, {count(len(done.files), 'file')} {would}changed"
+    said = [f"{count(done.read, 'conversation')} read{known}: {found}"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
         said.append(file.diff if done.dry_run else f"  {file.path}  +{file.added}")
     if done.fell_back:

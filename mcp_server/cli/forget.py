@@ -79,7 +79,7 @@ def _print(receipt: Receipt, history: bool) -> None:
         rows.append((".local/state.db", "", f"{receipt.state_rows} rows cleaned, the file written anew"))
     rows.append((".local/index", "", "built anew from the files; the old index files deleted"))
     title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
-    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",))
+    print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
     if len(rows) > MOST_ROWS:
         click.echo(f"… and {len(rows) - MOST_ROWS:,} more places (--json lists all)")
     _print_similar(receipt)

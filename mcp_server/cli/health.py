@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 BAR = 20
 """Characters of a gauge."""
 
+LONGEST_TITLE = 40
+
 
 @click.command("health")
 @click.option("--session", help="Of this conversation, also when it has ended (default: of all open ones).")
@@ -56,10 +58,13 @@ def _table(found: list[Health]) -> RenderableType:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("session", "live", "client's own", "chunks", "cold", "what comes next"):
-        table.add_column(name, justify="right" if name in ("chunks", "cold") else "left", overflow="fold")
+        right = name in ("chunks", "cold")
+        table.add_column(
+            name, justify="right" if right else "left", no_wrap=right or name == "session", overflow="fold"
+        )
     for one in found:
         table.add_row(
-            Text.assemble(visible(one.session_id), (f"\n{visible(one.title)[:40]}", "dim")),
+            Text.assemble(visible(one.session_id), (f"\n{_short(visible(one.title))}", "dim")),
             _gauge(one.pct_used, one.current_tokens, one.limit),
             _gauge(one.client_pct, one.client_tokens, one.limit),
             str(one.memcached_chunks),
@@ -67,6 +72,10 @@ def _table(found: list[Health]) -> RenderableType:
             visible(one.next_step),
         )
     return table
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
 
 
 def _gauge(share: float | None, tokens: int | None, limit: int) -> RenderableType:

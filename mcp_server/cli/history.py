@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
@@ -35,9 +36,9 @@ def when(text: str, limit: int, as_json: bool) -> None:
         click.echo(f"No commit brought {text!r} into knowledge. (`search` looks into conversations, too.)")
     else:
         rows = [(moment(one.at), one.what, one.path, (one.commit or "")[:10], one.subject) for one in found]
-        print_table(("when (UTC)", "", "file", "commit", "its message"), rows)
-        for session in dict.fromkeys(session for one in found for session in one.sessions):
-            click.echo(f"said in {session}")
+        print_table(("when (UTC)", "", "file", "commit", "its message"), rows, whole=("file",))
+        for source in dict.fromkeys(source for one in found for source in one.sources):
+            click.echo(f"said in {source}")
 
 
 @command.command("where")
@@ -115,11 +116,22 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = [
-        (one.line, moment(one.at), (one.commit or "")[:10], one.text, "\n".join(one.sources) or one.subject)
-        for one in found
-    ]
-    print_table(("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), title=found[0].path)
+    from mcp_server.core.lifecycle.lines import without_sources
+
+    for path, origins in groupby(found, key=lambda one: one.path):
+        rows = [
+            (
+                one.line,
+                moment(one.at),
+                (one.commit or "")[:10],
+                without_sources(one.text),
+                "\n".join(one.sources) or one.subject,
+            )
+            for one in origins
+        ]
+        print_table(
+            ("line", "written (UTC)", "commit", "text", "from"), rows, right=("line",), whole=("from",), title=path
+        )
 
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:

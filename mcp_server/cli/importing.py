@@ -20,6 +20,7 @@ from mcp_server.cli.progress import progress, working
     type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]),
     default="auto",
     show_default=True,
+    help="What PATH is; auto finds out.",
 )
 @click.option(
     "--project", help="What it belongs to (default: the folder it was said in; else no project, seen from everywhere)."

@@ -94,6 +94,7 @@ async def _install(
 ) -> None:
     from anyio.to_thread import run_sync
 
+    from mcp_server.actions import briefs
     from mcp_server.app import catch_up
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.handshake import handshake
@@ -112,6 +113,7 @@ async def _install(
     with working("Indexing …"):
         await catch_up(memory)
     report = await _history(memory, planned, machine, answer, as_json, fresh=planned.needed)
+    await briefs.refresh(memory)  # the first window may open before any server did
     if as_json:
         print_json(
             {

@@ -107,7 +107,9 @@ def _reason(record: Mapping[str, Any]) -> str:
     said = [what] if count else []
     said += ["a topic came in"] if topics else []
     new = (
-        f"{' and '.join(said)}, and this window had not seen {'it' if count + topics == 1 else 'them'}" if said else ""
+        f"{' and '.join(said)}, and this window had not seen {'it' if len(said) == 1 and count < 2 else 'them'}"
+        if said
+        else ""
     )
     return "; ".join(filter(None, (new, "the last answer is corrected" if wrong else "")))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,14 +22,30 @@ BAR = 40
 """Characters of the longest bar."""
 
 
+class Since(click.ParamType[datetime]):
+    """A day, a month, `7d`: as `search` takes it; in UTC."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from mcp_server.core.text.query import period
+
+        if isinstance(value, datetime):
+            return value
+        named = period(value, datetime.now(UTC))
+        if named is None:
+            self.fail(f"{value!r} is no date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
+        return named[0]
+
+
 @click.group("logs")
 def command() -> None:
-    """What pressure did, from the logs in .local/logs/context/."""
+    """What curation and compaction did, from the logs in .local/logs/context/."""
 
 
 @command.command("stats")
 @click.option("--session", help="Only of this conversation.")
-@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]), help="From this date (UTC) on.")
+@click.option("--since", type=Since(), help="From then on (UTC): 2026-03-01, yesterday, 7d.")
 @json_option
 def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     """Why chunks were dropped, at which scores, what that saved, and what came back: tables and charts.
@@ -40,10 +56,8 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     from mcp_server.actions.mirrors import mirror_note
     from mcp_server.actions.tuning import tuning
 
-    start = since.replace(tzinfo=UTC) if since else None
-
     async def ask(memory: Memory) -> tuple[Tuning, str]:
-        found = await tuning(memory, session, start)
+        found = await tuning(memory, session, since)
         return found, await mirror_note(memory, found.sessions)
 
     found, note = with_memory(ask)

@@ -127,8 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return USAGE
     except click.UsageError as error:
-        ask = f" ({error.ctx.command_path} --help)" if error.ctx else ""
-        return _say(error.format_message().rstrip(".") + ask, USAGE)
+        return _say(_usage(error), USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), FAILED)
     except (click.Abort, KeyboardInterrupt):
@@ -138,6 +137,18 @@ def main(arguments: list[str] | None = None) -> int:
         return DONE
     except Exception as error:
         return _failed(error)
+
+
+def _usage(error: click.UsageError) -> str:
+    """What was called wrongly, and how to call it."""
+    said, context = error.format_message().rstrip("."), error.ctx
+    ask = f" ({context.command_path} --help)" if context else ""
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        if error.option_name == "--workspace":
+            said = "--workspace stands before the command: context-manager --workspace DIR …"
+        elif error.option_name == "--json" and context.parent is None:
+            said = "--json stands after the command: context-manager COMMAND --json"
+    return said + ask
 
 
 def _failed(error: BaseException) -> int:

@@ -26,18 +26,28 @@ class Moment(click.ParamType[datetime]):
 
 @click.command("observe")
 @click.argument("content", required=False)
-@click.option("--role", type=click.Choice(["user", "agent", "assistant", "system"]), default="user", show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice(["user", "agent", "assistant", "system"]),
+    default="user",
+    show_default=True,
+    help="Who said it.",
+)
 @click.option("--session", help="The conversation; without it a new one begins.")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
 @click.option("--name", help="Who speaks, where people have names.")
 @click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
 @click.option("--project", help="What it belongs to (default: the folder's own).")
-@click.option("--kind", type=click.Choice(["main", "shared", "subagent"]))
-@click.option("--delivery", type=click.Choice(["add", "replace"]))
-@click.option("--model")
-@click.option("--channel")
+@click.option(
+    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others read along. Once for a session."
+)
+@click.option(
+    "--delivery", type=click.Choice(["add", "replace"]), help="replace: the prompt is what we compile. Once, too."
+)
+@click.option("--model", help="Which model answers.")
+@click.option("--channel", help="Where it was said (default: context-manager).")
 @click.option("--context-tokens", type=click.IntRange(0), help="How full the client says its context is.")
-@click.option("--important", is_flag=True)
+@click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Record CONTENT (or what comes on stdin) as one message. The first line of the answer names the session."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -32,8 +33,13 @@ def with_memory(
 
     from mcp_server.app import catch_up, open_memory
     from mcp_server.cli.progress import working
+    from mcp_server.home import resolve_workspace
 
-    chosen = workspace or click.get_current_context().find_root().obj
+    context = click.get_current_context()
+    chosen = workspace or context.find_root().obj
+    folder = resolve_workspace(chosen, os.environ)
+    if sys.stderr.isatty() and context.info_name != "init" and not (folder / "memory-config.yaml").exists():
+        click.echo(f"context-manager: there was no memory in {folder}: a new one is made", err=True)
 
     async def run() -> T:
         async with open_memory(chosen, {**os.environ, **(settings or {})}) as memory:

@@ -19,6 +19,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH = 120
 """Characters a line where the reader is a file or a pipe and `COLUMNS` does not say."""
 
+READABLE = 14
+"""Characters that a column of text needs: narrower, its words are cut into syllables."""
+
+BETWEEN = 3
+"""Blanks between two columns."""
+
 
 def json_option(command: F) -> F:
     """`--json`, as every command has it."""
@@ -58,20 +64,58 @@ def console() -> Console:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", right: Sequence[str] = ()
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str = "",
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
 ) -> None:
-    """A table; the columns named in `right` hold numbers. Cells are text, never markup, without control characters."""
-    from rich import box
-    from rich.table import Table
+    """A table; the columns named in `right` hold numbers, those in `whole` what is copied from here and must not be cut
+    in two. Where a terminal is too narrow for it, a paragraph a row. Cells are text, never markup, without control
+    characters."""
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        number = column in right
-        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible("" if cell is None else str(cell))) for cell in row))
-    console().print(table)
+    cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
+    kept = [column in right or column in whole for column in columns]
+    to = console()
+    if (
+        sum(_least(columns[place], [row[place] for row in cells], kept[place]) for place in range(len(columns)))
+        > to.width
+    ):
+        _print_records(columns, cells, title, to)
+        return
+    from rich import box
+    from rich.table import Table
+
+    headed = any(columns)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=headed)
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=kept[place], overflow="fold")
+        if column in whole:
+            table.columns[-1].min_width = max((len(row[place]) for row in cells), default=0)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    to.print(table)
+
+
+def _least(column: str, cells: Sequence[str], kept: bool) -> int:
+    """Characters without which a column is no pleasure to read, with what stands between it and the next."""
+    longest = max((len(cell) for cell in (column, *cells)), default=0)
+    return (longest if kept else min(longest, max(len(column), READABLE))) + BETWEEN
+
+
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str, to: Console) -> None:
+    """Each row as a paragraph: its first cell, and below it the others with the names of their columns."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if title:
+        to.print(Text(title, style="italic"))
+    for first, *others in cells:
+        to.print(Text(first, style="bold"))
+        named = (f"{name} {cell}".strip() for name, cell in zip(columns[1:], others, strict=True) if cell)
+        to.print(Padding(Text(" · ".join(named)), (0, 0, 0, 2)))
 
 
 def print_text(text: str) -> None:
@@ -85,6 +129,11 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
     if not keep_lines:
         text = " ".join(text.split("\n"))
     return "".join(c if c.isprintable() or c in kept or c == " " else ascii(c)[1:-1] for c in text)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def moment(at: datetime | None) -> str:

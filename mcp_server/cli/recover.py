@@ -65,7 +65,7 @@ def _list(query: str | None, limit: int, as_json: bool) -> None:
         click.echo("Nothing to recover: nothing went cold or was archived, and no committed file was changed since.")
     else:
         rows = [(one.id, one.kind, one.at[:16].replace("T", " "), one.summary) for one in found]
-        print_table(("id", "kind", "written", "what"), rows)
+        print_table(("id", "kind", "written", "what"), rows, whole=("id",))
 
 
 def _recover(what: str | None, query: str | None, apply: bool, knowledge: bool | None, as_json: bool) -> None:

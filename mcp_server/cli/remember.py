@@ -15,13 +15,17 @@ KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journa
 
 @click.command("remember")
 @click.argument("content", required=False)
-@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True)
+@click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True, help="Chooses file and section.")
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
 @click.option("--path", help="Another file than the kind's own.")
 @click.option("--section", help="Another heading than the kind's own.")
 @click.option(
-    "--action", type=click.Choice(["append", "replace", "edit", "create"]), default="append", show_default=True
+    "--action",
+    type=click.Choice(["append", "replace", "edit", "create"]),
+    default="append",
+    show_default=True,
+    help="replace: the section; edit: --old-text only; create: a new file.",
 )
 @click.option("--old-text", help="What `edit` replaces.")
 @json_option

@@ -15,10 +15,22 @@ CATEGORIES = get_args(Category)
 
 @click.command("search")
 @click.argument("query")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Passages at most.")
 @click.option("--category", type=click.Choice(CATEGORIES), help="Only this kind of file.")
-@click.option("--scope", type=click.Choice(["project", "all"]), default="all", show_default=True)
-@click.option("--mode", type=click.Choice(["hybrid", "keyword", "vector"]), default="hybrid", show_default=True)
+@click.option(
+    "--scope",
+    type=click.Choice(["project", "all"]),
+    default="all",
+    show_default=True,
+    help="project: this one and what is global.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "keyword", "vector"]),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or both.",
+)
 @click.option("--session", help="Only this conversation.")
 @click.option("--project", help="As from this project (default: the folder's own).")
 @click.option("--since", help="Only what is as new as this date.")
@@ -26,12 +38,12 @@ CATEGORIES = get_args(Category)
 @json_option
 def command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
-    from mcp_server.actions.projects import project_of
+    from mcp_server.actions.projects import project_asked
     from mcp_server.actions.search import SearchAnswer, SearchRequest, search
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> SearchAnswer:
-        found = await project_of(memory, caller(), project)
+        found = await project_asked(memory, caller(), project)
         return await search(memory, SearchRequest(query=query, project=found, **options), max_tokens=1_000_000)
 
     answer = with_memory(ask, fresh=True)
@@ -44,15 +56,21 @@ def command(query: str, project: str | None, as_json: bool, **options: Any) -> N
         click.echo("Nothing found.")
         return
     rows = [
-        (place, f"{hit.score:.3f}", _where(hit.passage), moment(hit.passage.at), _said(hit.passage) + snippet)
+        (f"{place}. {_where(hit.passage)}", f"{hit.score:.3f}", _when(hit.passage), _said(hit.passage) + snippet)
         for place, (hit, snippet) in enumerate(zip(answer.hits, answer.snippets, strict=True), start=1)
     ]
-    print_table(("", "score", "where", "when", "what"), rows, right=("", "score"))
+    print_table(("where", "score", "when", ""), rows, right=("score",), whole=("where",))
 
 
 def _where(passage: Passage) -> str:
     turn = f" #{passage.turn}" if passage.turn else ""
-    return f"{passage.path}:{passage.start}-{passage.end}{turn}"
+    lines = f"{passage.start}" if passage.end == passage.start else f"{passage.start}-{passage.end}"
+    return f"{passage.path}:{lines}{turn}"
+
+
+def _when(passage: Passage) -> str:
+    """A turn's minute; of files only the day is known."""
+    return moment(passage.at) if passage.turn else moment(passage.at)[:10]
 
 
 def _said(passage: Passage) -> str:

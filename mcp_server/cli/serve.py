@@ -10,7 +10,7 @@ import click
 
 @click.command("serve")
 @click.option("--http", is_flag=True, help="Streamable HTTP instead of stdio.")
-@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="With --http: where to listen.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
 @click.option("--token", help="Bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token).")
 @click.option("--no-token", is_flag=True, help="Ask for no token; on loopback only.")

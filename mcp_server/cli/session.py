@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from mcp_server.cli.opening import with_memory
@@ -15,31 +17,34 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def list_(open_only: bool, limit: int, as_json: bool) -> None:
     """The conversations, newest first."""
+    from mcp_server.actions.projects import names_of
     from mcp_server.actions.sessions import list_sessions
     from mcp_server.memory import Memory
     from mcp_server.store.state import SessionRow
 
-    async def ask(memory: Memory) -> list[SessionRow]:
-        return list(await list_sessions(memory, open_only=open_only, limit=limit))
+    async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
+        return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
 
-    rows = with_memory(ask)
+    rows, name = with_memory(ask, fresh=True)
     if as_json:
         print_json(rows)
     elif not rows:
         click.echo("No conversations yet. Begin one: context-manager observe MESSAGE, or import some: import FILE")
     else:
-        shown = [(r.session, r.status, r.turns, moment(r.last_at), r.project, r.title) for r in rows]
-        print_table(("session", "", "turns", "last (UTC)", "project", "title"), shown, right=("turns",))
+        shown = [(r.session, r.status, r.turns, moment(r.last_at), name(r.project), r.title) for r in rows]
+        columns = ("session", "", "turns", "last (UTC)", "project", "title")
+        print_table(columns, shown, right=("turns",), whole=("session",))
 
 
 @command.command("show")
 @click.argument("session")
+@click.option("--all", "everything", is_flag=True, help="Also what is hidden since it was wound back to a checkpoint.")
 @json_option
-def show(session: str, as_json: bool) -> None:
+def show(session: str, everything: bool, as_json: bool) -> None:
     """One conversation, with what was said."""
     from mcp_server.actions.sessions import SessionShown, show_session
     from mcp_server.memory import Memory
@@ -47,13 +52,17 @@ def show(session: str, as_json: bool) -> None:
     async def ask(memory: Memory) -> SessionShown:
         return await show_session(memory, session)
 
-    shown = with_memory(ask)
+    shown = with_memory(ask, fresh=True)
     if as_json:
         print_json(shown)
         return
-    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {len(shown.turns)} turns, {', '.join(shown.paths)}")
+    count = f"{len(shown.turns)} turn{'' if len(shown.turns) == 1 else 's'}"
+    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {count}, {', '.join(shown.paths)}")
     for turn in shown.turns:
-        print_text(f"\n#{turn.number} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+        if everything or shown.seen is None or turn.number <= shown.seen:
+            print_text(f"\n#{turn.number} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+    if shown.wound_back:
+        print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
 
 
 @command.command("end")

@@ -11,11 +11,15 @@ VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "gi
 
 
 @click.command("status")
-@click.argument("view", type=click.Choice(VIEWS), default="all")
+@click.argument("view", type=click.Choice(VIEWS), default="all", metavar="[VIEW]")
 @click.option("--session", help="Only this conversation.")
 @json_option
 def command(view: str, session: str | None, as_json: bool) -> None:
-    """What this memory holds, how its index, git and settings are, and what is wrong with them."""
+    """What this memory holds, how its index, git and settings are, and what is wrong with them.
+
+    VIEW is one part of it: sessions, gauges, clarity, topics, hooks, index, git, llm, settings (all of them; without
+    VIEW those that you have set), sizes.
+    """
     from mcp_server.actions.status import StatusReport, status
     from mcp_server.memory import Memory
 

@@ -99,7 +99,7 @@ def _table(view: TopicsView) -> Table:
     title = f"topics in session {view.session}" if view.session else "topics"
     table = Table(title=Text(visible(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("topic", "state", "set off by", "activation", "priority", "triggers"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "topic")
     for row in view.topics:
         name = Text(visible(row.name)) + Text(" !" if row.problem else "", "bold red")
         cells = (row.activation, row.priority, row.triggers)

@@ -37,7 +37,8 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
     from mcp_server.clients.installers.plan import project_folder
 
     if (client is None) == (not everything):
-        raise click.UsageError("name a client or say --all, not both")
+        both = client is not None
+        raise click.UsageError("name a client or say --all, not both" if both else "name a client, or say --all")
     if purge and not everything:
         raise click.UsageError("--purge goes with --all: clients that stay would begin an empty memory in its place")
     if purge and not yes and (as_json or not sys.stdin.isatty()):

@@ -68,6 +68,11 @@ def slug_of(key: str, *, longest: int = 48) -> str:
     return slugify(tail[:12] if key.startswith(("root:", "dir:")) else tail, longest=longest) or "project"
 
 
+def shown_name(key: str) -> str:
+    """What people are shown for a raw key: without its prefix, of a remote the last part. GLOBAL for none."""
+    return slug_of(key) if key.startswith(_PREFIXES) else key
+
+
 def slugify(text: str, *, longest: int = 48) -> str:
     """Lower-case ASCII words joined by `-`; empty if the text holds no letter or digit."""
     folded = unicodedata.normalize("NFKD", text.replace("đ", "dj").replace("Đ", "dj").replace("ß", "ss"))

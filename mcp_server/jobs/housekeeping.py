@@ -1,8 +1,8 @@
 """What the maintaining process does once a minute.
 
-Lost state is read back, silent sessions end, failed commits are repeated, what crashed writes and old windows left
-behind (trees without a checkpoint among it) is cleared away, once a day what was in cold storage for long enough, and
-what embeddings cost is entered.
+Lost state is read back, and what git brought from another machine; silent sessions end, failed commits are repeated,
+what crashed writes and old windows left behind (trees without a checkpoint among it) is cleared away, once a day what
+was in cold storage for long enough, and what embeddings cost is entered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoint, clarity, closed_sessions, cold, costs, noted, sent, sessions, topics
+from mcp_server.actions import (
+    came_over,
+    checkpoint,
+    clarity,
+    closed_sessions,
+    cold,
+    costs,
+    noted,
+    sent,
+    sessions,
+    topics,
+)
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9
@@ -22,6 +33,7 @@ async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
     await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
     await sessions.ready(memory)
+    await came_over.take_in(memory)
     await closed_sessions.commit_pending(memory)
     await sent.forget_old(memory)
     await cold.expire(memory)

@@ -31,7 +31,7 @@ async def _monthly(memory: Memory) -> str:
 
 async def _condensed(memory: Memory, period: Period) -> str:
     done = await condense(memory, period)
-    return "; ".join((f"{len(done.files)} files changed", *done.notes))
+    return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
 
 
 JOBS: Mapping[str, Job] = {

@@ -31,12 +31,15 @@ A long memory for conversations, kept as markdown files. Nothing is stored in it
 - `remember` writes down what should last; `search` and `read` find particulars; `status` says how the memory is.
 """
 
+NOTHING_STORED = " Nothing is stored in it yet."
+
 EVERY = 30.0
 """Seconds between two writings of them; counting what is stored walks through the workspace."""
 
 
 async def now(memory: Memory | None, kept: Path | None, hooks: bool = False) -> str:
-    """The instructions: from the open memory, else the kept ones, else those of an empty memory. Never raises.
+    """The instructions: from the open memory, else the kept ones, else those of a memory that no server has looked
+    into yet. Never raises.
 
     `hooks`: of a server whose client's hooks record and bring in the context."""
     if memory is not None:
@@ -46,7 +49,10 @@ async def now(memory: Memory | None, kept: Path | None, hooks: bool = False) -> 
             Exception
         ):  # a broken workspace must not stop the handshake; `status` says what is wrong
             return await instructions(memory, hooks=hooks)
-    return (await run_sync(_read, kept) if kept else "") or (FIRST_WITH_HOOKS if hooks else FIRST)
+    said = await run_sync(_read, kept) if kept else ""
+    first = FIRST_WITH_HOOKS if hooks else FIRST
+    empty = kept is None or not await run_sync(_made_before, kept)
+    return said or (first if empty else first.replace(NOTHING_STORED, ""))
 
 
 async def keep(memory: Memory, kept: Path | None, hooks: bool = False) -> None:
@@ -54,6 +60,11 @@ async def keep(memory: Memory, kept: Path | None, hooks: bool = False) -> None:
     if kept is not None and kept.parent.is_dir():
         text = await now(memory, None, hooks)
         await run_sync(_write, kept, text)
+
+
+def _made_before(kept: Path) -> bool:
+    """Whether there is a memory, that imports, commands or another machine may have filled; `kept` lies two below."""
+    return (kept.parent.parent / "memory-config.yaml").exists()
 
 
 def _read(kept: Path) -> str:

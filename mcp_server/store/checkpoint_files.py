@@ -67,7 +67,7 @@ class CheckpointFiles:
             return known[number]
         close = difflib.get_close_matches(number[:100], list(known), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise NotFound(f"no checkpoint {number!r}{hint} (checkpoint list shows them)")
+        raise NotFound(f"no checkpoint {number!r}{hint} (recover without an id lists them)")
 
     def heads(self, session: str | None = None) -> list[Head]:
         """The checkpoints of a session or of all, the newest first; files that are none are passed over."""

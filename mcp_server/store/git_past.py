@@ -53,12 +53,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A commit that changed how often a text stands in a file: `before` and `after` times."""
+    """A commit that changed how often a text stands in a file: `before` and `after` times; `lines` are those that say
+    it afterwards, or said it before if none does."""
 
     commit: Commit
     path: str
     before: int
     after: int
+    lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +108,16 @@ class Past:
         if not self._has_history():
             return []
         wanted = ("-i", f"-S{text}", "-z", "--raw", "--no-abbrev", "--no-renames", f"--max-count={limit}")
-        said = self._bytes("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
+        log = self._bytes("log", *wanted, f"--format={_COMMIT}", "--", *map(clean_path, paths))
         found: list[Occurrence] = []
         needle = text.lower()
         with Objects(self._repository.root) as objects:
-            for commit, (old, new, path) in _raw(said):
-                before, after = (self._count(objects, path, blob, needle) for blob in (old, new))
-                if before != after:
-                    found.append(Occurrence(commit, path, before, after))
+            for commit, (old, new, path) in _raw(log):
+                before, after = (self._text(objects, path, blob) for blob in (old, new))
+                was, now = before.lower().count(needle), after.lower().count(needle)
+                if was != now:
+                    said = tuple(line for line in (after if now else before).split("\n") if needle in line.lower())
+                    found.append(Occurrence(commit, path, was, now, said))
         return sorted(found, key=lambda one: one.commit.at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:
@@ -178,13 +182,13 @@ class Past:
 
     # ------------------------------------------------------------ running
 
-    def _count(self, objects: Objects, path: str, blob: str, needle: str) -> int:
+    def _text(self, objects: Objects, path: str, blob: str) -> str:
         if not blob.strip("0"):
-            return 0
+            return ""
         data = objects.read(blob)[1]
         if self._repository.is_closed(data):
             data = self._repository.opened(path, blob)
-        return data.decode("utf-8", "replace").lower().count(needle)
+        return data.decode("utf-8", "replace")
 
     def _has_history(self) -> bool:
         if version() is None:

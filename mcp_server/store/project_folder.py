@@ -11,6 +11,7 @@ from pathlib import Path
 from mcp_server.core.projects import origin_key
 
 MARKER = ".context-manager"
+_LINKED = re.compile(r"gitdir: (.+?)/\.git/worktrees/")
 
 
 @dataclass(slots=True)
@@ -39,6 +40,17 @@ class ProjectFolders:
         if found or self._is_nobodys(here) or here.is_relative_to(os.path.realpath(self.temporary)):
             return found
         return (f"dir:{directory_id(str(here))}",)
+
+    def name(self, folder: str) -> str:
+        """What a project in `folder` would be called: the name of its repository's folder, of linked worktrees the
+        main one's, else its own."""
+        here = Path(os.path.realpath(folder))
+        top = next((place for place in (here, *here.parents) if (place / ".git").exists()), here)
+        try:
+            linked = _LINKED.match((top / ".git").read_text("utf-8"))
+        except (OSError, UnicodeDecodeError):  # an ordinary repository, or none
+            linked = None
+        return Path(linked[1]).name if linked else top.name
 
     def _is_nobodys(self, folder: Path) -> bool:
         nobodys = {Path(os.path.realpath(place)) for place in (self.home, self.temporary, self.workspace)}

@@ -135,6 +135,10 @@ class Transcripts:
                 found.append((int(number.group(1)) if number else 0, head.started, path))
         return [path for _, _, path in sorted(found)]
 
+    def session_of(self, path: str) -> str:
+        """The session that a transcript belongs to."""
+        return parse(_decode(self._beginning(path)), path, load).head.session_id
+
     def _beginning(self, path: str) -> bytes:
         """At least the front matter, and for most the first turn. One with very many changes in it is read whole."""
         start = self._files.read_bytes(path, 0, _HEAD_BYTES)

@@ -75,9 +75,24 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
     assert fact.subject == "memory: MEMORY.md: Ana moved to Basel"
     await commit_changes(memory)
     (bo,) = await history.where(memory, "knowledge/people/bo.md:3")
-    assert bo.sources == ("raw/x.md#7", "raw/x.md")
+    assert bo.sources == ("raw/x.md#7",)
     with pytest.raises(NotFound, match="search"):
         await history.where(memory, "nobody said this")
+
+
+async def test_of_a_commit_with_many_conversations_each_line_names_only_its_own(memory: Memory) -> None:
+    write(
+        memory.files.root,
+        "knowledge/people/bo.md",
+        "# Bo\n\n- plays chess [src: raw/x.md#7]\n- runs [src: raw/y.md#2]\n",
+    )
+    await commit_changes(memory)
+
+    (when,) = await history.when(memory, "plays chess")
+    (where,) = await history.where(memory, "plays chess")
+
+    assert when.sources == where.sources == ("raw/x.md#7",)
+    assert "raw/y.md" not in history.as_text([when]) + history.as_text([where])
 
 
 async def test_a_line_that_is_not_committed_yet_says_so(memory: Memory) -> None:
@@ -137,6 +152,7 @@ async def test_a_commit_is_shown_with_its_message(memory: Memory) -> None:
 
     assert shown.about.startswith(f"{commit[:10]}, 2026-02-16 18:45 UTC, ")
     assert "memory: people/ana: lives in Basel" in shown.markdown
+    assert "\n:" not in shown.markdown
     assert "+- lives in Basel" in shown.markdown
 
 

@@ -88,6 +88,20 @@ async def test_a_plain_folder_keeps_a_random_id(
     assert await project_of(memory, at(tmp_path / "notes")) == first
 
 
+async def test_a_project_is_called_as_its_folder_where_its_key_says_nothing(memory: Memory, tmp_path: Path) -> None:
+    memory.folders.temporary = tmp_path / "tmp"
+    main = repository(tmp_path / "Winter Berth")
+    git(main, "worktree", "add", str(tmp_path / "other"), "-b", "other")
+    (tmp_path / "notes").mkdir()
+    assert (await project_of(memory, at(tmp_path / "other"))).slug == "winter-berth"
+    assert (await project_of(memory, at(tmp_path / "notes"))).slug == "notes"
+    heard = await observe(memory, NewTurn("user", "hi"), at(main))
+    row = await memory.state.session(heard.session)
+    assert row is not None
+    assert (await project_of(memory, Caller(), row.project)).slug == "winter-berth"
+    assert [one.slug for one in await list_projects(memory)] == ["winter-berth"]
+
+
 async def test_home_root_and_temporary_folders_are_no_projects(memory: Memory, tmp_path: Path) -> None:
     memory.folders.home = repository(tmp_path / "home")
     (tmp_path / "home" / "below").mkdir()

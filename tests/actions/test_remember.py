@@ -48,7 +48,7 @@ async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory
     text = memory.files.read_text(MEMORY)
     assert (
         "- 2026-02-17: Store the ledger rows hourly\n"
-        "  also: 2026-02-16: Store the ledger rows nightly\n"
+        "  earlier: 2026-02-16: Store the ledger rows nightly\n"
         "- 2026-02-16: The cat is called Miro\n"
     ) in text
     again = await remember(memory, NewFact("store the ledger rows hourly."), CALLER)
@@ -57,7 +57,7 @@ async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory
     assert longer.action == "merged"
     text = memory.files.read_text(MEMORY)
     assert (
-        "rows hourly, at the full hour\n  also: 2026-02-16: Store the ledger rows nightly\n- 2026-02-16: The cat"
+        "rows hourly, at the full hour\n  earlier: 2026-02-16: Store the ledger rows nightly\n- 2026-02-16: The cat"
         in text
     )
     assert (await remember(memory, NewFact("the ledger rows hourly"), CALLER)).action == "kept"
@@ -69,6 +69,8 @@ async def test_what_says_the_same_becomes_one_entry_and_no_words_are_lost(memory
         ("Use Postgres for the ledger", "Do not use Postgres for the ledger"),
         ("Retry the upload 3 times", "Retry the upload 5 times"),
         ("The cat is called Miro", "The winter berth is paid"),
+        ("Ana likes green tea", "Boris likes green tea"),
+        ("We use Postgres for the queue", "We use Redis for the queue"),
     ],
 )
 async def test_what_only_looks_alike_stands_twice(memory: Memory, first: str, second: str) -> None:
@@ -76,10 +78,25 @@ async def test_what_only_looks_alike_stands_twice(memory: Memory, first: str, se
         assert (await remember(memory, NewFact(fact), CALLER)).action in ("created", "appended")
 
 
+async def test_who_remembers_hears_of_what_is_nearly_the_same_and_stays(memory: Memory) -> None:
+    await remember(memory, NewFact("We use Postgres for the queue"), CALLER)
+    (note,) = (await remember(memory, NewFact("We use Redis for the queue"), CALLER)).notes
+    assert "- 2026-02-16: We use Postgres for the queue" in note
+    assert "action 'edit'" in note
+    assert (await remember(memory, NewFact("The winter berth is paid"), CALLER)).notes == ()
+
+
+async def test_the_diff_shows_what_was_remembered_and_no_bookkeeping(memory: Memory) -> None:
+    await remember(memory, NewFact("The cat is called Miro"), CALLER)
+    diff = (await remember(memory, NewFact("The winter berth is paid"), CALLER)).diff
+    assert [line for line in diff.splitlines()[2:] if line[0] in "+-"] == ["+- 2026-02-16: The winter berth is paid"]
+    assert "line_count: " in memory.files.read_text(MEMORY)
+
+
 async def test_two_facts_that_a_word_sets_apart_are_both_told_in_one_entry(memory: Memory) -> None:
     for fact in ("Ana drinks tea", "Ana drinks coffee"):
         await remember(memory, NewFact(fact), CALLER)
-    assert "Ana drinks coffee\n  also: 2026-02-16: Ana drinks tea\n" in memory.files.read_text(MEMORY)
+    assert "Ana drinks coffee\n  earlier: 2026-02-16: Ana drinks tea\n" in memory.files.read_text(MEMORY)
 
 
 async def test_a_journal_tells_twice_what_happened_twice(memory: Memory) -> None:

@@ -15,9 +15,10 @@ from mcp_server.actions.forget_target import ForgetTarget
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.sessions import end_session
+from mcp_server.actions.sessions import end_session, list_sessions
 from mcp_server.actions.status import status
 from mcp_server.actions.sync import push_if_wanted, sync
+from mcp_server.app import catch_up
 from mcp_server.core.text.conflicts import marked_line
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -83,6 +84,27 @@ async def test_conversations_and_anchors_of_both_are_on_both(two: tuple[Memory, 
         names = {place.name for place in (memory.files.root / "raw").rglob("*.md")}
         assert sum("hello" in name for name in names) == 2
         assert sorted(anchor.item for anchor in anchors(memory)) == ["both", "item-0", "item-1"]
+
+
+async def test_a_conversation_that_came_over_is_listed_counted_and_can_be_gone_on_with(
+    two: tuple[Memory, Memory],
+) -> None:
+    one, other = two
+    await observe(other, NewTurn("user", "Here already", "s2"), TESTS)  # its state is made, and knows nothing of s1
+    await observe(one, NewTurn("user", "Ana moved to Basel", "s1"), TESTS)
+    await end_session(one, "s1")
+
+    await sync(one)
+    await sync(other)
+
+    assert {row.session: row.turns for row in await list_sessions(other)} == {"s1": 1, "s2": 1}
+    assert (await status(other, "sessions")).views["sessions"]["conversations"] == 2
+    await observe(other, NewTurn("user", "And to Bern since", "s1"), TESTS)
+    await end_session(other, "s1")
+    await sync(other)
+    git(one.files.root, "pull", "--quiet", "origin", "main")  # by hand, and not by us
+    await catch_up(one)
+    assert {row.session: row.turns for row in await list_sessions(one)} == {"s1": 2}, "what is open stays there"
 
 
 async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_changed_it(

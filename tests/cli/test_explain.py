@@ -62,7 +62,7 @@ def test_it_says_where_the_budget_went_what_went_in_what_stayed_out_and_why() ->
     text = shown(receipt(), "Which oven?", width=220)
     assert "Which oven?" in text
     assert "236 of 1,000 tokens (24%)" in text
-    assert "best cosine 0.610 ≥ 0.330" in text
+    assert "0.610 ≥ 0.330   best cosine" in text
     assert "open" in text
     assert "2026-02-03 talk-oven #7 (part)" in text
     assert "0.540" in text

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mcp_server.cli.main import main
+from mcp_server.clients.hooks.command import respond
 from tests.clients.importers.claude_code_files import everything
 
 Run = Callable[..., str]
@@ -146,6 +147,18 @@ def test_what_claude_code_has_said_is_offered(
     done: dict[str, Any] = json.loads(run("install", "claude-code", "--yes", "--json"))
     assert done["files"][0]["what"] == "unchanged"
     assert done["import"]["new_turns"] == 0
+
+
+def test_the_first_window_has_its_brief_before_any_server_made_one(
+    run: Run, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("remember", "The winter berth is paid until March", "--project", "global")
+
+    run("install", "claude-code", "--no-import")
+
+    start = json.dumps({"session_id": "a1", "hook_event_name": "SessionStart", "source": "startup", "cwd": str(home)})
+    printed = respond("SessionStart", start.encode(), str(workspace), {})
+    assert "winter berth is paid" in json.loads(printed)["hookSpecificOutput"]["additionalContext"]
 
 
 def test_the_export_of_chats_is_explained(run: Run) -> None:

@@ -37,7 +37,10 @@ def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -
     assert journal.exists()
     assert "bring back: recover" in run("archive", path)
     assert (workspace / "archive/journal" / journal.name).exists()
-    assert "Nothing was to be pruned" in run("archive")
+    nothing = run("archive")
+    assert "archive: journals: " in nothing
+    assert "Nothing was to be archived." in nothing
+    assert "prune" not in nothing
     assert json.loads(run("archive", "--json"))["archived"][0]["gone"] == []
 
 

@@ -12,6 +12,8 @@ from mcp import Client
 from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.core.model import Caller
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.serve import instructions
@@ -72,6 +74,14 @@ async def test_the_instructions_are_those_of_the_memory_as_it_is(tmp_path: Path,
     async with connected(tmp_path, mode=mode) as client:
         assert "1 conversation" in (client.instructions or "")
         assert len((client.instructions or "").encode()) < 2048
+
+
+async def test_what_was_imported_before_the_first_server_is_not_called_nothing(tmp_path: Path) -> None:
+    async with opener(tmp_path)() as memory:
+        await observe(memory, NewTurn("user", "The launch is on Tuesday.", "s1"), Caller(source="cli"))
+    async with connected(tmp_path) as client:
+        assert "Nothing is stored" not in (client.instructions or "")
+        assert "compile_context" in (client.instructions or "")
 
 
 async def test_a_modern_client_hears_of_what_it_listens_to(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     if not os.path.isdir(root):  # nothing is remembered yet; a server may be making the workspace at this moment
         if event in wire.LATER and fields.get("transcript_path"):
             _later(local, event, fields)
-        return ""
+        return _silent(environ, f"there is no memory in {root}")
     paused = _on(environ.get(wire.PAUSE_VARIABLE))
     queued = _later(local, event, fields) if event == "SessionEnd" else ""
 
@@ -80,16 +80,22 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
 
     if answer is not None:
         if queued:
-            os.unlink(queued)
-        return "" if answer == {} or (paused and event in wire.INJECTING) else json.dumps(answer)
+            _taken_back(queued)
+        if answer == {} or (paused and event in wire.INJECTING):
+            return _silent(environ, f"{event} was heard, and brings in nothing (context-manager last says why)")
+        return json.dumps(answer)
     if event in wire.LATER and not queued:
         _later(local, event, fields)
     resumed = fields.get("source") == "resume"  # its window holds a brief already
     if event == "SessionStart" and not (paused or stalls or resumed):
         from mcp_server.clients.hooks.alone import brief
 
-        return brief(local, event, fields)
-    return ""
+        said_alone = brief(local, event, fields)
+        if said_alone:
+            return said_alone
+    where = "the server did not answer in time" if stalls else "no server is running on this memory"
+    kept = "; what was said is recorded by the next one" if event in wire.LATER else ""
+    return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
 
 
 def local_folder(root: str, environ: Mapping[str, str]) -> str:
@@ -145,6 +151,21 @@ def _when_started(local: str, event: str, fields: dict[str, object], patience: f
             return answer
         time.sleep(0.02)
     return None
+
+
+def _silent(environ: Mapping[str, str], why: str) -> str:
+    """Nothing to print. Who looks for a reason is told it on stderr."""
+    if environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
+        sys.stderr.write(f"context-manager hook: {why}\n")
+    return ""
+
+
+def _taken_back(queued: str) -> None:
+    """The server has seen to it; it may have taken the entry from the queue meanwhile."""
+    try:
+        os.unlink(queued)
+    except FileNotFoundError:
+        return
 
 
 def _later(local: str, event: str, fields: dict[str, object]) -> str:

@@ -47,21 +47,27 @@ class ImportReport:
     @property
     def markdown(self) -> str:
         """What was imported, what was there already, and what was left out and why."""
+        new = self.new_files or self.changed_files or self.new_turns
+        verb = "imported" if new else "read"
         if self.format == "markdown":
             known = self.files - self.new_files - self.changed_files
             lines = [
-                f"{self.files} files imported: {self.new_files} new, {self.changed_files} changed, {known} as they were"
+                f"{self.files} files {verb}: {self.new_files} new, {self.changed_files} changed, {known} as they were"
             ]
         else:
             known = self.turns - self.new_turns
             lines = [
-                f"{self.sessions} sessions, {self.turns} turns imported: {self.new_sessions} sessions and "
+                f"{self.sessions} sessions, {self.turns} turns {verb}: {self.new_sessions} sessions and "
                 f"{self.new_turns} turns new, {known} turns already recorded"
             ]
         if self.copied:
             lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
         if self.unchanged:
-            lines.append(f"{self.unchanged} files did not change since they were imported and were not read again")
+            lines.append(
+                "1 file did not change since it was imported and was not read again"
+                if self.unchanged == 1
+                else f"{self.unchanged} files did not change since they were imported and were not read again"
+            )
         if self.redacted:
             lines.append(f"{self.redacted} turns held secrets, which were redacted before writing")
         if self.skipped_count:

@@ -7,8 +7,10 @@ Three ways, cheapest first; any of them makes a duplicate:
     contained  the shorter one, of ten characters or more, stands word for word in the longer one
 
 Keywords are words of three letters or more that are no English or Serbian stop words. Beyond S3, which would lose one
-of the two: entries of which only one is negated ("use Postgres", "do not use Postgres"), and entries that name other
-numbers ("3 retries", "5 retries"), are never duplicates.
+of the two: entries of which only one is negated ("use Postgres", "do not use Postgres"), and entries that each name
+a number ("3 retries", "5 retries") or a name ("Ana likes tea", "Bo likes tea") that the other has not, are never
+duplicates. A name is a word with a capital letter; the first one of an entry if what follows says what it does ("Ana
+likes", "Redis is").
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mcp_server.core.checkpoints.gate import PAST, PRESENT
 from mcp_server.core.text.words import words
 
 SAME_KEYWORDS = 0.5
@@ -37,6 +40,9 @@ STOP_WORDS = frozenset(
 )
 """S3's list, folded. Small on purpose: what carries meaning in a plan must count."""
 
+VERBS = frozenset((*PRESENT, *PAST))
+"""What begins decisions and tasks is no name."""
+
 NEGATIONS = frozenset(
     word
     for line in (
@@ -49,6 +55,8 @@ NEGATIONS = frozenset(
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _CANNOT = re.compile(r"\bcan['’]t\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NAME = re.compile(r"(?<![\w'’])[^\W\d_a-z]\w+")
+_DOES = re.compile(r"\W*\w+(?:['’]s)?\s+(?:is|was|has|had|will|can|wants?|[a-z]{2,}(?:s|ed))\b")
 _MARKUP = re.compile(r"[*_`~#>]+")
 
 
@@ -63,6 +71,7 @@ class _Entry:
     keywords: frozenset[str]
     negated: bool
     numbers: frozenset[str]
+    names: frozenset[str]
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +83,16 @@ def _read(text: str) -> _Entry:
         frozenset(word for word in said if len(word) >= SHORTEST_KEYWORD and word not in STOP_WORDS),
         not NEGATIONS.isdisjoint(said) or _CANNOT.search(text) is not None,
         frozenset(_NUMBER.findall(_BULLET.sub("", text))),
+        _names(text),
     )
+
+
+def _names(text: str) -> frozenset[str]:
+    """The names in an entry, folded."""
+    plain = _MARKUP.sub(" ", _BULLET.sub("", text)).strip()
+    found = [match for match in _NAME.finditer(plain) if match.start() or _DOES.match(plain)]
+    names = (normalised(match[0]) for match in found)
+    return frozenset(name for name in names if name not in STOP_WORDS and name not in VERBS)
 
 
 def keywords(text: str) -> frozenset[str]:
@@ -89,13 +107,29 @@ def is_duplicate(first: str, second: str) -> bool:
         return False
     if one.plain == other.plain and one.negated == other.negated:
         return True
-    if one.negated != other.negated or (one.numbers - other.numbers and other.numbers - one.numbers):
+    if one.negated != other.negated or _tell_apart(one, other):
         return False
-    union = one.keywords | other.keywords
-    if len(union) >= LEAST_UNION and len(one.keywords & other.keywords) >= SAME_KEYWORDS * len(union):
+    if _share_keywords(one, other):
         return True
     shorter, longer = sorted((one.plain, other.plain), key=len)
     return len(shorter) >= LEAST_CONTAINED and f" {shorter} " in f" {longer} "
+
+
+def is_like(first: str, second: str) -> bool:
+    """Whether two entries are about the same, whatever they say of it: half of their keywords are the same ones."""
+    return _share_keywords(_read(first), _read(second))
+
+
+def _share_keywords(one: _Entry, other: _Entry) -> bool:
+    union = one.keywords | other.keywords
+    return len(union) >= LEAST_UNION and len(one.keywords & other.keywords) >= SAME_KEYWORDS * len(union)
+
+
+def _tell_apart(one: _Entry, other: _Entry) -> bool:
+    """Whether each names a number, or a name, that the other has not."""
+    if one.numbers - other.numbers and other.numbers - one.numbers:
+        return True
+    return bool(one.names - set(other.plain.split()) and other.names - set(one.plain.split()))
 
 
 def covered(entry: str, by: Iterable[str]) -> bool:

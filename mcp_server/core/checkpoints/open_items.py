@@ -50,7 +50,13 @@ def found_in(role: Role, text: str) -> Items:
         elif match := _OPEN_BOX.match(line) or _TODO.match(line):
             opened.append(entry(match[1]))
         elif role == "user":
-            opened += [entry(said) for said in sentences(line) if _NEED.search(said) and not said.endswith("?")]
+            for said in sentences(line):  # people put it behind a "Yes, do that."
+                if match := _DONE.match(said):
+                    done.append(entry(match[1]))
+                elif match := _TODO.match(said):
+                    opened.append(entry(match[1]))
+                elif _NEED.search(said) and not said.endswith("?"):
+                    opened.append(entry(said))
     return Items(tuple(filter(None, opened)), tuple(filter(None, done)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mcp_server.core.compiler.inputs import LEAST_BUDGET
 from mcp_server.core.model import Delivery, GateSignal
+from mcp_server.core.projects import shown_name
 from mcp_server.core.text.fencing import neutralise
 
 RECEIPT_VERSION = 1
@@ -90,7 +91,9 @@ class Receipt:
     def _head(self) -> list[str]:
         lines = [f"# Receipt: {self.tokens:,} of {self.budget:,} tokens, delivery {self.delivery}"]
         lines += [f"The budget is below {LEAST_BUDGET} tokens: what a context needs was cut."] if self.too_small else []
-        scope = [f"session {self.session}"] * bool(self.session) + [f"project {self.project}"] * bool(self.project)
+        scope = [f"session {self.session}"] * bool(self.session) + [f"project {shown_name(self.project)}"] * bool(
+            self.project
+        )
         lines += [f"For {', '.join(scope)}."] if scope else []
         if self.gate is not None:
             sign = "open, ≥" if self.gate.open else "closed, <"

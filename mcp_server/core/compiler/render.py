@@ -15,15 +15,15 @@ from mcp_server.core.lifecycle.dates import written
 from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage, Turn
 from mcp_server.core.text.fencing import neutralise
+from mcp_server.core.text.markdown import without_comments
 
 SEPARATOR = "\n\n"
 
-_EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*\n\s*(?=(?!\1#)#{1,6} |\Z)", re.MULTILINE)
+_EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*(?:\n\s*(?=(?!\1#)#{1,6} )|\s*\Z)", re.MULTILINE)
 """A heading, followed by nothing but a heading that is no deeper, or by the end."""
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2}): ")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
-_COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
 _LONGEST_NAME = 80
 _LONGEST_TITLE = 48
 _LONGEST_PATH = 300
@@ -50,8 +50,7 @@ def label(slot: str, source: str) -> str:
 def file_text(text: str) -> str:
     """A workspace file for showing: comments blanked (the lines stay where they are), marks of
     provenance left out, the rest neutralised."""
-    shown = _COMMENT.sub(lambda comment: "\n" * comment.group().count("\n"), text)
-    return neutralise(without_sources(shown)).rstrip()
+    return neutralise(without_sources(without_comments(text))).rstrip()
 
 
 def tight(text: str) -> str:

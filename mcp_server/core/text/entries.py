@@ -12,8 +12,11 @@ from mcp_server.errors import NotFound
 
 _BULLET = re.compile(r"^[-*+] ")
 _DATE = re.compile(r"^(?:\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+)")
-ALSO = "also: "
+EARLIER = "earlier: "
 """Begins a line below an entry: how the same, or nearly the same, was put before."""
+
+_EARLIER = (EARLIER, "also: ")
+"""The second is how files of before say it."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
@@ -90,7 +93,7 @@ def same_entry(body: str, content: str) -> Entry | None:
 def statement(entry: str) -> str:
     """What an entry says now: without date, bullet and other wordings."""
     lines = [line.strip() for line in entry.strip().split("\n")]
-    return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(ALSO))))
+    return _DATE.sub("", _BULLET.sub("", " ".join(line for line in lines if not line.startswith(_EARLIER))))
 
 
 def similar_entry(body: str, section: str, content: str, alike: Callable[[str, str], bool]) -> Entry | None:
@@ -108,10 +111,10 @@ def tells_no_more(entry: str, other: str) -> bool:
 def reworded(body: str, entry: Entry, new: str, keep: bool) -> str:
     """The body with `new`, a bullet, in an entry's place; with `keep` the old words stay below it."""
     first, *rest = (line.strip() for line in entry.text.split("\n"))
-    wordings = [line for line in rest if line.startswith(ALSO)]
+    wordings = [line for line in rest if line.startswith(_EARLIER)]
     if keep:
-        said = " ".join([_BULLET.sub("", first), *(line for line in rest if not line.startswith(ALSO))])
-        wordings.insert(0, f"{ALSO}{said}")
+        said = " ".join([_BULLET.sub("", first), *(line for line in rest if not line.startswith(_EARLIER))])
+        wordings.insert(0, f"{EARLIER}{said}")
     lines = body.split("\n")
     return "\n".join([*lines[: entry.start - 1], new, *(f"  {line}" for line in wordings), *lines[entry.end :]])
 

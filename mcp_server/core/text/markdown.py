@@ -33,6 +33,18 @@ class Section:
 _FENCE_LINE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 
 
+_COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """The text with its comments, where they have lines of their own, blanked; no line is lost. Behind the last `-->`
+    nothing is looked for: every `<!--` there would be searched to the end."""
+    end = text.rfind("-->") + len("-->")
+    if end < len("-->"):
+        return text
+    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text[:end]) + text[end:]
+
+
 def split_front_matter(text: str) -> SplitText:
     """The text between two `---` lines at the very beginning, and the rest. Without them, or unclosed, all is body."""
     nothing = SplitText("", text, 1)

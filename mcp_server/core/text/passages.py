@@ -16,7 +16,7 @@ from typing import Any
 
 from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
 from mcp_server.core.model import GLOBAL, Category, Passage, TranscriptHead, Turn
-from mcp_server.core.text.markdown import Section, sections
+from mcp_server.core.text.markdown import Section, sections, without_comments
 from mcp_server.core.text.transcript import PlacedTurn
 from mcp_server.core.text.yaml_line import read_moment
 
@@ -97,9 +97,18 @@ def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]
     description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
     passages: list[Passage] = []
     ordinal = 0
-    found = sections(body, body_line)
+    shown = (
+        body if is_imported(path) else without_comments(body)
+    )  # what a file explains to its owner is for no one else
+    commented = {
+        body_line + place
+        for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))
+        if one != other
+    }
+    found = sections(shown, body_line)
     for section, following in zip_longest(found, found[1:]):
-        if not _says_something(section, following):
+        asks = not commented.isdisjoint(range(section.start, section.end + 1))
+        if not _says_something(section, following, asks):
             continue
         own, own_line, derived = _apart(section)
         trail = [part for part in (*section.trail, section.title) if part]
@@ -272,8 +281,10 @@ def _date_in_name(path: str) -> str | None:
     return found[1] if found else None
 
 
-def _says_something(section: Section, following: Section | None) -> bool:
-    """Whether a section is more than a heading over other sections (their trail holds its title anyway)."""
-    if section.level and following is not None and following.level > section.level:
+def _says_something(section: Section, following: Section | None, asks: bool) -> bool:
+    """Whether a section is more than a heading over other sections (their trail holds its title anyway), the title of
+    an empty file, or a heading over a comment that `asks` for what should stand there."""
+    over_others = following is not None and following.level > section.level
+    if section.level and (asks or over_others or (section.level == 1 and following is None)):
         return bool(section.text.partition("\n")[2].strip())
     return bool(section.text.strip())

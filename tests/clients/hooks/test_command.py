@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -116,6 +117,27 @@ async def test_without_a_server_the_work_is_queued_and_prompts_get_nothing(works
     assert kept["given"] == {"session_id": SESSION, "transcript_path": "/t.jsonl", "reason": "x"}
     assert folder.stat().st_mode & 0o077 == 0
     assert (folder / names[0]).stat().st_mode & 0o077 == 0
+
+
+async def test_who_asks_why_nothing_comes_is_told_on_stderr(workspace: Path, memory: Memory) -> None:
+    debug = {"CONTEXT_MANAGER_HOOK_DEBUG": "1"}
+    for root, why in ((workspace / "nowhere", b"no memory in"), (memory.files.root, b"no server is running")):
+        done = await anyio.to_thread.run_sync(partial(hook, root, "UserPromptSubmit", given=said(), env=debug))
+        assert (done.returncode, done.stdout) == (0, b"")
+        assert why in done.stderr
+        assert done.stderr.count(b"\n") == 1
+
+
+async def test_a_session_end_that_the_server_took_from_the_queue_meanwhile_is_no_fault(
+    memory: Memory,
+) -> None:
+    async def drains(event: str) -> dict[str, object]:
+        assert await queue.drain(memory, Told()) == 1
+        return {}
+
+    async with listening(memory, Told(drains)):
+        assert await responded(memory.files.root, "SessionEnd", reason="other") is None
+    assert queued(memory.files.local) == []
 
 
 async def test_a_session_end_that_the_server_saw_to_leaves_nothing_in_the_queue(memory: Memory) -> None:

@@ -75,10 +75,26 @@ def test_english_and_serbian_stop_words_are_no_keywords() -> None:
         ("Use Postgres for the ledger", "Do not use Postgres for the ledger"),
         ("We can't cache the ledger rows", "We can cache the ledger rows"),
         ("Set the retry limit to 3 for uploads", "Set the retry limit to 5 for uploads"),
+        ("Ana likes green tea", "Boris likes green tea"),
+        ("We use Postgres for the queue", "We use Redis for the queue"),
+        ("Staging runs on the old host", "Production runs on the old host"),
     ],
 )
 def test_different_things_with_the_same_words_survive(first: str, second: str) -> None:
     assert not is_duplicate(first, second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Call Ana about the winter berth", "Phone Ana about the winter berth"),
+        ("Going with Redis for the queue", "we go with redis for the queue"),
+        ("Ana likes green tea", "She likes green tea"),
+        ("Use the new client for uploads", "Added the new client for uploads"),
+    ],
+)
+def test_a_capital_that_names_nothing_else_sets_nothing_apart(first: str, second: str) -> None:
+    assert is_duplicate(first, second)
 
 
 def test_an_entry_that_names_a_number_is_covered_by_one_that_names_it_too() -> None:

@@ -26,6 +26,7 @@ from mcp_server.core.model import Role
         ),
         ("user", "I have to buy flour", ["I have to buy flour"]),
         ("user", "Treba pozvati Anu", ["Treba pozvati Anu"]),
+        ("user", "Yes, do that. TODO: ask Jure for a sample", ["ask Jure for a sample"]),
         ("user", "Should we test it? Do I need to?", []),
         ("user", "I have a dog", []),
         ("agent", "We should test it.", []),

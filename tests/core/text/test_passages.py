@@ -149,3 +149,13 @@ def test_a_section_of_derived_lines_alone_is_no_passage_beside_them() -> None:
     body = f"- 2023-05-07: Ana keeps bees. {SOURCE}\n- Ana sails. {SOURCE}\n"
     found = of_knowledge("knowledge/people/ana.md", body, 1, {})
     assert [passage.unit for passage in found] == ["knowledge/people/ana.md#1", "knowledge/people/ana.md#2"]
+
+
+def test_what_a_template_asks_its_owner_is_no_passage_and_is_in_none() -> None:
+    asks = "# User\n\n<!-- Who are you? -->\n\n## About\n\n<!-- Your name? -->\n\n## Tools\n\n<!-- Which? -->\n- vim\n"
+    (only,) = of_knowledge("knowledge/identity/USER.md", asks, 1, {})
+    assert (only.title, only.start, only.end) == ("User › Tools", 9, 12)
+    assert "Which?" not in only.text
+    assert of_knowledge("archive/memory/MEMORY.md", "# Archived memory\n", 1, {}) == ()
+    (imported,) = of_knowledge("knowledge/reference/wiki/a.md", "# A\n\n<!-- kept as it came -->\n", 1, {})
+    assert "kept as it came" in imported.text

@@ -1,0 +1,139 @@
+"""What the commands say is right, whole and in words: found by using them as a newcomer does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from mcp_server.cli.main import cli
+from tests.conftest import Run
+
+GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+
+
+@GIT
+def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: Path) -> None:
+    run("init")
+    for name in ("ana", "bo"):
+        (workspace / f"knowledge/people/{name}.md").write_text(
+            f"# {name}\n\n- lives in Basel [src: raw/conversations/{name}.md#1]\n"
+        )
+
+    said = run("history", "where", "lives in Basel")
+
+    places = [said.index(place) for place in ("people/ana.md", "/ana.md#1", "people/bo.md", "/bo.md#1")]
+    assert places == sorted(places)
+    assert "[src:" not in said
+
+
+def test_nothing_is_recorded_of_an_empty_message(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(monkeypatch, b" \n")
+    assert "nothing to record" in run("observe", code=1)
+    assert "No conversations yet" in run("session", "list")
+
+
+def test_what_is_hidden_since_a_recovery_is_not_shown_and_can_be(run: Run) -> None:
+    run("observe", "Plan the statement export", "--session", "s1")
+    made = json.loads(run("checkpoint", "create", "--session", "s1", "--json"))["id"]
+    run("observe", "Let us write CSV instead", "--session", "s1")
+    run("recover", "--checkpoint", made, "--apply")
+
+    shown = run("session", "show", "s1")
+
+    assert "statement export" in shown
+    assert "CSV" not in shown
+    assert "wound back to turn 1: turn 2 is hidden" in shown
+    assert "CSV" in run("session", "show", "s1", "--all")
+    told = json.loads(run("session", "show", "s1", "--json"))
+    assert (told["seen"], len(told["turns"])) == (1, 2)
+    whole = run("read", told["paths"][0])
+    assert "CSV" in whole
+    assert "turn 2 is hidden" in whole
+    run("observe", "CSV it is", "--session", "s1")
+    assert "hidden" not in run("session", "show", "s1")
+
+
+def test_the_place_of_an_option_is_said_where_somebody_puts_it_elsewhere(run: Run) -> None:
+    assert "context-manager --workspace DIR" in run("status", "--workspace", "x", code=2)
+    assert "context-manager COMMAND --json" in run("--json", "status", code=2)
+    assert "'[VIEW]'" in run("status", "nope", code=2)
+    assert "name a client, or say --all" in run("uninstall", code=2)
+
+
+def test_who_asks_for_a_session_or_a_project_that_there_is_not_is_told(run: Run) -> None:
+    run("observe", "The pump needs a new seal", "--session", "pump-talk", "--project", "greenhouse")
+    assert "did you mean 'pump-talk'?" in run("search", "pump", "--session", "pump-tlak", code=1)
+    for command in ("search", "compile"):
+        assert "did you mean 'greenhouse'?" in run(command, "pump", "--project", "grenhouse", code=1)
+        run(command, "pump", "--project", "greenhouse")
+
+
+def test_projects_are_shown_by_the_name_that_people_gave_them(run: Run) -> None:
+    run("observe", "The pump needs a new seal", "--session", "s1", "--project", "greenhouse")
+    assert "name:" not in run("session", "list")
+    assert "project greenhouse" in run("compile", "pump seal", "--session", "s1", "--explain")
+    run("project", "rename", "greenhouse", "glasshouse")
+    assert " glasshouse " in run("session", "list")
+
+
+def test_status_is_short_and_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTEXT_MANAGER_ADVISOR__ENABLED", "false")
+    said = run("status")
+    assert "None" not in said
+    assert "## LLM" in said
+    assert "half life" not in said
+    assert "## Settings\n- search:\n  - embedder: none\n- advisor:\n  - enabled: no\n" in said
+    assert "half life: 5\n" in run("status", "settings")
+
+
+def test_in_a_narrow_terminal_a_row_is_a_paragraph_and_no_id_is_cut(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "11111111-2222-4333-8444-555555555555"
+    run("observe", "Plan the statement export, which is due on the third of the month", "--session", name)
+    for width, table in ((50, False), (80, False), (160, True)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        said = run("session", "list")
+        assert name in said
+        assert ("─" in said) == table
+        assert max(map(len, said.splitlines())) <= width
+
+
+def test_the_path_of_a_passage_is_whole_so_that_it_can_be_read(run: Run) -> None:
+    run("observe", "The greenhouse pump needs a new seal before the frost comes", "--session", "a" * 60)
+    found = run("search", "pump seal")
+    (line,) = [line for line in found.splitlines() if "raw/conversations/" in line]
+    path = line.split()[1].rpartition(":")[0]
+    assert "pump" in run("read", path)
+
+
+@GIT
+def test_a_checkpoint_made_by_hand_says_which_command_goes_back(run: Run) -> None:
+    run("observe", "Plan the statement export", "--session", "s1")
+    said = run("checkpoint", "create", "--session", "s1")
+    assert "context-manager recover --checkpoint ckp_" in said
+    assert "recover(id=" not in said
+
+
+def test_every_option_of_every_command_says_what_it_does() -> None:
+    def silent(command: click.Command, path: str) -> list[str]:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            below = ((name, command.get_command(context, name)) for name in command.list_commands(context))
+            return [one for name, leaf in below if leaf for one in silent(leaf, f"{path} {name}")]
+        options = (one for one in command.params if isinstance(one, click.Option))
+        return [f"{path} {one.opts[0]}" for one in options if not one.help]
+
+    assert silent(cli, "context-manager") == []
+
+
+def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
+    run("logs", "stats", "--since", "yesterday")
+    run("search", "pump", "--since", "yesterday")
+    assert "'soonish' is no date; write 2026-03-01" in run("logs", "stats", "--since", "soonish", code=2)
+    assert "%Y" not in run("logs", "stats", "--help")
