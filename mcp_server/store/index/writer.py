@@ -61,8 +61,13 @@ def mark_of(passage: Passage) -> int:
 
 
 def digest_of(unit: tuple[Passage, ...]) -> bytes:
-    """Eight bytes that differ when anything of a unit differs."""
-    return hashlib.blake2b(repr(unit).encode("utf-8", "replace"), digest_size=8).digest()
+    """Eight bytes that differ when anything of a unit differs: of what `repr` says of it, part by part, since a message
+    may have many megabytes."""
+    digest = hashlib.blake2b(b"(", digest_size=8)
+    for number, part in enumerate(unit):
+        digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
+    digest.update(b",)" if len(unit) == 1 else b")")
+    return digest.digest()
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
