@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,10 +71,8 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
         return False
     async with process:
         assert process.stdin is not None, "opened with a pipe"
-        try:
+        with suppress(anyio.BrokenResourceError):  # it is gone already: its exit code says more
             await process.stdin.send(Order(work, str(workspace), dict(environ)).to_json())
-        except anyio.BrokenResourceError:  # its exit code says more
-            pass
         code = await process.wait()
     if code:
         raise Unavailable(f"the child process for {work} ended with code {code}; stderr of the server says why")

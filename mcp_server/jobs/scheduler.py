@@ -136,9 +136,7 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
         held.release()
 
 
-async def keep_schedule(
-    memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None
-) -> None:
+async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None) -> None:
     """A duty of the maintaining process: looks again and again, until it is cancelled. With `environ`, where the
     settings of `memory` come from too, a child process runs what is due; without, this one."""
     while True:

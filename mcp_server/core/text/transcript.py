@@ -34,8 +34,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from mcp_server.core.model import KnowledgeChange, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
 from mcp_server.core.text.bytes_in_text import after_bytes, size_in_bytes
+from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.transcript_head import head_from_fields, own_fields, render_front_matter
 from mcp_server.core.text.yaml_line import json_line, moment_text, read_moment, to_utc

@@ -195,7 +195,8 @@ class Index:
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
                 known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
-                left = [path for path in left if known.get(path) != there.get(path)]
+                waited_for = set(left) - self._keeper.postponed
+                left = [path for path in left if path in waited_for and known.get(path) != there.get(path)]
                 if left:
                     await sleep(0.01)
 
@@ -367,6 +368,11 @@ class Index:
         Only for the process that holds the maintainer's lock.
         """
         return await self._keeper.apply(tuple(paths))
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """As `apply` for what takes a moment, beside a `refresh` or `apply` at work; what takes longer is returned, for
+        `apply`, and `settle` does not wait for it."""
+        return await self._keeper.apply_small(tuple(paths))
 
     async def rebuild(self, progress: Progress | None = None) -> int:
         """Fills a new generation from the files and makes it the live one, for every process; the old one serves
