@@ -1,4 +1,4 @@
-"""What a child process does beside a server (`jobs/child.py` starts it): `python -c "from mcp_server.aside import main"`.
+"""What a child process does beside a server; `jobs/child.py` starts it.
 
 It is a process like any other on the workspace, of the lowest priority. Its standard input is its life line: when that
 is closed, whoever wanted the work is gone, and it ends there and then.

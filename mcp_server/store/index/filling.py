@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PASSAGES = 1_500
 """Passages of a transaction, about; a huge file is written in several."""
 
-SOON = 250
-"""As many where somebody else may want to write in between: a tenth of a second's work."""
+SOON = 100
+"""As many where somebody else may want to write in between: some hundredths of a second's work."""
 
 FILES = 300
 

@@ -27,7 +27,7 @@ from mcp_server.store.index.answers import Candidates, IndexStatus, Mode
 from mcp_server.store.index.filling import Progress
 from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.generations import Generations
-from mcp_server.store.index.keeping import Keeper
+from mcp_server.store.index.keeping import SMALL, Keeper
 from mcp_server.store.index.looking import is_indexed
 from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
 from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
@@ -195,10 +195,15 @@ class Index:
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
                 known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
-                waited_for = set(left) - self._keeper.postponed
-                left = [path for path in left if path in waited_for and known.get(path) != there.get(path)]
+                left = [path for path in left if known.get(path) != there.get(path)]
+                left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
                 if left:
                     await sleep(0.01)
+
+    def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
+        """Whether it takes but a moment until the index holds a file as it is: not for what somebody imports."""
+        new = (there or (0, 0))[0] - (known or (0, 0))[0]
+        return new <= SMALL and path not in self._keeper.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         found = {}
