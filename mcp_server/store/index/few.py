@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_server.store.index.scope import Scope
+from mcp_server.store.index.writer import in_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,15 +87,16 @@ def idf(passages: int, frequency: int) -> float:
 
 
 def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
-    """The passages of a scope nearest to a unit vector, nearest first."""
+    """The passages of a scope nearest to a unit vector, nearest first, just as the vector table compares them."""
     import numpy as np
 
     size = 2 * len(vector)
     rows = [row for row in _rows(connection, scope, "vector") if row[1] is not None and len(row[1]) == size]
     if not rows:
         return []
-    matrix = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
-    order = np.argsort(-(matrix.astype(np.float32) @ vector), kind="stable")[:most]
+    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
+    apart = in_bytes(stored).astype(np.int32) - in_bytes(vector.astype("<f2"))
+    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[:most]
     return [rows[place][0] for place in order]
 
 

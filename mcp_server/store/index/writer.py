@@ -289,9 +289,14 @@ def _marks(count: int) -> str:
 
 def packed_vectors(vectors: NDArray[np.float32]) -> tuple[list[bytes], list[bytes]]:
     """Each vector as float16 (for the exact cosine) and as int8 (for finding neighbours)."""
-    import numpy as np
-
     half = vectors.astype("<f2")
     # From the rounded ones, so that the table can be filled again from what is stored.
-    small = np.clip(np.rint(half.astype(np.float32) * SCALE), -127, 127).astype(np.int8)
-    return [row.tobytes() for row in half], [row.tobytes() for row in small]
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half)]
+
+
+def in_bytes(half: NDArray[np.float16]) -> NDArray[np.int8]:
+    """Vectors in float16 as int8, the way the vector table holds them."""
+    import numpy as np
+
+    whole: NDArray[np.float32] = np.rint(half.astype(np.float32) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)
