@@ -92,7 +92,7 @@ class AgentMemory:
         try:
             async with open_memory(Path(workspace) if workspace else None, given) as memory:
                 await catch_up(memory)
-                async with maintain(memory):
+                async with maintain(memory, given):
                     yield cls(memory, project, folder)
         except BaseExceptionGroup as group:
             if len(group.exceptions) == 1:  # the task group's wrapping of what the caller's own code raised

@@ -4,7 +4,7 @@ async with open_memory(None, os.environ) as memory:      # a library, a CLI comm
     await catch_up(memory)
     await search(memory, …)
 
-async with open_memory(None, os.environ) as memory, maintain(memory):    # a server
+async with open_memory(None, os.environ) as memory, maintain(memory, os.environ):    # a server
 """
 
 from __future__ import annotations
@@ -277,10 +277,11 @@ async def catch_up(memory: Memory) -> None:
 
 
 @asynccontextmanager
-async def maintain(memory: Memory) -> AsyncIterator[None]:
+async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> AsyncIterator[None]:
     """For a server: keeps index and sessions up to date in the background and tells `memory.changes` what changed.
 
-    The process that maintains also answers the hooks of clients and works off what they left in the queue.
+    The process that maintains also answers the hooks of clients and works off what they left in the queue. With the
+    `environ` that `memory` was opened with, a child process does what computes for long; without, this one does.
     """
     import anyio
 
@@ -293,13 +294,16 @@ async def maintain(memory: Memory) -> AsyncIterator[None]:
     from mcp_server.jobs.rewording import keep_rewording
     from mcp_server.jobs.topic_times import keep_topic_times
 
+    async def keep_knowledge(memory: Memory) -> None:
+        await keep_extracted(memory, environ)
+
     async def keep_jobs(memory: Memory) -> None:
         from mcp_server.jobs.registry import JOBS
         from mcp_server.jobs.scheduler import keep_schedule
 
-        await keep_schedule(memory, JOBS)
+        await keep_schedule(memory, JOBS, environ)
 
-    duties = [attend, keep_briefs, keep_extracted, keep_committed, keep_topic_times, keep_jobs]
+    duties = [attend, keep_briefs, keep_knowledge, keep_committed, keep_topic_times, keep_jobs]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)

@@ -35,6 +35,7 @@ BELOW["bench"] = BELOW["demo"] = RIM | {"clients"}
 BELOW["app"] = RIM | {"jobs", "clients"}
 BELOW["serve"] = RIM | {"jobs", "clients", "app", "connection", "tools", "resources", "prompts"}
 BELOW["agent_loop"] = RIM
+BELOW["aside"] = RIM | {"jobs", "app"}
 BELOW["agent"] = RIM | {"app", "agent_loop"}
 BELOW["__main__"] = BELOW["cli"] = set(BELOW)
 

@@ -140,10 +140,17 @@ async def extract(
     return done
 
 
+async def is_waiting(memory: Memory) -> bool:
+    """Whether `extract_pending` has something to read."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return False
+    return bool(await memory.state.keys_of(PENDING_EXTRACTION))
+
+
 async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
     """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
     that took, for whoever does it beside other work."""
-    if memory.settings.lifecycle.extraction_trigger == "manual":
+    if not await is_waiting(memory):
         return 0
     extractors = chosen(())
     known = await memory.state.entries(EXTRACTED)

@@ -16,9 +16,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anyio.to_thread import run_sync
+
 from mcp_server.actions import sessions
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.core.model import Turn
+from mcp_server.core.model import Hit, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.core.text.query import bounded
 from mcp_server.core.text.words import TALK_WORDS, content_words
@@ -137,18 +139,31 @@ async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compa
     )
     known = await memory.index.last_turn(session)
     last = first - 1 if known is None else min(first - 1, known)
+    hits = found.hits if found.gate.open else ()
     scores: dict[int, float] = {}
-    own: dict[int, float] = {}
-    said = set(content_words(query))
-    for hit in found.hits if found.gate.open else ():
+    for hit in hits:
         turn = hit.passage.turn or 0
         scores[turn] = max(hit.score, scores.get(turn, 0.0))
-        if not said.issuperset(content_words(hit.passage.text)):
-            own[turn] = max(math.fsum(hit.terms[name] for name in OWN_TERMS), own.get(turn, 0.0))
-    least = max(own.values(), default=0.0) * OWN_SHARE
-    telling = frozenset(turn for turn, value in own.items() if value >= least > 0)
+    telling = await run_sync(_telling, hits, query)
     tells = found.gate.open and len(content_words(bounded(asking[-1].content), TALK_WORDS)) >= LEAST_CONTENT_WORDS
     return Compared(query, found.gate.open, scores, telling, last, len(found.hits), tells)
+
+
+def _telling(hits: Sequence[Hit], query: str) -> frozenset[int]:
+    """The turns that say something about a message themselves, and not only its own words. Few hits have so much that
+    their words must be looked at: the best come first."""
+    said = set(content_words(query))
+    by_own = sorted(((math.fsum(hit.terms[name] for name in OWN_TERMS), place) for place, hit in enumerate(hits)))
+    least = 0.0
+    telling: set[int] = set()
+    for value, place in reversed(by_own):
+        if value < least or value <= 0:
+            break
+        passage = hits[place].passage
+        if not said.issuperset(content_words(passage.text)):
+            least = least or value * OWN_SHARE
+            telling.add(passage.turn or 0)
+    return frozenset(telling)
 
 
 def says_something(turn: Turn) -> bool:

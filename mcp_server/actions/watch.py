@@ -179,7 +179,7 @@ async def _heard_one(
 ) -> Activations:
     ttl = memory.settings.watchers.topic_ttl
     stored = await activations.of(memory.state, row.session)
-    if turn.role == "user" and fingerprint(turn.content) in stored.ahead:
+    if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))

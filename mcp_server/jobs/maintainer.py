@@ -7,7 +7,8 @@ and keeps house. The operating system takes the lock back from a process that di
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -60,10 +61,10 @@ class Wanted:
         self.paths.update(paths or ())
         self._came.set()
 
-    async def take(self) -> list[str] | None:
-        """Waits until there is something, and takes all of it; None stands for all files."""
+    async def take(self) -> tuple[list[str], bool]:
+        """Waits until there is something, and takes it: paths, and whether all files are wanted."""
         await self._came.wait()
-        taken = None if self.everything else sorted(self.paths)
+        taken = sorted(self.paths), self.everything
         self.paths, self.everything, self._came = set(), False, anyio.Event()
         return taken
 
@@ -106,14 +107,28 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
         tasks.start_soon(_finish_recovering, memory)
         for duty in duties:
             tasks.start_soon(_keep_doing, memory, duty)
+        long = Wanted()
+        tasks.start_soon(_index_long, memory, long)
         while True:
-            paths = await wanted.take()
-            try:
-                changed = await (memory.index.refresh() if paths is None else memory.index.apply(paths))
-            except ContextManagerError as error:  # a full disk, a locked file: the next look may go better
-                _complain("indexing", error)
+            paths, everything = await wanted.take()
+            if everything:
+                long.add(None)
+            if not paths:
                 continue
-            if changed:
+            with _complaining("indexing"):
+                changed, left = await memory.index.apply_small(paths)
+                if left:
+                    long.add(left)
+                if changed:
+                    memory.changes.publish(Change("index"))
+
+
+async def _index_long(memory: Memory, wanted: Wanted) -> None:
+    """What takes long is indexed beside what takes a moment, for which somebody waits."""
+    while True:
+        paths, everything = await wanted.take()
+        with _complaining("indexing"):
+            if await (memory.index.refresh() if everything else memory.index.apply(paths)):
                 memory.changes.publish(Change("index"))
 
 
@@ -217,6 +232,15 @@ async def _notice(memory: Memory) -> None:
         except ContextManagerError as error:
             _complain("looking for changes", error)
         await anyio.sleep(NOTICE_SECONDS)
+
+
+@contextmanager
+def _complaining(what: str) -> Iterator[None]:
+    """A full disk, a locked file: the next look may go better."""
+    try:
+        yield
+    except ContextManagerError as error:
+        _complain(what, error)
 
 
 def _complain(what: str, error: BaseException) -> None:

@@ -18,6 +18,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.jobs import child
 from mcp_server.jobs.cron import latest
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
@@ -95,21 +96,31 @@ async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
     return found
 
 
+async def due(memory: Memory, jobs: Mapping[str, Job]) -> list[tuple[Job, datetime]]:
+    """The jobs that are to be run now, each with the moment that it is owed for."""
+    now = memory.clock()
+    waiting = {job: failed["until"] for job, failed in (await memory.state.entries(f"{NAMESPACE}:failed")).items()}
+    return [
+        (jobs[one.name], one.due)
+        for one in await planned(memory, jobs)
+        if one.due and (one.name not in waiting or datetime.fromisoformat(waiting[one.name]) <= now)
+    ]
+
+
 async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
-    """Runs what is due; nothing while another process is at it."""
+    """Runs what is due, and logs it; nothing while another process is at it."""
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
         return []
+    done = []
     try:
-        now = memory.clock()
-        waiting = {job: failed["until"] for job, failed in (await memory.state.entries(f"{NAMESPACE}:failed")).items()}
-        return [
-            await _run(memory, jobs[one.name], one.due)
-            for one in await planned(memory, jobs)
-            if one.due and (one.name not in waiting or datetime.fromisoformat(waiting[one.name]) <= now)
-        ]
+        for job, moment in await due(memory, jobs):
+            ran = await _run(memory, job, moment)
+            (log.info if ran.ok else log.warning)("job %s: %s", ran.name, ran.outcome)
+            done.append(ran)
     finally:
         held.release()
+    return done
 
 
 async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
@@ -125,12 +136,15 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
         held.release()
 
 
-async def keep_schedule(memory: Memory, jobs: Mapping[str, Job]) -> None:
-    """A duty of the maintaining process: looks again and again, until it is cancelled."""
+async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None) -> None:
+    """A duty of the maintaining process: looks again and again, until it is cancelled. With `environ`, where the
+    settings of `memory` come from too, a child process runs what is due; without, this one."""
     while True:
         try:
-            for ran in await run_due(memory, jobs):
-                (log.info if ran.ok else log.warning)("job %s: %s", ran.name, ran.outcome)
+            if await due(memory, jobs):
+                aside = environ is not None and await child.run("jobs", memory.files.root, environ)
+                if not aside:
+                    await run_due(memory, jobs)
         except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
             log.warning("looking for jobs failed: %s", error)
         await anyio.sleep(LOOK_SECONDS)

@@ -57,7 +57,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     @asynccontextmanager
     async def enter() -> AsyncIterator[Memory]:
         app = await anyio.to_thread.run_sync(_load)
-        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory):
+        async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
             yield memory
 
     root = resolve_workspace(serving.workspace, environ)

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from mcp_server.cli.main import cli
+from tests.cli.test_commands import pipe
 from tests.conftest import Run
 
 GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -34,6 +34,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 
 from mcp_server.core.model import KnowledgeChange, Role, ToolCall, TranscriptHead, Turn
+from mcp_server.core.text.bytes_in_text import after_bytes, size_in_bytes
 from mcp_server.core.text.escaping import escape, escape_line, unescape, unescape_line
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.transcript_head import head_from_fields, own_fields, render_front_matter
@@ -173,7 +174,7 @@ def _tool_line(call: ToolCall) -> str:
 
 def _block(who: str, at: datetime, previous_at: datetime | None, meta: dict[str, object], body: str) -> str:
     day = "" if previous_at and at.date() == to_utc(previous_at).date() else f"{at.date().isoformat()} "
-    meta["bytes"] = len(body.encode())
+    meta["bytes"] = size_in_bytes(body, 0, len(body))
     return f"\n## {day}{at:%H:%M} — {who}\n<!-- {json_line(meta)} -->\n{body}"
 
 
@@ -186,42 +187,47 @@ def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = Non
     `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character can be told. A front
     matter that we did not write needs `load_yaml`. Raises Invalid naming file and field.
     """
-    found = split_front_matter(text)
-    if found.body_line == 1:
+    raw, body, body_line = _front_matter(text)
+    if body_line == 1:
         raise Invalid(f"{where}: line 1: a transcript begins with front matter between two `---` lines")
-    body = found.body
-    start = _next_block(body, 0)
-    title = re.compile(r"^# ?(.*)$", re.MULTILINE).search(body, 0, start)
-    if start == len(body) and title and body[title.end() + 1 :] in _TORN_HEADERS:
+    start = _next_block(text, body)
+    title = re.compile(r"^# ?(.*)$", re.MULTILINE).search(text, body, start)
+    if start == len(text) and title and text[title.end() + 1 : title.end() + 5] in _TORN_HEADERS:
         start = title.end() + 1  # the first append was cut short
-    fields: Mapping[str, object] | None = own_fields(found.raw)
+    fields: Mapping[str, object] | None = own_fields(raw)
     if fields is None:
         if load_yaml is None:
             raise Invalid(f"{where}: the front matter is not written one field a line")
-        fields = load_yaml(found.raw, where)
+        fields = load_yaml(raw, where)
     head = head_from_fields(fields, where, unescape_line(title.group(1).rstrip("\r")) if title else "")
-    before = len(text) - len(body) + start
-    tail = parse_tail(text[before:], found.body_line + body.count("\n", 0, start), 0, head.started)
-    complete = len(text[:before].encode("utf-8", "surrogateescape")) + tail.complete_bytes
+    tail = parse_tail(text, body_line + text.count("\n", body, start), 0, head.started, start)
+    complete = size_in_bytes(text, 0, start) + tail.complete_bytes
     return Transcript(head, tail.turns, tail.placed_changes, complete, tail.next_line, tail.last_at)
 
 
-def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime) -> Tail:
-    """Reads blocks from the middle of a transcript: `text` begins where a block does, at the empty line before its
+def _front_matter(text: str) -> tuple[str, int, int]:
+    """The text of the front matter, where the body begins, and the body's first line."""
+    found = split_front_matter(text)
+    return found.raw, len(text) - len(found.body), found.body_line
+
+
+def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime, start: int = 0) -> Tail:
+    """Reads blocks from the middle of a transcript: from `start` on, where a block begins, at the empty line before its
     header.
 
-    `first_line` is the number of that empty line, `last_number` and `last_at` those of the block before it.
+    `first_line` is the number of that empty line, `last_number` and `last_at` those of the block before it. Sizes count
+    from `start`. Nothing is copied but what the turns hold: a text may have many megabytes.
     """
-    if "\r\n" in text:  # somebody's git or editor has changed the line ends; what we write has none of these
-        tail = parse_tail(text.replace("\r\n", "\n"), first_line, last_number, last_at)
-        size = len(text.encode("utf-8", "surrogateescape"))
+    if text.find("\r\n", start) >= 0:  # somebody's git or editor has changed the line ends; ours has none of these
+        tail = parse_tail(text[start:].replace("\r\n", "\n"), first_line, last_number, last_at)
+        size = size_in_bytes(text, start, len(text))
         return Tail(tail.turns, tail.placed_changes, size, tail.next_line, tail.last_at)
     turns: list[PlacedTurn] = []
     changes: list[PlacedChange] = []
     line = first_line
-    position = _next_block(text, 0)
-    complete = 0 if text in _TORN_HEADERS else position
-    line += text.count("\n", 0, complete)
+    position = _next_block(text, start)
+    complete = start if text[start : start + 4] in _TORN_HEADERS else position
+    line += text.count("\n", start, complete)
     while position < len(text):
         following = _next_block(text, position + 4)
         block = _read_block(text, position, following, line + 1, last_number, last_at)
@@ -235,7 +241,7 @@ def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime) 
             changes.append(placed)
         line += text.count("\n", position, complete)
         position = following
-    size = len(text[:complete].encode("utf-8", "surrogateescape"))
+    size = size_in_bytes(text, start, complete)
     return Tail(tuple(turns), tuple(changes), size, line, last_at if turns or changes else None)
 
 
@@ -281,25 +287,23 @@ def _read_block(
         body_at = meta_end + 1
     elif last and "<!-- {".startswith(text[body_at:]):
         return None
-    size = meta.get("bytes")
-    if last and isinstance(size, int):
-        rest = text[body_at:].encode("utf-8", "surrogateescape")
-        if len(rest) < size:
+    size = _number(meta.get("bytes"))
+    if last and size is not None:
+        intact = after_bytes(text, body_at, size)
+        if intact is None:
             return None
-        extra = rest[size:]
-        if b"\0" in rest[:size]:  # the file grew before its bytes reached the disk, and the power went
+        if text.find("\0", body_at, intact) >= 0:  # the file grew before its bytes reached the disk; the power went
             return None
-        if extra.decode("utf-8", "surrogateescape") in _TORN_HEADERS or b"\0" in extra:
-            end = body_at + len(rest[:size].decode("utf-8", "surrogateescape"))
-    body = text[body_at:end]
+        if text[intact : intact + 4] in _TORN_HEADERS or text.find("\0", intact) >= 0:
+            end = intact
     at = read_moment(meta.get("at")) or _guess_moment(header, last_at)
     first = line + text.count("\n", position + 1, body_at)
-    last_line = max(line, first + body.count("\n") - 1)
+    last_line = max(line, first + text.count("\n", body_at, end) - 1)
     if header.group(6):
         after = _number(meta.get("after"))
-        change = _read_change(body, at)
+        change = _read_change(text[body_at:end], at)
         return PlacedChange(change, last_number if after is None else after, line, last_line), at, end
-    calls, attachments, content, skipped = _read_body(body, meta)
+    calls, attachments, content, skipped = _read_body(text, body_at, end, meta)
     name = header.group(5)
     turn = Turn(
         number=_number(meta.get("turn")) or last_number + 1,
@@ -318,34 +322,34 @@ def _read_block(
     return PlacedTurn(turn, line, last_line, first + skipped), at, end
 
 
-def _read_body(body: str, meta: Mapping[str, Any]) -> tuple[tuple[ToolCall, ...], tuple[str, ...], str, int]:
-    """Tool calls, attachments, content, and the number of lines before the content."""
-    if not body.startswith("> ["):
-        return (), (), unescape(body.removesuffix("\n")), 0
+def _read_body(
+    text: str, start: int, end: int, meta: Mapping[str, Any]
+) -> tuple[tuple[ToolCall, ...], tuple[str, ...], str, int]:
+    """Tool calls, attachments, content, and the number of lines before the content, of the body text[start:end]."""
     tools = meta.get("tools")
     listed = tools if isinstance(tools, list) else []
     files = [_texts(entry[1]) if isinstance(entry, list) and len(entry) == 2 else () for entry in listed]
     calls: list[ToolCall] = []
     attachments: list[str] = []
-    skipped = position = 0
-    while body.startswith("> [", position):
-        end = body.find("\n", position)
-        end = len(body) if end < 0 else end
-        if tool := _TOOL.fullmatch(body, position, end):
+    skipped, position = 0, start
+    while text.startswith("> [", position, end):
+        line_end = text.find("\n", position, end)
+        line_end = end if line_end < 0 else line_end
+        if tool := _TOOL.fullmatch(text, position, line_end):
             summary, _, result = (tool.group(2) or "").partition(" → ")
             of_call = files[len(calls)] if len(calls) < len(files) else ()
             calls.append(ToolCall(unescape_line(tool.group(1)), unescape_line(summary), unescape_line(result), of_call))
-        elif attachment := _ATTACHMENT.fullmatch(body, position, end):
+        elif attachment := _ATTACHMENT.fullmatch(text, position, line_end):
             attachments.append(unescape_line(attachment.group(1)))
         else:
             break
         skipped += 1
-        position = min(end + 1, len(body))
-    rest = body[position:]
-    if skipped and rest.startswith("\n"):
-        rest = rest[1:]
+        position = min(line_end + 1, end)
+    if skipped and text.startswith("\n", position, end):
+        position += 1
         skipped += 1
-    return tuple(calls), tuple(attachments), unescape(rest.removesuffix("\n")), skipped
+    last = end - 1 if text.endswith("\n", position, end) else end
+    return tuple(calls), tuple(attachments), unescape(text[position:last]), skipped
 
 
 def _read_change(body: str, at: datetime) -> KnowledgeChange:

@@ -75,9 +75,8 @@ TALK_WORDS = _listed(
 
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
-
-_ENGLISH_ALONE = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
-_SERBIAN_ALONE = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
+_ONLY_SERBIAN = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
+_ONLY_ENGLISH = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
 
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
@@ -120,10 +119,9 @@ def _pairs(run: str) -> Iterator[str]:
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:
     """The stop words that fit a message. Serbian ones only where it speaks Serbian: "sad" and "Sam" are English too."""
-    serbian = sum(map(_SERBIAN_ALONE.__contains__, spoken))
-    if serbian < 2 or serbian <= 2 * sum(map(_ENGLISH_ALONE.__contains__, spoken)):
-        return ENGLISH_STOP_WORDS
-    return STOP_WORDS
+    serbian = sum(map(_ONLY_SERBIAN.__contains__, spoken))
+    english = sum(map(_ONLY_ENGLISH.__contains__, spoken))
+    return STOP_WORDS if serbian >= 2 and serbian > 2 * english else ENGLISH_STOP_WORDS
 
 
 def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:
@@ -132,7 +130,9 @@ def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:
     `also_leave_out` takes folded words, for instance the names of the people who speak in a workspace.
     """
     spoken = words(text)
-    left_out = stop_words(spoken).union(also_leave_out)
+    left_out = stop_words(spoken)
+    if also_leave_out:  # a set is copied otherwise, for every text that is looked at
+        left_out = left_out.union(also_leave_out)
     if "may" in left_out and "may" in spoken and _MONTH_MAY.search(text):
         left_out -= {"may"}
     return list(dict.fromkeys(word for word in spoken if word not in left_out))

@@ -138,9 +138,24 @@ class Activations:
             return cls()
 
 
+PIECE = 1_000_000
+"""Characters."""
+
+
 def fingerprint(text: str) -> str:
-    """A short hash of a message, whatever its blanks."""
-    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "replace")).hexdigest()[:16]
+    """A short hash of a message, whatever its blanks. It is read piece by piece: the words of a message of many
+    megabytes, all at once, take ten times its size."""
+    digest = hashlib.sha256()
+    begun = ""  # a word that goes on in the next piece
+    between = ""
+    for start in range(0, len(text), PIECE):
+        piece = begun + text[start : start + PIECE]
+        words = piece.split()
+        begun = words.pop() if words and start + PIECE < len(text) and not piece[-1].isspace() else ""
+        if words:
+            digest.update((between + " ".join(words)).encode("utf-8", "replace"))
+            between = " "
+    return digest.hexdigest()[:16]
 
 
 def _again(known: Activation, new: Activation) -> Activation:

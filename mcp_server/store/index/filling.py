@@ -7,8 +7,7 @@ the batch, and for one huge file by its own size.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
@@ -26,20 +25,43 @@ if TYPE_CHECKING:
 PASSAGES = 1_500
 """Passages of a transaction, about; a huge file is written in several."""
 
+SOON = 100
+"""As many where somebody else may want to write in between: some hundredths of a second's work."""
+
 FILES = 300
 
 Progress = Callable[[int, int], None]
 """(files done, files in all)"""
 
 
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Plans that are written together; of a single one with very many rows those from `first` to `last`."""
+
+    plans: list[Plan]
+    first: int = 0
+    last: int | None = None
+
+
 @dataclass(slots=True)
 class Filling:
-    """One database being filled. `failed` says what went wrong with the embedder."""
+    """One database being filled. `failed` says what went wrong with the embedder.
+
+    `pause`, where it is given, is awaited between transactions, which then are small: somebody else may write meanwhile
+    whatever is not in `held` (looked at, and not all written), and says in `taken` what is done by that.
+    """
 
     to: Connected
     files: WorkspaceFiles
     embedder: Embedder | None
+    pause: Callable[[], Awaitable[None]] | None = None
     failed: str | None = None
+    held: frozenset[str] = frozenset()
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def _most(self) -> int:
+        return SOON if self.pause else PASSAGES
 
     async def run(self, paths: Sequence[str], known: Mapping[str, Known], progress: Progress | None = None) -> int:
         """Brings these files up to date; returns how many had changed. What cannot be read is noted, never raised."""
@@ -49,20 +71,36 @@ class Filling:
         remaining = iter(paths)
         batch = await to_thread.run_sync(self._look, remaining, known)
         while batch:
+            self.held = frozenset(found.path for found in batch)
             plans = await self._plan(batch, known)
-            pieces = [plans] if plans and sum(len(p.rows) for p in plans) <= 2 * PASSAGES else [[p] for p in plans]
-            for piece in pieces[:-1]:
+            *pieces, last = self._pieces(plans)
+            for piece in pieces:
                 await self._write(piece)
+                await self._let_others()
             done += len(batch)
             changed += sum(not p.look.same for p in plans)
-            batch = await self._while_writing(
-                pieces[-1] if pieces else [], lambda: to_thread.run_sync(self._look, remaining, known)
-            )
+            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._look, remaining, known))
+            self.held = frozenset(found.path for found in batch)
+            await self._let_others()
             if progress:
                 progress(done, len(paths))
         return changed
 
-    async def _while_writing(self, plans: list[Plan], then: Callable[[], Awaitable[list[Look]]]) -> list[Look]:
+    def _pieces(self, plans: list[Plan]) -> list[_Piece]:
+        """What is written in one transaction each; the last one may be empty."""
+        if sum(len(p.rows) for p in plans) <= 2 * self._most:
+            return [_Piece(plans)]
+        pieces = []
+        for each in plans:
+            ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
+            pieces += [_Piece([each], end - self._most, end) for end in ends]
+        return pieces
+
+    async def _let_others(self) -> None:
+        if self.pause is not None:
+            await self.pause()
+
+    async def _while_writing(self, piece: _Piece, then: Callable[[], Awaitable[list[Look]]]) -> list[Look]:
         from anyio import create_task_group
 
         looks: list[Look] = []
@@ -70,7 +108,7 @@ class Filling:
 
         async def write_out() -> None:
             try:
-                await self._write(plans)
+                await self._write(piece)
             except Exception as error:  # carried out of the task group as it is
                 errors.append(error)
 
@@ -84,11 +122,13 @@ class Filling:
     def _look(self, paths: Iterator[str], known: Mapping[str, Known]) -> list[Look]:
         looks: list[Look] = []
         passages = 0
-        for path in islice(paths, FILES):
+        for path in paths:
+            if path in self.taken:
+                continue
             found = look(self.files, path, known.get(path))
             looks.append(found)
             passages += len(found.passages)
-            if passages >= PASSAGES:
+            if passages >= self._most or len(looks) == FILES:
                 break
         return looks
 
@@ -105,22 +145,16 @@ class Filling:
             lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
         )
 
-    async def _write(self, plans: list[Plan]) -> None:
-        rows = [row for p in plans for row in p.rows]
-        if len(plans) > 1 or len(rows) <= PASSAGES:
-            await self._write_rows(plans, rows, 0, None)
-            return
-        for first in range(0, len(rows), PASSAGES):
-            last = min(first + PASSAGES, len(rows))
-            await self._write_rows(plans, rows[first:last], first, last)
-
-    async def _write_rows(self, plans: list[Plan], rows: Sequence[Row], first: int, last: int | None) -> None:
+    async def _write(self, piece: _Piece) -> None:
         from anyio import to_thread
 
+        rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
         cuts, vectors = await to_thread.run_sync(self._cut, rows)
         to = self.to
         await to.database.write(
-            lambda connection: write(connection, to.stems, plans, cuts, vectors, to.loads_vectors, first, last)
+            lambda connection: write(
+                connection, to.stems, piece.plans, cuts, vectors, to.loads_vectors, piece.first, piece.last
+            )
         )
 
     def _cut(self, rows: Sequence[Row]) -> tuple[list[Cut], NDArray[np.float32] | None]:

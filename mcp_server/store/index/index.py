@@ -27,7 +27,7 @@ from mcp_server.store.index.filling import Progress
 from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.finding import Search, search
 from mcp_server.store.index.generations import Generations
-from mcp_server.store.index.keeping import Keeper
+from mcp_server.store.index.keeping import SMALL, Keeper
 from mcp_server.store.index.looking import is_indexed
 from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
 from mcp_server.store.index.scan import Scan
@@ -165,8 +165,14 @@ class Index:
                 there = await to_thread.run_sync(self._as_they_are, left)
                 known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
                 left = [path for path in left if known.get(path) != there.get(path)]
+                left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
                 if left:
                     await sleep(0.01)
+
+    def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
+        """Whether it takes but a moment until the index holds a file as it is: not for what somebody imports."""
+        new = (there or (0, 0))[0] - (known or (0, 0))[0]
+        return new <= SMALL and path not in self._keeper.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         found = {}
@@ -306,6 +312,11 @@ class Index:
         Only for the process that holds the maintainer's lock.
         """
         return await self._keeper.apply(tuple(paths))
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """As `apply` for what takes a moment, beside a `refresh` or `apply` at work; what takes longer is returned, for
+        `apply`, and `settle` does not wait for it."""
+        return await self._keeper.apply_small(tuple(paths))
 
     async def rebuild(self, progress: Progress | None = None) -> int:
         """Fills a new generation from the files and makes it the live one, for every process; the old one serves

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.store.database import driver
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from mcp_server.store.files import FileStat, WorkspaceFiles
 
 
+T = TypeVar("T")
+
+SMALL = 256 * 1024
+"""Bytes that `apply_small` reads at most: some tenths of a second's work."""
+
+
 @dataclass(frozen=True, slots=True)
 class Writing:
     """The live generation, open for writing."""
@@ -34,6 +40,10 @@ class Writing:
         """Closes it and lets go of the generation."""
         await self.to.database.close()
         self.generation.held.release()
+
+
+class _Replaced(Exception):
+    """Another generation became the live one meanwhile."""
 
 
 class Keeper:
@@ -57,6 +67,9 @@ class Keeper:
         self._health = health
         self._writing: Writing | None = None
         self._turn = Lock()
+        self._long: Filling | None = None  # at work, and letting others in between
+        self.postponed: set[str] = set()
+        """Files that `apply_small` has left, until `apply` has seen to them: nobody need wait for these."""
 
     @property
     def moved(self) -> bool:
@@ -67,38 +80,56 @@ class Keeper:
         """Indexes every file that changed, and builds a missing index; returns how many files had changed."""
         from anyio import to_thread
 
-        async with self._turn():
-            writing = await self._writer()
-            if writing is not None:
-                try:
-                    known = await writing.to.database.read(known_files)
-                    changed = await to_thread.run_sync(self._changed, known)
-                    count = await self._fill(writing, changed, progress)
-                    await self._embed_missing(writing)
-                    return count
-                except driver().error as error:
-                    self._health.broken = str(error)
-                except Unavailable as error:
-                    await self._judge(writing, error)
-        return await self.rebuild(progress)
+        async def work(writing: Writing) -> int:
+            known = await writing.to.database.read(known_files)
+            changed = await to_thread.run_sync(self._changed, known)
+            count = await self._fill(writing, changed, progress)
+            await self._embed_missing(writing)
+            return count
+
+        count = await self._with_live(work)
+        self.postponed.clear()
+        return await self.rebuild(progress) if count is None else count
 
     async def apply(self, paths: Iterable[str]) -> int:
         """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed."""
-        from anyio import to_thread
 
-        async with self._turn():
-            writing = await self._writer()
-            if writing is not None:
-                try:
-                    held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
-                    there = await to_thread.run_sync(self._below, paths)
-                    wanted = sorted({path for path in (*held, *there) if is_indexed(path)})
-                    return await self._fill(writing, wanted, None)
-                except driver().error as error:
-                    self._health.broken = str(error)
-                except Unavailable as error:
-                    await self._judge(writing, error)
-        return await self.rebuild()
+        async def work(writing: Writing) -> int:
+            return await self._fill(writing, await self._named(writing, paths), None)
+
+        count = await self._with_live(work)
+        self.postponed.difference_update(paths)
+        return await self.rebuild() if count is None else count
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """As `apply`, but what takes longer is left, and returned: files with much to read, and all where there is no
+        index. It need not wait for a `refresh` or `apply` that is at work: these let it in between."""
+
+        async def work(writing: Writing) -> tuple[int, list[str]]:
+            named = await self._named(writing, paths)
+            known = await writing.to.database.read(lambda connection: known_files(connection, named))
+            held = self._long.held if self._long else frozenset()
+            small: list[str] = []
+            left: list[str] = []
+            room = SMALL
+            for path in named:
+                size = self._to_read(path, known.get(path))
+                if path in held or size > room:
+                    left.append(path)
+                else:
+                    small.append(path)
+                    room -= size
+            filling = Filling(writing.to, self._files, self._embedder)
+            changed = await filling.run(small, known)
+            self._health.embedding = filling.failed
+            if self._long:
+                self._long.taken.update(small)
+            return changed, left
+
+        done = await self._with_live(work)
+        changed, left = (0, list(paths)) if done is None else done
+        self.postponed.update(left)
+        return changed, left
 
     async def rebuild(self, progress: Progress | None = None) -> int:
         """Fills a new generation from the files and makes it the live one; the old one serves meanwhile."""
@@ -134,7 +165,7 @@ class Keeper:
         to = await connect(generation.path, new=True)
         try:
             await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
-            filling = self._filling(to)
+            filling = Filling(to, self._files, self._embedder)
             await filling.run(paths, {}, progress)
             self._health.embedding = filling.failed
             await to.database.write(inside.complete)
@@ -145,13 +176,61 @@ class Keeper:
         if not paths:
             return 0
         known = await writing.to.database.read(lambda connection: known_files(connection, paths))
-        filling = self._filling(writing.to)
-        changed = await filling.run(paths, known, progress)
+        filling = self._long = Filling(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
+        try:
+            changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
+        finally:
+            self._long = None
         self._health.embedding = filling.failed
         return changed
 
-    def _filling(self, to: Connected) -> Filling:
-        return Filling(to, self._files, self._embedder)
+    async def _with_live(self, work: Callable[[Writing], Awaitable[T]]) -> T | None:
+        """What `work` returns for the live generation; None if there is none that can be written, or it is damaged:
+        then it is to be built anew."""
+        while True:
+            async with self._turn():
+                writing = await self._writer()
+                if writing is None:
+                    return None
+                try:
+                    return await work(writing)
+                except _Replaced:
+                    continue
+                except driver().error as error:
+                    self._health.broken = str(error)
+                    return None
+                except Unavailable as error:
+                    await self._judge(writing, error)
+                    return None
+
+    async def _let_others(self, writing: Writing) -> None:
+        """Lets in who waits to write. Raises _Replaced if another generation is the live one afterwards."""
+        from anyio import CancelScope
+
+        turn = self._turn()
+        if turn.statistics().tasks_waiting:
+            turn.release()
+            with CancelScope(shield=True):  # whoever called it will let go of it
+                await turn.acquire()
+        if self._writing is not writing:
+            raise _Replaced
+
+    async def _named(self, writing: Writing, paths: Iterable[str]) -> list[str]:
+        """The indexed files at or below these paths, on disk or only in the index."""
+        from anyio import to_thread
+
+        held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
+        there = await to_thread.run_sync(self._below, paths)
+        return sorted({path for path in (*held, *there) if is_indexed(path)})
+
+    def _to_read(self, path: str, known: Known | None) -> int:
+        """Bytes of a file that the index has not seen, about; 0 for one that is gone."""
+        try:
+            size = self._files.stat(path).size
+        except (ContextManagerError, OSError):
+            return 0
+        seen = known.so_far.end if known is not None and known.so_far is not None else 0
+        return size - seen if size >= seen else size
 
     async def _embed_missing(self, writing: Writing) -> None:
         """Embeds what was indexed without an embedder."""
@@ -173,6 +252,7 @@ class Keeper:
                     connection, ids, vectors, to.loads_vectors
                 )  # type: ignore[misc]
             )
+            await self._let_others(writing)
 
     async def _writer(self) -> Writing | None:
         """The live generation, open for writing; None if there is none that can be written."""
@@ -240,3 +320,8 @@ class Keeper:
             except ContextManagerError:  # no path of ours
                 continue
         return found
+
+
+def _last_transcripts(path: str) -> tuple[bool, str]:
+    """What a person or an agent has written first: it is little, and conversations may be many megabytes."""
+    return path.startswith("raw/"), path

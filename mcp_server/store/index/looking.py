@@ -180,10 +180,9 @@ def _look_at_end(seen: Look, data: bytes, so_far: ReadSoFar) -> Look | None:
     """What was appended; None if the file changed in any other way, so that it must be read whole."""
     if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
         return None
-    added = data[so_far.end :]
-    if b"\r" in added:
+    if data.find(b"\r", so_far.end) >= 0:
         return None
-    text = added.decode("utf-8", "surrogateescape")
+    text = str(memoryview(data)[so_far.end :], "utf-8", "surrogateescape")
     tail = transcript.parse_tail(text, so_far.next_line, so_far.last_number, so_far.last_at)
     first = min([*(t.start for t in tail.turns), *(c.start for c in tail.placed_changes)], default=0)
     if first != so_far.next_line + 1:  # text between the blocks belongs to the turn before

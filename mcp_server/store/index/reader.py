@@ -9,7 +9,6 @@ BM25 is FTS5's own formula (k1 = 1.2, b = 0.75), counted from the stems that are
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, Passage
 from mcp_server.core.scoring.ranking import Candidate, rank, read_query, weigh
 from mcp_server.core.scoring.ranking import Query as Asked
+from mcp_server.store.index.few import FEW, K1, B, Few, idf
 from mcp_server.store.index.scope import Scope, count, inside
 from mcp_server.store.index.stems import Stems
 
@@ -53,8 +53,6 @@ FILLED = 50
 FILLING_PARTS = 8
 """Of a long neighbour only its beginning comes in: a turn of megabytes has thousands of parts."""
 
-K1, B = 1.2, 0.75
-
 
 @dataclass(frozen=True, slots=True)
 class Asking:
@@ -74,6 +72,9 @@ class Asking:
     mean_words: float
     fetch: str
     fetch_lines: str
+    fetching: tuple[tuple[int, int], ...] = ()
+    few: Few | None = None
+    """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
 
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate
@@ -121,25 +122,29 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
         everywhere = tuple(map(add, everywhere, _documents(connection, "lines_terms", terms)))
         all_passages, total_words = all_passages + lines, total_words + line_words
     passages = all_passages if scope.everything else count(connection, scope, all_passages)
+    numbers = tuple(stems.numbers(asked.lookup))
+    few = Few.read(connection, scope) if not (scope.everything or scope.lines) and passages <= FEW else None
     frequencies = everywhere
     if not scope.everything:
         share = passages / all_passages if all_passages else 0.0
         frequencies = tuple(
-            _frequency(connection, word, known, share, scope)
-            for word, known in zip(asked.lookup, everywhere, strict=True)
+            few.holding(number) if few and 0 < known <= COUNTED else _frequency(connection, word, known, share, scope)
+            for word, number, known in zip(asked.lookup, numbers, everywhere, strict=True)
         )
     fetching: list[str] = []
     of_lines: list[str] = []  # words that no turn holds, too
+    fetching_stems: list[tuple[int, int]] = []
     budget = POSTINGS
-    for frequency, word in sorted(zip(everywhere, asked.words, strict=False)):
+    for frequency, word, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
         if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
             fetching.append(f'"{word}"')
+            fetching_stems.append((number, frequency))
             budget -= frequency
         elif not frequency and len(of_lines) < FETCHING_WORDS:
             of_lines.append(f'"{word}"')
     return Asking(
         asked=weigh(asked, frequencies, passages),
-        numbers=tuple(stems.numbers(asked.lookup)),
+        numbers=numbers,
         frequencies=frequencies,
         passages=passages,
         everywhere=everywhere,
@@ -147,6 +152,8 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
         mean_words=total_words / all_passages if all_passages else 1.0,
         fetch=" OR ".join(fetching),
         fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
+        fetching=tuple(fetching_stems),
+        few=few,
     )
 
 
@@ -187,8 +194,11 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
 def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
     """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most
     MOST_LINES unless they are what is looked for."""
+    if asking.few is not None:
+        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, LEXICAL)
+    else:
+        found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
     most_lines = LEXICAL if scope.lines else MOST_LINES
-    found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
     return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
 
 
@@ -366,8 +376,7 @@ def score(
             continue
         times = np.bincount(owner[places], minlength=many)
         if bit < keywords:  # names of speakers are looked up, and are no keywords
-            odds = (asking.all_passages - frequency + 0.5) / (frequency + 0.5)
-            bm25 += max(math.log(max(odds, 1e-6)), 1e-6) * times * (K1 + 1) / (times + norm)
+            bm25 += idf(asking.all_passages, frequency) * times * (K1 + 1) / (times + norm)
         for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
             matched[place] |= 1 << bit
     pairs = np.zeros(many, dtype=int)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mcp_server.store.index.few import is_few, nearest_of
 from mcp_server.store.index.schema import LINES, VECTORS, state
 from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 
 def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """The passages of the scope nearest to a unit vector, nearest first, by sqlite-vec."""
+    """The passages of the scope nearest to a unit vector, nearest first, by sqlite-vec; of a small scope by itself."""
+    if is_few(connection, scope):
+        return nearest_of(connection, vector, scope, NEAREST)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, NEAREST]
     if scope.projects is not None:

@@ -62,8 +62,13 @@ def mark_of(passage: Passage) -> int:
 
 
 def digest_of(unit: tuple[Passage, ...]) -> bytes:
-    """Eight bytes that differ when anything of a unit differs."""
-    return hashlib.blake2b(repr(unit).encode("utf-8", "replace"), digest_size=8).digest()
+    """Eight bytes that differ when anything of a unit differs: of what `repr` says of it, part by part, since a message
+    may have many megabytes."""
+    digest = hashlib.blake2b(b"(", digest_size=8)
+    for number, part in enumerate(unit):
+        digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
+    digest.update(b",)" if len(unit) == 1 else b")")
+    return digest.digest()
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
@@ -288,9 +293,14 @@ def _marks(count: int) -> str:
 
 def packed_vectors(vectors: NDArray[np.float32]) -> tuple[list[bytes], list[bytes]]:
     """Each vector as float16 (for the exact cosine) and as int8 (for finding neighbours)."""
-    import numpy as np
-
     half = vectors.astype("<f2")
     # From the rounded ones, so that the table can be filled again from what is stored.
-    small = np.clip(np.rint(half.astype(np.float32) * SCALE), -127, 127).astype(np.int8)
-    return [row.tobytes() for row in half], [row.tobytes() for row in small]
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half)]
+
+
+def in_bytes(half: NDArray[np.float16]) -> NDArray[np.int8]:
+    """Vectors in float16 as int8, the way the vector table holds them."""
+    import numpy as np
+
+    whole: NDArray[np.float32] = np.rint(half.astype(np.float32) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -323,3 +324,14 @@ def test_a_comment_line_that_somebody_spoilt_stops_nothing(meta: str) -> None:
     text = f"{render_head(HEAD)}\n## 18:45 — user\n<!-- {meta} -->\n> [tool:x] y\n"
     (placed,) = parse(text).turns
     assert placed.turn.number == 1
+
+
+def test_a_message_of_megabytes_is_read_back_with_few_copies_of_it() -> None:
+    said = Turn(1, "user", "harbour sail\n" * 300_000, START)
+    text = render_head(HEAD) + render_turn(said, None)
+    tracemalloc.start()
+    read = parse(text)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert read.turns[0].turn.content == said.content
+    assert peak < 2.5 * len(text)

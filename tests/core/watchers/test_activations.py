@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from mcp_server.core.watchers.activations import (
     Activations,
     Correction,
     Payload,
+    fingerprint,
 )
 
 TTL = 3
@@ -100,3 +102,19 @@ def test_what_is_stored_reads_back_the_same(ones: list[Activation], wrong: list[
 @pytest.mark.parametrize("stored", [None, [], "x", {}, {"topics": {"a": 1}, "corrections": [], "ahead": []}])
 def test_what_cannot_be_read_is_nothing(stored: Any) -> None:
     assert Activations.from_json(stored) == Activations()
+
+
+@given(st.text(alphabet="ab \n\t\u3000č\ud800", max_size=40), st.integers(min_value=1, max_value=60_000))
+def test_a_message_is_known_again_whatever_its_blanks_and_however_long(text: str, times: int) -> None:
+    message = f"{text}x" * times
+    assert fingerprint(message) == fingerprint(" \n ".join(["", *message.split(), ""]))
+    assert fingerprint(message) != fingerprint(f"{message}y")
+
+
+def test_a_long_message_is_read_without_holding_all_its_words() -> None:
+    message = "harbour sail " * 400_000
+    tracemalloc.start()
+    fingerprint(message)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(message)

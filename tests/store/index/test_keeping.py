@@ -6,6 +6,7 @@ import os
 import sqlite3
 from dataclasses import replace
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -154,3 +155,71 @@ async def ids(ws: Workspace) -> set[int]:
         return {row[0] for row in connection.execute("SELECT id FROM knowledge_meta")}
     finally:
         connection.close()
+
+
+async def test_a_small_change_does_not_wait_for_a_long_refresh(ws: Workspace, indexed: Make) -> None:
+    index = indexed(HashEmbedder())
+    await index.rebuild()
+    for number in range(10):
+        ws.write(f"knowledge/reference/{number}.md", sections(400))
+    begun = anyio.Event()
+
+    def show(done: int, total: int) -> None:
+        begun.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(index.refresh, show)
+        await begun.wait()
+        ws.write("knowledge/reference/a.md", "penguin")
+        assert await index.apply_small(["knowledge/reference/a.md"]) == (1, [])
+        assert await paths(index, "penguin", mode="keyword") == ["knowledge/reference/a.md"]
+        assert (await index.status()).passages < 4_000
+    assert (await index.status()).passages == 4_001
+    before = await index.fingerprint()
+    await index.rebuild()
+    assert await index.fingerprint() == before
+
+
+async def test_what_a_long_refresh_is_writing_is_left_to_it(ws: Workspace, indexed: Make) -> None:
+    index = indexed(HashEmbedder())
+    await index.rebuild()
+    names = [f"knowledge/reference/{number}.md" for number in range(6)]
+    for name in names:
+        ws.write(name, sections(400))
+    begun = anyio.Event()
+
+    def show(done: int, total: int) -> None:
+        begun.set()
+
+    left: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(index.refresh, show)
+        await begun.wait()
+        for name in names:
+            ws.write(name, sections(401))
+            left += (await index.apply_small([name]))[1]
+    assert left
+    await index.apply(left)
+    before = await index.fingerprint()
+    await index.rebuild()
+    assert await index.fingerprint() == before
+    assert (await index.status()).passages == 6 * 401
+
+
+async def test_what_is_much_to_read_is_left_for_later(ws: Workspace, indexed: Make) -> None:
+    index = indexed(HashEmbedder())
+    assert await index.apply_small(["knowledge/reference/a.md"]) == (0, ["knowledge/reference/a.md"])
+    await index.rebuild()
+    ws.write("knowledge/reference/a.md", "walrus")
+    ws.write("knowledge/reference/b.md", sections(30_000))
+    ws.write("knowledge/reference/c.md", "penguin")
+    assert await index.apply_small(["knowledge/reference"]) == (2, ["knowledge/reference/b.md"])
+    assert await paths(index, "walrus penguin", mode="keyword") == [
+        "knowledge/reference/a.md",
+        "knowledge/reference/c.md",
+    ]
+    await index.settle(["knowledge/reference/b.md"], patience=600)  # nobody indexes it
+
+
+def sections(many: int) -> str:
+    return "".join(f"# {number}\n\nwords\n\n" for number in range(many))

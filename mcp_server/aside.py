@@ -1,0 +1,69 @@
+"""What a child process does beside a server; `jobs/child.py` starts it.
+
+It is a process like any other on the workspace, of the lowest priority. Its standard input is its life line: when that
+is closed, whoever wanted the work is gone, and it ends there and then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+
+from mcp_server.jobs.child import Order
+from mcp_server.memory import Memory
+
+NICE = 19
+"""The lowest priority: it runs when nobody else wants to."""
+
+
+def main() -> None:
+    """Reads what to do from standard input and does it; exits with 1 if it fails."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    order = Order.from_json(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+    import logging
+
+    import anyio
+
+    from mcp_server.garbage import look_seldom
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    look_seldom()
+    anyio.run(_work, order)
+
+
+def _end_with_the_parent() -> None:
+    with suppress(OSError):
+        os.read(0, 1)
+    os._exit(0)  # what is on disk is whole, whenever this is
+
+
+async def _work(order: Order) -> None:
+    from pathlib import Path
+
+    from mcp_server.app import open_memory
+
+    async with open_memory(Path(order.workspace), order.environ) as memory:
+        await _DOING[order.work](memory)
+
+
+async def _knowledge(memory: Memory) -> None:
+    from mcp_server.actions.extract import extract_pending
+
+    await extract_pending(memory)
+
+
+async def _jobs(memory: Memory) -> None:
+    from mcp_server.jobs.registry import JOBS
+    from mcp_server.jobs.scheduler import run_due
+
+    await run_due(memory, JOBS)
+
+
+_DOING = {"knowledge": _knowledge, "jobs": _jobs}
