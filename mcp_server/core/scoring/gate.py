@@ -45,7 +45,8 @@ from functools import reduce
 from operator import or_
 
 from mcp_server.core.model import GateSignal
-from mcp_server.core.scoring.ranking import DIGITS, Candidate, brief, idf
+from mcp_server.core.scoring.query import idf
+from mcp_server.core.scoring.ranking import DIGITS, Candidate, brief
 from mcp_server.core.text.words import TALK_WORDS, words
 
 TERMS = ("nearest", "matching", "named", "said")

@@ -43,14 +43,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from itertools import pairwise
 from operator import itemgetter, mul
 from statistics import median
 
-from mcp_server.core.text.words import content_words, names_in, words
+from mcp_server.core.scoring.query import Query, coverage
+from mcp_server.core.text.words import words
 
 DIGITS = 6
 """Places that terms are rounded to: scores are the same on every machine."""
@@ -103,28 +103,6 @@ class RankingWeights:
     """What was worth a line is asked for more often than what was not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What a message asks of the index.
-
-    `words` are put to the keyword index; `names` are folded parts of the names in `people` and stay out of it. Both
-    are looked up in passages, in this order: see `lookup`. `idf` belongs to `words`. `people` are speakers, written
-    as the index writes them.
-    """
-
-    words: tuple[str, ...]
-    idf: tuple[float, ...] = ()
-    pairs: tuple[tuple[str, str], ...] = ()
-    people: frozenset[str] = frozenset()
-    asks_when: bool = False
-    names: tuple[str, ...] = ()
-
-    @property
-    def lookup(self) -> tuple[str, ...]:
-        """The words that bits of `Candidate.matched` stand for."""
-        return self.words + self.names
-
-
 @dataclass(slots=True)  # nobody changes one; frozen, the hundreds of a search take three times as long to make
 class Candidate:
     """Raw values of one passage, as an index knows them. The defaults mean "unknown" and suit a section of a file.
@@ -169,15 +147,6 @@ Signals = tuple[float, ...]
 
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(RankingWeights))
 
-_WHEN = frozenset(
-    word
-    for line in (
-        "when date dates day days week weeks month months year years long",
-        "kada kad datum dana dugo",
-        "wann datum seit lange",
-    )
-    for word in line.split()
-)
 _TIMES = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|ago|weeks?|months?|years?|weekend|days?|recently|morning|last|next|since"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -209,50 +178,10 @@ def ends_with_question(text: str) -> bool:
     return _ATTACHED.sub("", text.rstrip()).rstrip().endswith("?")
 
 
-def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
-    """A message as a query: its content words, those that stand side by side, and which of the scope's speakers it
-    names.
-
-    Names of speakers are no keywords: they would find who is spoken to. A message of nothing but names is looked up
-    by them.
-    """
-    spoken = words(text)
-    people = names_in(text, speakers)
-    parts = {part for name in people for part in words(name)}
-    found = content_words(text, parts)
-    kept = set(found)
-    names = tuple(dict.fromkeys(word for word in spoken if word in parts))
-    said = [word for word in spoken if word in kept]
-    return Query(
-        words=tuple(found) or names,
-        idf=(1.0,) * len(found or names),
-        pairs=tuple(dict.fromkeys(pair for pair in pairwise(said) if pair[0] != pair[1])),
-        people=frozenset(people),
-        asks_when=not _WHEN.isdisjoint(spoken),
-        names=names if found else (),
-    )
-
-
 @lru_cache(maxsize=8192)  # a search asks for hundreds of lengths, and for most of them three times
 def brief(length: int) -> float:
     """How short a unit of so many characters is: 1 if empty, 0.77 at 100, 0.42 at 800, 0 from about 6,400 on."""
     return 1 - min(1.0, math.log2(1 + length / 50) / 7)
-
-
-def idf(frequency: int, passages: int) -> float:
-    """What it says that a passage holds a word which `frequency` of `passages` hold, in nats; always above 0."""
-    return math.log(1 + (max(0, passages - frequency) + 0.5) / (frequency + 0.5))
-
-
-def weigh(query: Query, frequencies: Sequence[int], passages: int) -> Query:
-    """The query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
-    return replace(query, idf=tuple(idf(frequency, passages) for frequency in frequencies[: len(query.words)]))
-
-
-def coverage(query: Query, matched: int) -> float:
-    """The share of the query's IDF mass that the words in `matched` make up, 0 to 1."""
-    total = math.fsum(query.idf)
-    return math.fsum(weight for i, weight in enumerate(query.idf) if matched >> i & 1) / total if total else 0.0
 
 
 class _Shares(dict[int, float]):

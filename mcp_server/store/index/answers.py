@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mcp_server.core.model import Passage
-from mcp_server.core.scoring import ranking
+from mcp_server.core.scoring import query, ranking
 from mcp_server.store.index.reader import Found
 
 Mode = Literal["hybrid", "keyword", "vector"]
@@ -21,7 +21,7 @@ class Candidates:
     the index.
     """
 
-    asked: ranking.Query
+    asked: query.Query
     found: tuple[Found, ...]
     frequencies: tuple[int, ...]
     passages: int

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.store.index import schema
 from mcp_server.store.index.answers import Mode
+from mcp_server.store.index.asking import Asking, ask, by_words
 from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.opening import Reading
-from mcp_server.store.index.reader import Asking, Found, around, ask, by_words, fetch_rows, score, sources, united
+from mcp_server.store.index.reader import Found, around, fetch_rows, score, sources, united
 from mcp_server.store.index.scope import scope_of
 from mcp_server.store.index.together import both
 from mcp_server.store.index.vectors import nearest

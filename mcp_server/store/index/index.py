@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.store.files import WorkspaceFiles
+    from mcp_server.store.index.asking import Asking
     from mcp_server.store.index.finding import Vector
-    from mcp_server.store.index.reader import Asking, Found
+    from mcp_server.store.index.reader import Found
     from mcp_server.store.locks import Locks
 
 T = TypeVar("T")

@@ -1,7 +1,8 @@
-"""Finding candidates: which passages might answer a query, with the raw values that ranking needs.
+"""Candidates: passages that might answer a query, with the raw values that ranking needs.
 
-Two connections work at once: one fetches by keywords, the other by meaning. Together they give at most `LEXICAL +
-NEAREST` passages, and all of these are then scored by every word and by the exact cosine, however they were found.
+Two connections work at once (`finding`): one fetches by words (`asking`), the other by meaning (`vectors`). Together
+they give some hundred passages, and all of these are then scored by every word and by the exact cosine, however they
+were found.
 
 BM25 is FTS5's own formula (k1 = 1.2, b = 0.75), counted from the stems that are stored with a passage.
 """
@@ -13,68 +14,24 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from operator import add
 from typing import TYPE_CHECKING, Any, cast
 
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, Passage
-from mcp_server.core.scoring.ranking import Candidate, rank, read_query, weigh
-from mcp_server.core.scoring.ranking import Query as Asked
-from mcp_server.store.index.few import FEW, K1, B, Few, idf
-from mcp_server.store.index.scope import Scope, count, inside
-from mcp_server.store.index.stems import Stems
+from mcp_server.core.scoring.ranking import Candidate, rank
+from mcp_server.store.index.asking import Asking
+from mcp_server.store.index.few import K1, B, idf
+from mcp_server.store.index.scope import Scope, inside
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-LEXICAL = 200
-MOST_LINES = 100
-"""Derived lines that words fetch beside: each stands by its turn, and most turns have none."""
-
-POSTINGS = 10_000
-"""Most passages that the fetching words may stand in together: about 0.7 µs each. The rarest always fetches."""
-
-FETCHING_WORDS = 32
-
-COUNTED = 5_000
-"""A word in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
-
-FIRST_FETCH = 1_000
-"""Passages fetched before the scope is looked at; if too few lie in it, it is joined to the search."""
-
-SLACK = 1.5
-"""How many more than its share of all says are fetched first for a scope: the turns that it leaves out may be those of
-a talk about just this."""
 
 FILLED = 50
 """So many of the best units bring their neighbours in as candidates."""
 
 FILLING_PARTS = 8
 """Of a long neighbour only its beginning comes in: a turn of megabytes has thousands of parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
-    "" for none.
-
-    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index,
-    which BM25 counts with. Derived lines count only where the scope asks for them.
-    """
-
-    asked: Asked
-    numbers: tuple[int, ...]
-    frequencies: tuple[int, ...]
-    passages: int
-    everywhere: tuple[int, ...]
-    all_passages: int
-    mean_words: float
-    fetch: str
-    fetch_lines: str
-    fetching: tuple[tuple[int, int], ...] = ()
-    few: Few | None = None
-    """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
 
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate
@@ -108,126 +65,6 @@ class Found:
     def passage(self) -> Passage:
         """Made when asked for: of some hundred candidates few are shown."""
         return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
-
-
-def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -> Asking:
-    """Reads the words of a query and chooses those that fetch: the rarest first, while the budget of postings lasts."""
-    asked = read_query(text, speakers(connection, scope.projects))
-    terms = stems.terms(asked.lookup)
-    everywhere = _documents(connection, "knowledge_terms", terms)
-    all_passages, total_words, lines, line_words = connection.execute(
-        "SELECT passages, words, lines, line_words FROM totals"
-    ).fetchone()
-    if scope.lines:
-        everywhere = tuple(map(add, everywhere, _documents(connection, "lines_terms", terms)))
-        all_passages, total_words = all_passages + lines, total_words + line_words
-    passages = all_passages if scope.everything else count(connection, scope, all_passages)
-    numbers = tuple(stems.numbers(asked.lookup))
-    few = Few.read(connection, scope) if not (scope.everything or scope.lines) and passages <= FEW else None
-    frequencies = everywhere
-    if not scope.everything:
-        share = passages / all_passages if all_passages else 0.0
-        frequencies = tuple(
-            few.holding(number) if few and 0 < known <= COUNTED else _frequency(connection, word, known, share, scope)
-            for word, number, known in zip(asked.lookup, numbers, everywhere, strict=True)
-        )
-    fetching: list[str] = []
-    of_lines: list[str] = []  # words that no turn holds, too
-    fetching_stems: list[tuple[int, int]] = []
-    budget = POSTINGS
-    for frequency, word, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
-        if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
-            fetching.append(f'"{word}"')
-            fetching_stems.append((number, frequency))
-            budget -= frequency
-        elif not frequency and len(of_lines) < FETCHING_WORDS:
-            of_lines.append(f'"{word}"')
-    return Asking(
-        asked=weigh(asked, frequencies, passages),
-        numbers=numbers,
-        frequencies=frequencies,
-        passages=passages,
-        everywhere=everywhere,
-        all_passages=all_passages,
-        mean_words=total_words / all_passages if all_passages else 1.0,
-        fetch=" OR ".join(fetching),
-        fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
-        fetching=tuple(fetching_stems),
-        few=few,
-    )
-
-
-def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str]) -> tuple[int, ...]:
-    """In how many passages each term stands."""
-    found = (connection.execute(f"SELECT doc FROM {table} WHERE term = ?", (term,)).fetchone() for term in terms)
-    return tuple(int(row[0]) if row else 0 for row in found)
-
-
-def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
-    """In how many passages of the scope a word stands: counted where it is rare, else by the scope's share of all."""
-    if everywhere > COUNTED:
-        return max(1, round(everywhere * share))
-    if not everywhere:
-        return 0
-    times = 0
-    for table in ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",):
-        times += connection.execute(
-            f"SELECT count(*) FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
-            f"WHERE {table} MATCH ? AND {scope.condition}",
-            (f'"{word}"', *scope.values),
-        ).fetchone()[0]
-    return times
-
-
-def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
-    """The names of those who speak in these projects, or anywhere."""
-    where = "" if projects is None else "AND s.project IN (SELECT value FROM json_each(?))"
-    values = () if projects is None else (json.dumps(projects),)
-    rows = connection.execute(
-        "SELECT DISTINCT n.name FROM speakers s JOIN names n ON n.id = s.speaker "
-        f"WHERE n.name <> '' {where} ORDER BY 1",
-        values,
-    )
-    return [row[0] for row in rows]
-
-
-def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
-    """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most
-    MOST_LINES unless they are what is looked for."""
-    if asking.few is not None:
-        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, LEXICAL)
-    else:
-        found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
-    most_lines = LEXICAL if scope.lines else MOST_LINES
-    return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
-
-
-def _matching(
-    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, asking: Asking, scope: Scope
-) -> list[int]:
-    """The passages of the scope in a keyword index that match best, at most `wanted`.
-
-    `bm25()` is `rank` by its other name: with `rank` SQLite sorts all that match, with this it keeps the best alone.
-    """
-    if not fetch:
-        return []
-    share = asking.passages / asking.all_passages if asking.all_passages else 1.0
-    likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
-    for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
-        rows = connection.execute(
-            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?", (fetch, most)
-        )
-        found = [row[0] for row in rows]
-        kept = inside(connection, found, scope)
-        if len(found) < most or len(kept) >= wanted:
-            return kept[:wanted]
-    # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
-    rows = connection.execute(
-        f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
-        f"WHERE {table} MATCH ? AND {scope.condition} ORDER BY {table}.rank LIMIT ?",
-        (fetch, *scope.values, wanted),
-    )
-    return [row[0] for row in rows]
 
 
 def around(connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope) -> list[int]:

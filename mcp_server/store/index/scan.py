@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mcp_server.core.model import GLOBAL, Passage
-from mcp_server.core.scoring import ranking
+from mcp_server.core.scoring import query, ranking
 from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.index.asking import LEXICAL
 from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.looking import FOLDERS, is_indexed, look
 from mcp_server.store.index.opening import import_numpy
-from mcp_server.store.index.reader import LEXICAL, Found
+from mcp_server.store.index.reader import Found
 
 MOST_BYTES = 64_000_000
 """Of a larger workspace the scan reads so much, newest files first."""
@@ -24,7 +25,7 @@ MOST_BYTES = 64_000_000
 class Scanned:
     """What a scan found. `complete` is False if the workspace was too large to read it all."""
 
-    asked: ranking.Query
+    asked: query.Query
     found: tuple[Found, ...]
     frequencies: tuple[int, ...]
     passages: int
@@ -50,10 +51,10 @@ class Scan:
         kept = _with_phrases(self._passages, self._words, kept, filters)
         corpus = [self._words[index] for index in kept]
         passages = [self._passages[index] for index in kept]
-        asked = ranking.read_query(text, sorted({p.speaker for p in passages if p.speaker}))
+        asked = query.read_query(text, sorted({p.speaker for p in passages if p.speaker}))
         holding = [set(found).intersection(asked.lookup) for found in corpus]
         frequencies = tuple(sum(word in held for held in holding) for word in asked.lookup)
-        asked = ranking.weigh(asked, frequencies, len(corpus))
+        asked = query.weigh(asked, frequencies, len(corpus))
         keywords = set(asked.words)
         matching = [i for i, held in enumerate(holding) if held & keywords]
         found: tuple[Found, ...] = ()
@@ -88,7 +89,7 @@ class Scan:
 
     def _candidate(
         self,
-        asked: ranking.Query,
+        asked: query.Query,
         passages: Sequence[Passage],
         corpus: Sequence[tuple[str, ...]],
         index: int,

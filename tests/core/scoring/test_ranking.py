@@ -9,21 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcp_server.core.scoring.query import Query, coverage, idf, read_query, weigh
 from mcp_server.core.scoring.ranking import (
     NAMES,
     Candidate,
-    Query,
     Ranked,
     RankingWeights,
-    coverage,
     ends_with_question,
     first_person,
-    idf,
     rank,
-    read_query,
     signals,
     tells_time,
-    weigh,
 )
 
 QUERY = Query(words=("blue", "boat", "harbour"), idf=(1.0, 3.0, 4.0), pairs=(("blue", "boat"),))
