@@ -51,6 +51,7 @@ class CompileRequest:
     """What to compile for. Without a message: the session's last user turn; without either: what all share.
 
     `budget` defaults to the setting. With `strict`, one below 128 tokens is an error; else the text is cut and says so.
+    With `known`, so is a project that there is not; else it is one that begins.
     `resumed`: the session goes on from there in a window that holds nothing of it. `as_of` hides the session's later
     turns; by default those that it was wound back from.
     """
@@ -61,6 +62,7 @@ class CompileRequest:
     budget: int | None = None
     scope: Scope = "project"
     strict: bool = False
+    known: bool = False
     resumed: LeftOff | None = None
     as_of: int | None = None
 
@@ -194,7 +196,7 @@ async def _project(memory: Memory, request: CompileRequest, caller: Caller, conv
     """The argument's project, else the session's, else the caller's."""
     if request.project is None and conversation.row is not None:
         return await project_of(memory, caller, conversation.row.project)
-    asked = project_asked if request.strict else project_of
+    asked = project_asked if request.known else project_of
     return await asked(memory, caller, request.project)
 
 

@@ -93,7 +93,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
     """Records one message durably and says where. A repeat answers with the turn it repeats and adds nothing.
 
     Raises:
-        Invalid: nothing was said; an unknown role, kind or delivery, a malformed id.
+        Invalid: an unknown role, kind or delivery, a malformed id.
         Conflict: a kind or delivery other than the one that this session was given before.
         Unavailable: the disk refuses the write; nothing was recorded.
     """
@@ -150,8 +150,6 @@ def _checked(turn: NewTurn) -> Role:
     role = ROLES.get(turn.role)
     if role is None:
         raise Invalid(f"role {turn.role!r} is none of {', '.join(ROLES)}")
-    if not turn.content.strip() and not turn.tool_calls and not turn.chunks and turn.context_tokens is None:
-        raise Invalid("there is nothing to record: content is empty")
     for field, value in (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name)):
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
             raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")

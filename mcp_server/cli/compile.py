@@ -25,7 +25,7 @@ def command(
     from mcp_server.core.compiler.compile import Compiled
     from mcp_server.memory import Memory
 
-    request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True)
+    request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)
 
     async def act(memory: Memory) -> Compiled:
         return await compile_context(memory, request, caller())

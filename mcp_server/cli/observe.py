@@ -52,9 +52,12 @@ class Moment(click.ParamType[datetime]):
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Record CONTENT (or what comes on stdin) as one message. The first line of the answer names the session."""
     from mcp_server.actions.observe import NewTurn, Observed, observe
+    from mcp_server.errors import Invalid
     from mcp_server.memory import Memory
 
     turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
+    if not turn.content.strip():
+        raise Invalid("there is nothing to record: CONTENT is empty")
 
     async def act(memory: Memory) -> Observed:
         return await observe(memory, turn, caller())

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.actions.compile import CompileRequest, compile_context
+from mcp_server.actions.extract import extract
 from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.report import ImportReport
 from mcp_server.clients.importers.run import import_path
@@ -74,6 +75,7 @@ async def demo(
     async with open_memory(workspace, own) as memory:
         yield Step("A memory, made from nothing", f"{workspace}\n{_tree(workspace)}", clock.lap())
         report = await _import(memory, file)
+        await extract(memory)  # a server does it in the background, and what is compiled meanwhile may differ
         await catch_up(memory)
         question = question or (QUESTION if file is None else await _question(memory))
         yield Step(f"Imported {file.name if file else 'a conversation'}", report.markdown, clock.lap())

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import time
@@ -140,7 +141,8 @@ class Committer:
         staged = self._repository.staged(wanted)
         paths = [path for path in wanted if staged.get(path, "") == before.get(path, "")]
         waiting = tuple(path for path in wanted if path not in set(paths))
-        ignored = self._ignored([path for path in paths if path not in before])
+        new = [path for path in paths if path not in before and os.path.lexists(self._repository.root / path)]
+        ignored = self._ignored(new)
         paths = [path for path in paths if path not in ignored]
         if not paths:
             return Committed(None, left_out=ignored, waiting=waiting)

@@ -192,7 +192,7 @@ def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
     run("install", "cursor")
     run("install", "codex")
     run("observe", "The pump needs a seal.")
-    assert "name a client or say --all" in run("uninstall", code=2)
+    assert "name a client, or say --all" in run("uninstall", code=2)
     assert "--purge goes with --all" in run("uninstall", "cursor", "--purge", code=2)
     assert "say --yes" in run("uninstall", "--all", "--purge", code=2)
     answering(monkeypatch, "n")

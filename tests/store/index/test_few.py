@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mcp_server.core.text.query import plain_query
-from mcp_server.store.index import few, reader
+from mcp_server.store.index import few
 from mcp_server.store.index.filters import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 
@@ -30,7 +30,7 @@ async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
     scopes = [Filters(session="s2"), Filters(session="s3", exclude_session="s3", exclude_from=20)]
     found = [await index.candidates(query, scope) for query in asked for scope in scopes]
     monkeypatch.setattr(few, "FEW", -1)
-    monkeypatch.setattr(reader, "FEW", -1)
+    monkeypatch.setattr(asking, "FEW", -1)
     otherwise = [await index.candidates(query, scope) for query in asked for scope in scopes]
     assert any(one.found for one in found)
     for one, other in zip(found, otherwise, strict=True):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: Make) -> None:
     ws.write("knowledge/reference/yaml.md", "---\ntitle: [unclosed\n---\n\nthe walrus text")
-    ws.write("knowledge/reference/nul.md", b"walrus\0")
+    ws.write("knowledge/reference/bytes.md", b"walrus\0")
     ws.write("knowledge/reference/latin.md", b"walrus \xe9t\xe9")
     ws.write("raw/conversations/2026/05/01/0900-x-y.md", "no front matter, but a walrus")
     ws.write("raw/conversations/2026/05/01/0901-x-y.md", "---\nsession_id: [\n---\n\n# x\n\n## 09:00 — user\nwalrus\n")
@@ -26,7 +26,7 @@ async def test_broken_files_are_named_and_stop_nothing(ws: Workspace, indexed: M
     index = indexed(HashEmbedder())
     await index.rebuild()
     problems = "\n".join((await index.status()).problems)
-    for name in ("yaml.md", "nul.md", "latin.md", "0900-x-y.md", "0901-x-y.md"):
+    for name in ("yaml.md", "bytes.md", "latin.md", "0900-x-y.md", "0901-x-y.md"):
         assert name in problems
     assert "good.md" not in problems
     assert len(set(await paths(index, "walrus"))) == 5
