@@ -7,7 +7,7 @@ import random
 import pytest
 
 from mcp_server.core.text.query import plain_query
-from mcp_server.store.index import few
+from mcp_server.store.index import asking, few
 from mcp_server.store.index.filters import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 
