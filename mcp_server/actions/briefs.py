@@ -121,7 +121,8 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
 def on_disk(memory: Memory, project: Project) -> str:
     """The text that a hook without a server prints for this project now; "" for none."""
     try:
-        return memory.files.read_text(f"{FOLDER}/{file_of(project)}")  # a small file: no thread wakes up as quickly
+        # A small file: no thread wakes up as quickly. `read_text` of a missing one looks for the nearest name.
+        return memory.files.text_or_none(f"{FOLDER}/{file_of(project)}") or ""
     except ContextManagerError:
         return ""
 
