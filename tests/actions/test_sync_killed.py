@@ -20,28 +20,18 @@ from tests.gitting import write
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 import anyio
 from mcp_server.actions.sync import sync
 from mcp_server.app import open_memory
 from mcp_server.store import durable
 from mcp_server.store.git_repository import Repository
-
-at, steps = int(sys.argv[2]), 0
-
-def counting(real):
-    def counted(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    return counted
+from tests.killing import die_at
 
 async def main():
     async with open_memory(Path(sys.argv[1]), {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}) as memory:
-        Repository.run, durable.put = counting(Repository.run), counting(durable.put)
+        die_at(int(sys.argv[2]), (Repository, "run"), (durable, "put"))
         await sync(memory)
 
 anyio.run(main)

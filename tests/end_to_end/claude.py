@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,3 +228,21 @@ def _outside() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     node = os.environ.get(BIN_VARIABLE)
     return {**kept, "PATH": os.pathsep.join([node, kept["PATH"]])} if node else kept
+
+
+def variant(tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """A copy of the plugin, its servers and hooks changed."""
+    copy = tmp_path / "plugin"
+    shutil.copytree(PLUGIN, copy)
+    files = (copy / ".mcp.json", copy / "hooks" / "hooks.json")
+    servers, hooks = (json.loads(file.read_text()) for file in files)
+    change(servers["mcpServers"], hooks["hooks"])
+    for file, document in zip(files, (servers, hooks), strict=True):
+        file.write_text(json.dumps(document))
+    return copy
+
+
+def patient(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
+    """A change for `variant`: these machines are noisy, hooks may take their time."""
+    for (group,) in hooks.values():
+        group["hooks"][0]["timeout"] = 40

@@ -11,14 +11,14 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcp_server.clients.hooks import wire
-from tests.end_to_end.claude import PLUGIN, ROOT, Desk, usable_claude
+from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
 
@@ -55,11 +55,6 @@ def desk(tmp_path: Path, api: FakeAnthropic) -> Desk:
     return Desk(usable_claude(), api, home, project, memory, plugin=variant(tmp_path / "patient", patient))
 
 
-def patient(servers: dict[str, Any], hooks: dict[str, Any]) -> None:
-    for (group,) in hooks.values():
-        group["hooks"][0]["timeout"] = 40
-
-
 def from_hooks(asked: Asked) -> str:
     """What hooks brought into a request; empty for nothing."""
     return asked.injected if FROM_HOOKS in asked.injected else ""
@@ -79,18 +74,6 @@ def settled(desk: Desk) -> None:
 def waiting(desk: Desk) -> list[str]:
     folder = desk.workspace / ".local" / wire.QUEUE
     return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
-
-
-def variant(tmp_path: Path, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
-    """A copy of the plugin, its servers and hooks changed."""
-    copy = tmp_path / "plugin"
-    shutil.copytree(PLUGIN, copy)
-    files = (copy / ".mcp.json", copy / "hooks" / "hooks.json")
-    servers, hooks = (json.loads(file.read_text()) for file in files)
-    change(servers["mcpServers"], hooks["hooks"])
-    for file, document in zip(files, (servers, hooks), strict=True):
-        file.write_text(json.dumps(document))
-    return copy
 
 
 def test_a_fact_of_one_session_comes_into_the_next_one_that_it_bears_on_and_no_other(desk: Desk) -> None:

@@ -120,7 +120,7 @@ async def json_of(workspace: Path, *arguments: str) -> dict[str, Any]:
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 import anyio
 from mcp_server.actions.reconstruct import reconstruct
@@ -128,23 +128,12 @@ from mcp_server.app import open_memory
 from mcp_server.store import durable
 from mcp_server.store.git_repository import Repository
 from mcp_server.store.git_worktrees import Worktrees
+from tests.killing import die_at
 from tests.serving import PLAIN
-
-at, steps = int(sys.argv[2]), 0
-
-def counting(real):
-    def counted(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
-    return counted
 
 async def main():
     async with open_memory(Path(sys.argv[1]), PLAIN) as memory:
-        for place, name in ((Repository, "run"), (Worktrees, "_git"), (durable, "put")):
-            setattr(place, name, counting(getattr(place, name)))
+        die_at(int(sys.argv[2]), (Repository, "run"), (Worktrees, "_git"), (durable, "put"))
         await reconstruct(memory, "again")
 
 anyio.run(main)

@@ -280,18 +280,13 @@ def test_locks_of_a_killed_git_are_removed_when_they_are_old(root: Path, monkeyp
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 from mcp_server.store.git import Git
+from mcp_server.store.git_repository import Repository
+from tests.killing import die_at
 git = Git(Path(sys.argv[1]))
-at, steps, real = int(sys.argv[2]), 0, git._repository.run
-def counted(*arguments, **options):
-    global steps
-    steps += 1
-    if steps == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*arguments, **options)
-git._repository.run = counted
+die_at(int(sys.argv[2]), (Repository, "run"))
 print(git.commit(["a.md"], "memory: killed"), flush=True)
 """
 
