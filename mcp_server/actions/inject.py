@@ -23,7 +23,7 @@ from mcp_server.actions.compile import compiler_settings
 from mcp_server.actions.inject_topics import Offered
 from mcp_server.actions.left_off import of_checkpoint
 from mcp_server.actions.projects import project_of
-from mcp_server.actions.search import Found, SearchRequest, find
+from mcp_server.actions.search import Found, SearchRequest, embed_ahead, find
 from mcp_server.actions.sent import Window
 from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
@@ -102,9 +102,15 @@ async def for_start(
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
     """What the memory pushes with a prompt: usually nothing."""
-    row = await sessions.current_row(memory, session, look=False)
-    project = await _project(memory, row, caller)
-    start = await sessions.window_start(memory, row) if row else None
+
+    async def place() -> tuple[Project, int | None]:
+        row = await sessions.current_row(memory, session, look=False)
+        return await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
+
+    if injection.asks_nothing(prompt) is None:  # a prompt waits
+        (project, start), _ = await both(place(), embed_ahead(memory, prompt))
+    else:
+        project, start = await place()
     said = await _for_prompt(memory, session, start, prompt, project, paused)
     if start is not None and not injection.is_the_clients(prompt) and not paused:
         said = await _with_checkpoint(memory, session, start, project, said)

@@ -19,6 +19,9 @@ from mcp_server.store.yaml_text import dump_line, load
 MAP = "knowledge/projects/_map.yaml"
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
 
+WITHOUT_WORDS = ("root:", "dir:")
+"""Keys that begin so are a commit's hash or a random id."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedProject:
@@ -37,7 +40,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
     given = None if argument is None else argument_key(redact(argument).text)
     if given == GLOBAL or (given is None and caller.folder is None):
         return Project()
-    names, nameless, keys = await run_sync(_look_up, memory, caller.folder, given)  # one thread: every call asks
+    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # one thread: all calls ask
     if nameless:
         known = (await memory.state.directory_ids()).get(nameless)
         names = (f"dir:{known or await memory.state.name_directory(nameless, memory.new_id())}",)
@@ -47,7 +50,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
         slug: str | None = argument.strip()
     else:
         slug = known_as(names, keys)
-    slug = slug or free_slug(await _named_after(memory, caller, names[0]), frozenset(keys.values()))
+    slug = slug or free_slug(called or await _named_after(memory, names[0]), frozenset(keys.values()))
     return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
 
 
@@ -124,8 +127,9 @@ def _must_know(keys: dict[str, str], slug: str) -> None:
 
 def _look_up(
     memory: Memory, folder: str | None, given: str | None
-) -> tuple[tuple[str, ...], str | None, Mapping[str, str]]:
-    """The raw keys that a call means, best first; the folder, if it has no other name than an id; and the map."""
+) -> tuple[tuple[str, ...], str | None, Mapping[str, str], str]:
+    """The raw keys that a call means, best first; the folder, if it has no other name than an id; the map; and what a
+    project that is not in it yet is called after its folder, where its key says nothing to people."""
     nameless: list[str] = []
 
     def directory_id(place: str) -> str:
@@ -133,17 +137,17 @@ def _look_up(
         return ""
 
     names = (given,) if given else memory.folders.keys(folder or "", directory_id)
-    return names, nameless[0] if nameless else None, _readable_map(memory) if names else {}
+    keys = _readable_map(memory) if names else {}
+    unspoken = folder and not given and all(name.startswith(WITHOUT_WORDS) for name in names)
+    called = slugify(memory.folders.name(folder)) if folder and unspoken and known_as(names, keys) is None else ""
+    return names, nameless[0] if nameless else None, keys, called
 
 
-async def _named_after(memory: Memory, caller: Caller, key: str) -> str:
+async def _named_after(memory: Memory, key: str) -> str:
     """The name that a key would like to have: that of its folder, where the key itself says nothing to people."""
-    if not key.startswith(("root:", "dir:")):
-        return slug_of(key)
     known = {f"dir:{name}": folder for folder, name in (await memory.state.directory_ids()).items()}
-    folder = known.get(key) or caller.folder
-    wanted = slugify(await run_sync(memory.folders.name, folder)) if folder else ""
-    return wanted or slug_of(key)
+    folder = known.get(key) if key.startswith(WITHOUT_WORDS) else None
+    return (slugify(await run_sync(memory.folders.name, folder)) if folder else "") or slug_of(key)
 
 
 async def names_of(memory: Memory) -> Callable[[str], str]:

@@ -119,6 +119,11 @@ class SearchAnswer:
         return self.cold.get((hit.passage.session, hit.passage.turn or 0))
 
 
+async def embed_ahead(memory: Memory, text: str) -> None:
+    """Begins what `find` would begin with, for a text that is no query with operators."""
+    await memory.index.embed_ahead(plain_query(text).text)
+
+
 async def find(memory: Memory, request: SearchRequest) -> Found:
     """The best `limit` units for a query. Any text is a query; a date that is none raises Invalid."""
     now = memory.clock()

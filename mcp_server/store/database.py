@@ -116,6 +116,7 @@ class Database:
         here or stays locked.
         """
         import aiosqlite
+        from anyio import CancelScope
 
         chosen = using or driver()
 
@@ -127,7 +128,8 @@ class Database:
         # by itself.
         connection._thread.daemon = True
         try:
-            await connection
+            with CancelScope(shield=True):  # cancelled in the middle, nobody would have it, and nobody close it
+                await connection
         except chosen.error as error:
             raise _explained(error, path) or error from error
         except OSError as error:

@@ -54,6 +54,9 @@ SETTLE_SECONDS = 1.0
 RENEW_SECONDS = 15.0
 """How long `renew` waits for other processes to let go of the old index: a server looks twice a second."""
 
+QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
+"""Vectors of so many queries are kept, of up to so many characters."""
+
 
 class Index:
     """The search index of one workspace, for one embedder; `name` and `dimensions` are those of one that is missing."""
@@ -76,6 +79,8 @@ class Index:
         self._scan = Scan(files)
         self._open: Reading | None = None
         self._opening = Lock()
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        """Of the last queries: a message is looked up for topics, passages and a context, one after the other."""
 
     # ---------------------------------------------------------------- reading
 
@@ -146,12 +151,25 @@ class Index:
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():
             return None
-        try:
-            vector: NDArray[np.float32] = self._embedder.embed([text])[0]
-        except ContextManagerError as error:
-            self._health.embedding = str(error)
-            return None
+        vector = self._vectors.get(text)
+        if vector is None:
+            try:
+                vector = self._embedder.embed([text])[0]
+            except ContextManagerError as error:
+                self._health.embedding = str(error)
+                return None
+            if len(text) <= LONGEST_KEPT:
+                if len(self._vectors) >= QUERIES_KEPT:
+                    self._vectors.clear()
+                self._vectors[text] = vector
         return vector if vector.any() else None
+
+    async def embed_ahead(self, text: str) -> None:
+        """Embeds a query that will be asked in a moment, while whoever asks still looks up what else it takes."""
+        from anyio import to_thread
+
+        if numpy_is_there.is_set():
+            await to_thread.run_sync(self._vector, text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
         """Returns once searches see these files as they now are on disk, and after `patience` seconds at the latest.

@@ -266,13 +266,18 @@ class Keeper:
         generation = self._generations.take_current()
         if generation is None:
             return None
+        to: Connected | None = None
         try:
             inode = inode_of(generation.path)
             to = await connect(generation.path)
             if to.loads_vectors:
                 await to.database.write(refill)
-        except (Unavailable, OSError, driver().error) as error:
+        except BaseException as error:  # also where it is cancelled: a connection that nobody has is never closed
+            if to is not None:
+                await to.database.close()
             generation.held.release()
+            if not isinstance(error, Unavailable | OSError | driver().error):
+                raise
             self._health.broken = str(error)
             return None
         self._writing = Writing(generation, inode, to)
