@@ -39,7 +39,6 @@ from mcp_server.store.changes import Change
 Period = Literal["daily", "weekly", "monthly"]
 
 JOURNALS = "knowledge/journal/"
-PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
 OLD_PLANS_DAYS = 180
 """A derived plan that old leaves the file of its person or project for the same file in archive/."""
 ACTIVE_DAYS = 30
@@ -237,7 +236,7 @@ async def _indexes(memory: Memory, done: Condensed) -> None:
 
     def write() -> list[str]:
         changed = []
-        for path, lines in ((PEOPLE_INDEX, _people(memory)), (PROJECT_INDEX, _projects(memory, today))):
+        for path, lines in ((indexes.PEOPLE_INDEX, _people(memory)), (indexes.PROJECT_INDEX, _projects(memory, today))):
             text = memory.files.text_or_none(path)
             if text is None and not lines:
                 continue

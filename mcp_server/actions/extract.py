@@ -21,6 +21,7 @@ from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
 from mcp_server.actions.deriving import Derived, chosen, derive, versions
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import difference, stamped
+from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.merging import merged
 from mcp_server.core.lifecycle.places import by_file
@@ -248,12 +249,14 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
 
 
 def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
-    """The files in which a line names one of these transcripts as its source."""
+    """The files in which a line names one of these transcripts as its source; not the indexes, which only repeat it."""
     marks = [f"[src: {path}#" for path in transcripts]
     found = []
     for folder in FOLDERS:
         for stat in files.walk(folder):
-            text = files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+            if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
+                continue
+            text = files.text_or_none(stat.path)
             if text is not None and any(mark in text for mark in marks):
                 found.append(stat.path)
     return found

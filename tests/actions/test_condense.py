@@ -61,6 +61,7 @@ async def test_a_day_becomes_a_journal_and_a_week_its_decisions_in_memory(
     before = snapshot(workspace)
     for period in ("daily", "weekly", "monthly", "monthly"):
         await condense(memory, period)
+    assert (await extract(memory, anew=True)).files == {}
     assert snapshot(workspace) == before
 
 

@@ -17,6 +17,8 @@ from mcp_server.core.lifecycle.statements import weight_of
 from mcp_server.core.text import entries
 from mcp_server.core.text.words import content_words
 
+PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
+
 LONGEST = 140
 SECTIONS = ("About", "Key Decisions", "Next", "Done", "Facts", "What happened", "Likes and dislikes", "Plans")
 """Where what describes somebody or something is looked for, and of equals first."""
