@@ -49,7 +49,7 @@ def _wait_for_the_door(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
     with contextlib.suppress(TimeoutError):  # somebody is there, and busy
         while alone.starting(local) and command.ask(local, "Nothing", {}, end) is None and time.monotonic() < end:
-            time.sleep(0.02)
+            time.sleep(0.02)  # another process is about to listen, or this one: there is nothing to wait on yet
 
 
 async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:

@@ -149,7 +149,7 @@ def _when_started(local: str, event: str, fields: dict[str, object], patience: f
         answer = ask(local, event, fields, patience)
         if answer is not None or not is_starting:
             return answer
-        time.sleep(0.02)
+        time.sleep(0.02)  # the socket of a server that starts is not there yet: nothing to wait on
     return None
 
 
