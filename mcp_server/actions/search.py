@@ -28,6 +28,7 @@ from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
 from mcp_server.store.index.answers import Candidates
+from mcp_server.store.index.depth import USUAL, Depth
 from mcp_server.store.index.filters import Filters
 
 SNIPPET = 320
@@ -41,7 +42,8 @@ class SearchRequest:
 
     `exclude_session` leaves out a conversation with all that continues it; with `exclude_from` only its turns from that
     number on. `operators` off takes the query as a message: quotes, `-word` and `since:` in it mean nothing special.
-    `also` are words that rank as if they stood in the query; the gate does not hear them.
+    `also` are words that rank as if they stood in the query; the gate does not hear them. `depth` is how many passages
+    are weighed.
     """
 
     query: str
@@ -58,6 +60,7 @@ class SearchRequest:
     operators: bool = True
     speaker: str | None = None
     also: tuple[str, ...] = ()
+    depth: Depth = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +138,10 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
     def ranked(candidates: Candidates) -> Found:
         return _ranked(memory, candidates, heard or candidates, query.text, request.limit)
 
-    found = await memory.index.answer(wider, filters, request.mode, ranked)
+    found = await memory.index.answer(wider, filters, request.mode, ranked, request.depth)
     if not query.phrases or found.considered:
         return found
-    found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked)
+    found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked, request.depth)
     wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
     note = f"nothing holds {wanted} word for word; these hold its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found

@@ -18,6 +18,7 @@ from mcp_server.core.scoring.ranking import RankingWeights
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.settings_file import read_settings
+from mcp_server.store.index.depth import Depth
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +58,17 @@ async def test_the_scope_is_the_project_and_what_is_global(stored: Memory) -> No
     assert len(await paths(SearchRequest("cello", scope="all"))) == 3
     assert len(await paths(SearchRequest("cello", project=apollo))) == 3
     assert "knowledge/projects/apollo/notes.md" not in await paths(SearchRequest("cello"))
+
+
+async def test_a_shallow_search_weighs_fewer_passages_and_finds_the_same_first(memory: Memory) -> None:
+    for number in range(40):
+        write(memory, f"knowledge/reference/harbour/{number}.md", f"# Note {number}\n\nA harbour has {number} boats.\n")
+    await memory.index.rebuild()
+    usual = SearchRequest("the harbour with 17 boats", scope="all")
+    shallow = replace(usual, depth=Depth(words=5, lines=5, meaning=5, around=2))
+    found, fewer = await find(memory, usual), await find(memory, shallow)
+    assert 5 <= fewer.considered <= 10 < found.considered
+    assert fewer.hits[0].passage == found.hits[0].passage
 
 
 async def test_imports_are_marked(stored: Memory) -> None:

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from operator import add
 
 from mcp_server.core.scoring.query import Query, read_query, weigh
+from mcp_server.store.index.depth import Depth
 from mcp_server.store.index.few import FEW, Few
 from mcp_server.store.index.scope import Scope, count, inside
 from mcp_server.store.index.stems import Stems
-
-LEXICAL = 200
-MOST_LINES = 100
-"""Derived lines that words fetch beside: each stands by its turn, and most turns have none."""
 
 POSTINGS = 10_000
 """Most passages that the fetching words may stand in together: about 0.7 µs each. The rarest always fetches."""
@@ -137,14 +134,14 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
     return [row[0] for row in rows]
 
 
-def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope) -> list[int]:
-    """The passages of the scope that match the fetching words best, at most LEXICAL, and derived lines, at most
-    MOST_LINES unless they are what is looked for."""
+def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope, depth: Depth) -> list[int]:
+    """The passages of the scope that match the fetching words best, and derived lines, as many as passages where they
+    are what is looked for."""
     if asking.few is not None:
-        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, LEXICAL)
+        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, depth.words)
     else:
-        found = _matching(connection, "knowledge_fts", asking.fetch, LEXICAL, asking, scope)
-    most_lines = LEXICAL if scope.lines else MOST_LINES
+        found = _matching(connection, "knowledge_fts", asking.fetch, depth.words, asking, scope)
+    most_lines = depth.words if scope.lines else depth.lines
     return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mcp_server.store.index import schema
 from mcp_server.store.index.answers import Mode
 from mcp_server.store.index.asking import Asking, ask, by_words
+from mcp_server.store.index.depth import Depth
 from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.opening import Reading
 from mcp_server.store.index.reader import Found, around, fetch_rows, score, sources, united
@@ -45,6 +46,7 @@ class Search:
     filters: Filters
     mode: Mode
     embed: Callable[[str], Vector] | None
+    depth: Depth
 
 
 async def search(wanted: Search, then: Callable[[Asking, Vector, list[Found]], T]) -> T:
@@ -73,15 +75,15 @@ def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
         return None, []
     scope = scope_of(connection, wanted.filters)
     if wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0":
-        return vector, nearest(connection, vector, scope)
-    return vector, wanted.opened.matrix.nearest(connection, vector, scope)
+        return vector, nearest(connection, vector, scope, wanted.depth.meaning)
+    return vector, wanted.opened.matrix.nearest(connection, vector, scope, wanted.depth.meaning)
 
 
 def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]) -> tuple[Asking, Vector, list[Found]]:
     names = wanted.opened.names
     scope = scope_of(connection, wanted.filters)
     asking = ask(connection, wanted.opened.words.stems, wanted.text, scope)
-    ids = by_words(connection, asking, scope) if wanted.mode != "vector" else []
+    ids = by_words(connection, asking, scope, wanted.depth) if wanted.mode != "vector" else []
     rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
     vector, by_meaning = near.result()
 
@@ -96,6 +98,6 @@ def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]
         found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
     found = united(found, of)
     if wanted.mode == "hybrid":
-        beside = around(connection, asking, found, scope)
+        beside = around(connection, asking, found, scope, wanted.depth.around)
         found += scored(fetch_rows(connection, beside, names))
     return asking, vector, found

@@ -23,6 +23,7 @@ from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.store.database import driver
 from mcp_server.store.index import inside
 from mcp_server.store.index.answers import Candidates, IndexStatus, Mode
+from mcp_server.store.index.depth import USUAL, Depth
 from mcp_server.store.index.filling import Progress
 from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.finding import Search, search
@@ -88,29 +89,34 @@ class Index:
         """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
         return await self.answer(query, filters, mode, lambda found: found)
 
-    async def answer(self, query: Query, filters: Filters | None, mode: Mode, then: Callable[[Candidates], T]) -> T:
+    async def answer(
+        self,
+        query: Query,
+        filters: Filters | None,
+        mode: Mode,
+        then: Callable[[Candidates], T],
+        depth: Depth = USUAL,
+    ) -> T:
         """What `then` makes of the candidates, on the thread that found them; it may take some milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(opened, query.text, wanted, mode, then)
+                    return await self._search(Search(opened, query.text, wanted, mode, self._embed(mode), depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
         return await self._scanned(query.text, wanted, then)
 
-    async def _search(
-        self, opened: Reading, text: str, filters: Filters, mode: Mode, then: Callable[[Candidates], T]
-    ) -> T:
+    async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
 
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
         def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
-            if mode == "vector" and vector is not None:
+            if wanted.mode == "vector" and vector is not None:
                 found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
-            used: Mode = "keyword" if vector is None else mode
+            used: Mode = "keyword" if vector is None else wanted.mode
             return then(
                 Candidates(
                     asking.asked,
@@ -118,13 +124,12 @@ class Index:
                     asking.frequencies,
                     asking.passages,
                     used,
-                    str(opened.generation.number),
+                    str(wanted.opened.generation.number),
                     self._messages(),
                 )
             )
 
-        embed = None if mode == "keyword" or self._embedder is None else self._vector
-        return await search(Search(opened, text, filters, mode, embed), candidates)
+        return await search(wanted, candidates)
 
     async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
         from anyio import to_thread
@@ -147,6 +152,9 @@ class Index:
             scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
         )
         return await to_thread.run_sync(then, found)
+
+    def _embed(self, mode: Mode) -> Callable[[str], Vector] | None:
+        return None if mode == "keyword" or self._embedder is None else self._vector
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():

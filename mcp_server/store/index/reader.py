@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FILLED = 50
-"""So many of the best units bring their neighbours in as candidates."""
-
 FILLING_PARTS = 8
 """Of a long neighbour only its beginning comes in: a turn of megabytes has thousands of parts."""
 
@@ -67,14 +64,16 @@ class Found:
         return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
 
 
-def around(connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope) -> list[int]:
-    """The passages of the turns at one and two steps from the best ones that are not found yet.
+def around(
+    connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope, best_units: int
+) -> list[int]:
+    """The passages of the turns at one and two steps from the `best_units` that are not found yet.
 
     An answer often shares no word with the question that its neighbour repeats: without these, 7% of the turns that
     answer a question are no candidates at all (`bench retrieval`).
     """
     ids = {id(one.candidate): one.source or one.row_id for one in found}
-    best = [ids[id(one.candidate)] for one in rank(asking.asked, [one.candidate for one in found], limit=FILLED)]
+    best = [ids[id(one.candidate)] for one in rank(asking.asked, [one.candidate for one in found], limit=best_units)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
         "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "

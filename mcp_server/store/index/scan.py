@@ -11,7 +11,7 @@ from mcp_server.core.scoring import query, ranking
 from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.index.asking import LEXICAL
+from mcp_server.store.index.depth import USUAL
 from mcp_server.store.index.filters import Filters
 from mcp_server.store.index.looking import FOLDERS, is_indexed, look
 from mcp_server.store.index.opening import import_numpy
@@ -63,7 +63,7 @@ class Scan:
             from rank_bm25 import BM25Plus
 
             scores = BM25Plus([list(each) or [""] for each in corpus]).get_scores(list(asked.words))
-            best = sorted(matching, key=lambda i: -scores[i])[:LEXICAL]
+            best = sorted(matching, key=lambda i: -scores[i])[: USUAL.words]
             found = tuple(
                 self._candidate(asked, passages, corpus, i, float(scores[i]), holding[i]) for i in sorted(best)
             )

@@ -16,24 +16,21 @@ from mcp_server.store.index.schema import LINES, VECTORS, state
 from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
 
-NEAREST = 100
-"""sqlite-vec's time grows with the neighbours asked for: 31 ms for 100, 46 ms for 200 among 100,000 passages. 200 find
-no more of what answers (`bench retrieval`)."""
-
-ENOUGH = 50
-"""If so many of the neighbours found lie in the scope, the rest of the scope is not searched for more."""
+ENOUGH = 0.5
+"""If such a share of the neighbours asked for lies in the scope, the rest of the scope is not searched for more."""
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope) -> list[int]:
-    """The passages of the scope nearest to a unit vector, nearest first, by sqlite-vec; of a small scope by itself."""
+def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
+    """The passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec; of a small
+    scope by itself."""
     if is_few(connection, scope):
-        return nearest_of(connection, vector, scope, NEAREST)
+        return nearest_of(connection, vector, scope, most)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1))
-    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, NEAREST]
+    where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
     if scope.projects is not None:
         # The partition key allows IN: sqlite-vec then gives k neighbours of each partition.
         where += f" AND project IN ({', '.join('?' * len(scope.projects))})"
@@ -44,19 +41,19 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     if not scope.lines and connection.execute("SELECT lines FROM totals").fetchone()[0]:
         where += " AND session <> ?"
         values.append(LINES)
-    found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values))
+    found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values), most)
     if not scope.other:
         return found
     kept = inside(connection, found, scope)
-    if len(found) < NEAREST or len(kept) >= ENOUGH:
+    if len(found) < most or len(kept) >= ENOUGH * most:
         return kept
     where += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
     rows = connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", (*values, *scope.values))
-    return _by_distance(rows)
+    return _by_distance(rows, most)
 
 
-def _by_distance(rows: Iterable[tuple[int, float]]) -> list[int]:
-    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:NEAREST]]
+def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
+    return [row[0] for row in sorted(rows, key=lambda row: row[1])[:most]]
 
 
 @dataclass(slots=True)
@@ -68,7 +65,9 @@ class Matrix:
     rows: NDArray[np.float32] | None = None
     derived: NDArray[np.bool_] | None = None
 
-    def nearest(self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope) -> list[int]:
+    def nearest(
+        self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int
+    ) -> list[int]:
         """As the function above, by a plain product."""
         import numpy as np
 
@@ -86,7 +85,7 @@ class Matrix:
             ids, cosines = self.ids[seen], cosines[seen]
         else:
             ids = self.ids
-        best = np.argsort(-cosines, kind="stable")[:NEAREST]
+        best = np.argsort(-cosines, kind="stable")[:most]
         return [int(ids[place]) for place in best if cosines[place] > -np.inf]
 
     def _fill(self, connection: sqlite3.Connection) -> None:
