@@ -287,11 +287,10 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
     from mcp_server.clients.hooks.attending import attend
     from mcp_server.jobs import maintainer
+    from mcp_server.jobs.asking_llm import keep_enriching, keep_rewording
     from mcp_server.jobs.briefs import keep_briefs
     from mcp_server.jobs.committing import keep_committed
-    from mcp_server.jobs.enriching import keep_enriching
     from mcp_server.jobs.extracting import keep_extracted
-    from mcp_server.jobs.rewording import keep_rewording
     from mcp_server.jobs.topic_times import keep_topic_times
 
     async def keep_knowledge(memory: Memory) -> None:

@@ -31,14 +31,15 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
     from mcp_server.actions.clarity import prune
     from mcp_server.errors import Invalid
 
-    memory, caller = await connection.memory(), await connection.caller()
+    memory = await connection.memory()
+    await connection.caller()  # hooks may have said which session this is
     if action not in COMMANDS:
         raise Invalid(f"action {action!r} is none of {', '.join(COMMANDS)}")
     session = named or connection.session
     if action in ("anchor", "unanchor"):
         if not item:
             raise Invalid(f"{action} needs an item")
-        return (await anchor(memory, item, action == "anchor", None, caller)).markdown
+        return (await anchor(memory, item, action == "anchor")).markdown
     if action == "prune":
         meant = await clarity_views.session_meant(memory, session)
         return clarity_views.pruned_text(await prune(memory, meant, dry_run=False))

@@ -18,8 +18,9 @@ def test_every_test_that_the_design_asks_for_is_there() -> None:
 
 
 def test_every_file_that_it_names_is_there() -> None:
-    for path in re.findall(r"`((?:mcp_server|prompts|tests)/[\w/.]+)`", PAGE):
+    paths = re.findall(r"`((?:mcp_server|prompts|tests)/[\w/.]+)`", PAGE)
+    names = [name for name in re.findall(r"[:,] `(\w+\.py)`", PAGE) if not name.startswith("test_")]
+    assert paths
+    assert names
+    for path in (*paths, *(f"mcp_server/core/checkpoints/{name}" for name in names)):
         assert (ROOT / path).is_file(), path
-    for name in re.findall(r"[:,] `(\w+\.py)`", PAGE):
-        if not name.startswith("test_"):
-            assert (ROOT / "mcp_server" / "core" / "checkpoints" / name).is_file(), name

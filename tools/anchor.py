@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from mcp_server.connection import Connection
-from tools.rim import client_of, hints, strict_tool
+from tools.rim import hints, strict_tool
 
 
 def tool(connection: Connection) -> Tool:
     async def anchor(
-        ctx: Context[Any, Any],
         item: Annotated[
             str,
             Field(min_length=1, max_length=500, description="A name; or a chunk's id, a path, path#turn, path#line"),
@@ -26,7 +24,6 @@ def tool(connection: Connection) -> Tool:
         whatever names it is never dropped."""
         from mcp_server.actions.anchor import anchor as action
 
-        memory, caller = await connection.memory(), await connection.caller(client_of(ctx))
-        return (await action(memory, item, on, note, caller)).markdown
+        return (await action(await connection.memory(), item, on, note)).markdown
 
     return strict_tool(anchor, hints(reads=False))

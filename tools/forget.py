@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from anyio import CancelScope
-from anyio.to_thread import run_sync
 from mcp.server.elicitation import AcceptedElicitation
 from mcp.server.mcpserver import Context, ElicitationResult
 from mcp.server.mcpserver.resolve import Elicit, Resolve
@@ -13,15 +12,11 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, Field
 
 from mcp_server.connection import Connection
-from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import Refused
-from tools.rim import MaxTokens, Path, Short, can_ask, hints, strict_tool
+from tools.rim import MaxTokens, Path, Short, can_ask, fitted, hints, shortened, strict_tool
 
 if TYPE_CHECKING:
     from mcp_server.actions.forget_target import ForgetTarget
-
-LONGEST_QUESTION = 3_000
-"""Characters that the user is asked; what is cut says so."""
 
 ASK = "[nothing is deleted yet: dry_run=false asks the user, and does it after a yes]"
 BY_HAND = "nothing is deleted: this client cannot ask its user; in a terminal, `context-manager forget` does it"
@@ -50,10 +45,8 @@ def tool(connection: Connection) -> Tool:
         if dry_run or not can_ask(ctx):
             return None
         target = _target(text, turn, session, path, first_line, last_line)
-        asked = neutralise(await question(await connection.memory(), target))
-        if len(asked) > LONGEST_QUESTION:
-            asked = f"{asked[:LONGEST_QUESTION]}\n[… {len(asked) - LONGEST_QUESTION:,} more characters]"
-        return Elicit(asked, Confirmation) if asked else None
+        asked = await question(await connection.memory(), target)
+        return Elicit(shortened(asked), Confirmation) if asked else None
 
     async def forget(
         ctx: Context[Any, Any],
@@ -86,9 +79,7 @@ def tool(connection: Connection) -> Tool:
                     raise Refused("the user has not said yes; nothing is deleted")
                 with CancelScope(shield=True):  # half of it is nothing
                     said = as_text(await action.forget(memory, target))
-        shown = neutralise(said)
-        fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
-        return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+        return await fitted(memory, said, max_tokens)
 
     # The resolver is of this connection, so no text of an annotation could name it.
     forget.__annotations__["approval"] = Annotated[ElicitationResult[Confirmation], Resolve(ask)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from anyio import CancelScope
-from anyio.to_thread import run_sync
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from mcp_server.connection import Connection
 from mcp_server.errors import Invalid
-from tools.rim import MaxTokens, Path, Short, client_of, hints, strict_tool
+from tools.rim import MaxTokens, Path, Short, client_of, fitted, hints, strict_tool
 
 Question = Literal["when", "where", "diff", "today", "show", "blame", "revert"]
 
@@ -61,7 +60,6 @@ def tool(connection: Connection) -> Tool:
                 caller = await connection.caller(client_of(ctx))
                 with CancelScope(shield=True):  # half a revert is none
                     text = (await revert(memory, what, caller, apply=not dry_run)).markdown
-        fits = await run_sync(memory.tokens.truncate, text, max_tokens)
-        return text if fits == text else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+        return await fitted(memory, text, max_tokens)
 
     return strict_tool(history, hints(reads=False, destroys=True))

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from anyio import CancelScope
-from anyio.to_thread import run_sync
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from mcp_server.connection import Connection
-from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import Invalid
-from tools.rim import MaxTokens, Path, client_of, hints, strict_tool
+from tools.rim import MaxTokens, Path, client_of, fitted, hints, strict_tool
 
 LISTED = 10
 """Most of each kind."""
@@ -44,9 +42,7 @@ def tool(connection: Connection) -> Tool:
             with CancelScope(shield=True):  # half a recovery is none
                 done = await action(memory, what, caller, apply=not dry_run, knowledge=knowledge)
             text = done.markdown if done.applied or not dry_run or not done.diff else f"{done.markdown}\n\n{ASK}"
-        shown = neutralise(text)
-        fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
-        return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+        return await fitted(memory, text, max_tokens)
 
     return strict_tool(recover, hints(reads=False, destroys=True))
 

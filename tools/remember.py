@@ -14,15 +14,10 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcp_server.connection import Connection
-from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import Refused
-from tools.rim import Path, Short, answer, can_ask, client_of, hints, strict_tool
+from tools.rim import Path, Short, answer, can_ask, client_of, hints, shortened, strict_tool
 
 Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
-
-
-LONGEST_QUESTION = 3_000
-"""Characters of a change that the user is asked about; what is cut says so."""
 
 
 class Approval(BaseModel):
@@ -101,7 +96,4 @@ def tool(connection: Connection) -> Tool:
 
 def _question(path: str, diff: str) -> str:
     """The same text for the same change: the protocol asks again until it is answered."""
-    shown = neutralise(diff)
-    if len(shown) > LONGEST_QUESTION:
-        shown = f"{shown[:LONGEST_QUESTION]}\n[… {len(shown) - LONGEST_QUESTION:,} more characters]"
-    return f"An agent wants to change {path}, which tells every agent who you are and how to work:\n\n{shown}"
+    return f"An agent wants to change {path}, which tells every agent who you are and how to work:\n\n{shortened(diff)}"

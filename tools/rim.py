@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver import Context
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 HANDED_BACK = frozenset({"path", "session", "turn_id", "workspace"})
 """What a model gives to the next call must stay as it is."""
+
+LONGEST_QUESTION = 3_000
+"""Characters that a user is asked."""
 
 Short = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -113,6 +117,20 @@ def hints(*, reads: bool, destroys: bool = False, repeats: bool = True) -> ToolA
     return ToolAnnotations(
         read_only_hint=reads, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
     )
+
+
+async def fitted(memory: Memory, text: str, max_tokens: int) -> str:
+    """Stored text for a model, made harmless, with at most so many tokens of it; what is cut says so."""
+    shown = neutralise(text)
+    fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
+    return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
+
+
+def shortened(text: str) -> str:
+    """Stored text that a user is asked about, made harmless; what is cut says so."""
+    shown = neutralise(text)
+    more = len(shown) - LONGEST_QUESTION
+    return shown if more <= 0 else f"{shown[:LONGEST_QUESTION]}\n[… {more:,} more characters]"
 
 
 def answer(text: str, data: dict[str, Any]) -> CallToolResult:

@@ -31,8 +31,7 @@ HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
 @dataclass(frozen=True, slots=True)
 class Look:
     """One look at a session's context: the advice, and what it is made from. `chunks` are those that may hold items,
-    without cold ones; `problem` is what is wrong with the
-    user's own lexicon."""
+    without cold ones; `problem` is what is wrong with the user's own lexicon."""
 
     advice: Advice
     items: tuple[ContextItem, ...]
@@ -44,13 +43,8 @@ class Look:
     problem: str = ""
 
 
-async def advice(memory: Memory, session: str, prompt: str, *, asked: bool = False) -> Advice:
-    """What the advisor says now, for `prompt`. Under 70% that is nothing, unless it was `asked`."""
-    return (await look(memory, session, prompt, asked=asked)).advice
-
-
-async def note(memory: Memory, session: str, turn: Turn, client_tokens: int | None) -> str:
-    """What `observe`'s answer says of it after `turn`: empty under 70%, or with `advisor.enabled` off."""
+async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
+    """What `observe`'s answer says of it: empty under 70%, or with `advisor.enabled` off."""
     if not memory.settings.advisor.enabled:
         return ""
     full = await gauges(memory, session, client_tokens)

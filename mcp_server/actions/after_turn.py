@@ -58,6 +58,6 @@ async def after_turns(
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:
-        advice = await step("advice", advisor.note(memory, session, turns[-1], turns[-1].context_tokens), "")
+        advice = await step("advice", advisor.note(memory, session, turns[-1].context_tokens), "")
         notes += [advice] if advice else []
     return tuple(notes)

@@ -16,8 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import sessions
 from mcp_server.core.anchors import Anchor, items_of, kind_of, names_one_of, read_anchors
 from mcp_server.core.clarity.extraction import item_id
-from mcp_server.core.model import Caller
-from mcp_server.core.pressure.chunks import LiveChunk, text_of
+from mcp_server.core.pressure.chunks import LiveChunk, original_of
 from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -48,7 +47,7 @@ class Anchored:
         return f"{line}\n{self.note}" if self.note else line
 
 
-async def anchor(memory: Memory, item: str, on: bool, note: str | None, caller: Caller) -> Anchored:
+async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -> Anchored:
     """Anchors an item, a chunk, a file or a passage, or takes the anchor off; on disk before this returns.
 
     Raises:
@@ -101,10 +100,8 @@ async def anchored_ids(memory: Memory, session: str, chunks: Sequence[LiveChunk]
             return True
         if any(f"{path}#{chunk.turn}" in places for path in shown.paths):
             return True
-        turn = turns.get(chunk.turn)
-        said = turn if chunk.kind in ("message", "tool") else None  # of what a client loaded, we know the name
-        text = text_of(said, chunk.part) if said and chunk.part <= len(said.tool_calls) else chunk.name
-        return names_one_of(text, items)
+        said = original_of(chunk, turns.get(chunk.turn))
+        return names_one_of(chunk.name if said is None else said, items)
 
     return await run_sync(lambda: frozenset(chunk.id for chunk in chunks if protected(chunk)))
 

@@ -1,61 +1,72 @@
-"""Archive: at the end of a session what is still live goes to cold storage (S1 "session-end"), and the live set goes.
+"""Archive: journals over their time, and files that somebody names, move to `archive/` (S4 §8.5, §8.6).
 
-What stands whole keeps that form in its record: what is said in the session later makes it live again, as it was. These
-records are copies: the sealed transcript has every word of them.
+Search still finds them there; nothing loads them by itself; `recover` brings them back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import date
 
 from anyio.to_thread import run_sync
 
-from mcp_server.core.model import Turn
-from mcp_server.core.pressure.chunks import text_of
-from mcp_server.core.pressure.cold import ColdRecord
-from mcp_server.core.text.query import bounded
+from mcp_server.actions.anchor import anchors
+from mcp_server.actions.prune_knowledge import moved_to_archive
+from mcp_server.core.lifecycle.eviction import archived_path, never
+from mcp_server.core.pruning import Fated, Pruned
+from mcp_server.errors import NotFound, Refused
 from mcp_server.memory import Memory
 
+JOURNALS = "knowledge/journal/"
 
-async def archive(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
-    """Writes what is live of a session to cold storage; returns how many records. `turns` are all of the session's.
-    Call it under the transcript's lock."""
-    chunks = await memory.live.of(session)
-    if not chunks:
-        return 0
-    now, knobs = memory.clock(), memory.settings.context
-    by_number = {turn.number: turn for turn in turns}
-    last = bounded(next((turn.content for turn in reversed(turns) if turn.role == "user"), ""))
 
-    def write() -> int:
-        records = []
-        for chunk in chunks:
-            if chunk.form != "whole":  # its record is there
-                continue
-            turn = by_number.get(chunk.turn)
-            known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
-            records.append(
-                ColdRecord(
-                    chunk_id=chunk.id,
-                    session_id=session,
-                    timestamp=now,
-                    content=text_of(turn, chunk.part) if turn is not None and known else "",
-                    tokens=chunk.tokens,
-                    drop_reason="session_end",
-                    relevance_score=0.0,
-                    prompt_at_drop=last,
-                    recoverable_until=now + timedelta(days=knobs.recoverable_for_days),
-                    kind=chunk.kind,
-                    turn=chunk.turn,
-                    part=chunk.part,
-                    name=chunk.name,
-                    form="whole",
-                )
+def journal_days(memory: Memory) -> dict[str, date]:
+    """The paths of the journals, each with its day."""
+    found = {}
+    for stat in memory.files.walk(JOURNALS):
+        with suppress(ValueError):  # a note that somebody put there
+            found[stat.path] = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
+    return found
+
+
+async def archive_journals(memory: Memory, dry_run: bool) -> Pruned:
+    """Moves journals that are older than `lifecycle.journal_retention_days`; anchored ones stay."""
+    today = date.fromisoformat(memory.local_date(memory.clock()))
+    most = memory.settings.lifecycle.journal_retention_days
+    held = {anchor.item.partition("#")[0] for anchor in anchors(memory) if anchor.kind in ("file", "passage")}
+
+    def old() -> list[str]:
+        return sorted(
+            path for path, day in journal_days(memory).items() if (today - day).days > most and path not in held
+        )
+
+    return await _archived(memory, await run_sync(old), f"older than {most} days", "journals", dry_run)
+
+
+async def archive_files(memory: Memory, paths: Sequence[str], dry_run: bool) -> Pruned:
+    """Moves these knowledge files. Raises NotFound, or Refused for what never goes: identity, core memory, indexes."""
+    chosen = []
+    for given in paths:
+        path = memory.files.relative(given)
+        if not memory.files.exists(path):
+            near = memory.files.nearest(path)
+            raise NotFound(f"no file {path}" + (f"; did you mean {near}?" if near else ""))
+        if not path.startswith("knowledge/") or not path.endswith(".md"):
+            raise Refused(f"{path} is no knowledge file; what is archived lies under knowledge/ and ends with .md")
+        if never(path):
+            raise Refused(
+                f"{path} stays: {never(path)}; take out of it what is not needed with `remember` or an editor"
             )
-        memory.cold.put_all(records, copies=True)
-        return len(records)
+        chosen.append(path)
+    return await _archived(memory, chosen, "asked for", "knowledge files", dry_run)
 
-    written = await run_sync(write) if knobs.cold_storage_enabled else 0
-    await memory.live.clear(session)
-    return written
+
+async def _archived(memory: Memory, paths: Sequence[str], why: str, of: str, dry_run: bool) -> Pruned:
+    undo: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    if paths and not dry_run:
+        moved, undo, notes = await moved_to_archive(memory, paths, f"archive {of}")
+        paths = moved
+    fates = tuple(Fated(path, archived_path(path), "gone", why) for path in paths)
+    return Pruned("files", dry_run, of, fates, where="archive/", notes=notes, undo=undo)

@@ -14,7 +14,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -137,15 +137,10 @@ async def forget(memory: Memory, session: str) -> None:
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops the counts of sessions that ended as long ago as cold records are kept; returns how many. They can be
-    counted again from the transcripts."""
+    """Drops the counts of sessions that ended long ago; returns how many. They can be counted again from the
+    transcripts."""
     kept = {key: key.removeprefix(STATE).removeprefix(PRUNED)[1:] for key in await memory.state.keys_of(NAMESPACE)}
-    if not kept:
-        return 0
-    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
-    ended = {
-        row.session for row in await memory.state.sessions() if row.status == "closed" and row.last_arrival < oldest
-    }
+    ended = await sessions.ended_long_ago(memory) if kept else frozenset()
     old = [key for key, session in kept.items() if session in ended]
     if old:
         await memory.state.remove(NAMESPACE, *old)

@@ -21,9 +21,9 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import pressure, pressure_log, sessions
 from mcp_server.actions.anchor import anchored_ids
-from mcp_server.actions.archive import archive
 from mcp_server.actions.checkpoints import named_chunks
 from mcp_server.actions.live_set import change, live_set
+from mcp_server.actions.put_away import put_away
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.actions.similar import Seen, says_something
 from mcp_server.core.compiler.history import exchanges
@@ -228,7 +228,7 @@ async def expire(memory: Memory) -> int:
 async def _mend(memory: Memory, session: str) -> None:
     """Puts away the live set of a session that is over, and the records of what is live and whole all the same."""
     if await _is_over(memory, session):
-        await archive(memory, session, await sessions.session_turns(memory, session))
+        await put_away(memory, session, await sessions.session_turns(memory, session))
         return
     live = await memory.live.whole(session)
     left = await run_sync(lambda: [record for record in memory.cold.of(session) if record.chunk_id in live])

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.archive_old import archive_journals
+from mcp_server.actions.archive import archive_journals, journal_days
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import archive, difference, stamped
 from mcp_server.actions.extract import ChangedFile, extract
@@ -38,7 +38,6 @@ from mcp_server.store.changes import Change
 
 Period = Literal["daily", "weekly", "monthly"]
 
-JOURNALS = "knowledge/journal/"
 OLD_PLANS_DAYS = 180
 """A derived plan that old leaves the file of its person or project for the same file in archive/."""
 ACTIVE_DAYS = 30
@@ -102,7 +101,7 @@ async def _daily(memory: Memory, done: Condensed) -> None:
 
     def trim() -> list[str]:
         changed = []
-        for path in sorted(_journals(memory)):
+        for path in sorted(journal_days(memory)):
             after = _edit(memory, path, _trimmed, done)
             if after:
                 changed.append(path)
@@ -186,7 +185,7 @@ def _into_memory(memory: Memory, chosen: Sequence[decide.Chosen], today: date, d
 def _weeks(memory: Memory) -> Mapping[str, list[tuple[str, str]]]:
     """The journals as (day, body) by their week's Monday."""
     weeks: dict[str, list[tuple[str, str]]] = {}
-    for path, day in sorted(_journals(memory).items()):
+    for path, day in sorted(journal_days(memory).items()):
         text = memory.files.text_or_none(path)
         if text is not None:
             weeks.setdefault(_monday(day), []).append((day.isoformat(), split_front_matter(text).body))
@@ -307,17 +306,6 @@ def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
 
 
 # ------------------------------------------------------------ shared
-
-
-def _journals(memory: Memory) -> dict[str, date]:
-    """The paths of the journals, each with its day."""
-    found = {}
-    for stat in memory.files.walk(JOURNALS):
-        try:
-            found[stat.path] = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
-        except ValueError:  # a note that somebody put there
-            continue
-    return found
 
 
 def _edit(memory: Memory, path: str, change: Callable[[str], str], done: Condensed, template: str = "") -> bool:

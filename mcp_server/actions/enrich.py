@@ -15,18 +15,17 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import checkpoints, noted, sessions
 from mcp_server.actions.checkpoint import ENRICHING
+from mcp_server.actions.llm_queue import work_off
 from mcp_server.core.checkpoints import enrichment
 from mcp_server.core.checkpoints.document import Checkpoint
 from mcp_server.core.checkpoints.enrichment import Enrichment
 from mcp_server.core.model import Turn
 from mcp_server.core.text.redaction import redact
-from mcp_server.errors import Conflict, ContextManagerError, NotFound
+from mcp_server.errors import Conflict
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 
 TEMPLATE = "enrich_checkpoint"
-LOCK = "enriching"
-"""Held by the one process that asks: each answer costs."""
 
 log = logging.getLogger(__name__)
 
@@ -51,25 +50,8 @@ async def enrich(memory: Memory, number: str) -> bool:
 
 
 async def enrich_all(memory: Memory) -> int:
-    """Looks over every checkpoint that waits for it; returns how many were changed. A checkpoint is asked about once:
-    what got no answer stays as it was."""
-    waiting = await memory.state.keys_of(ENRICHING) if memory.llm is not None else []
-    held = await run_sync(memory.locks.try_exclusive, LOCK) if waiting else None
-    if held is None:  # nothing to do, or another process does it
-        return 0
-    changed = 0
-    try:
-        for number in waiting:
-            try:
-                changed += await enrich(memory, number)
-            except NotFound:  # thinned out meanwhile
-                pass
-            except ContextManagerError as error:
-                log.warning("checkpoint %s was not enriched: %s", number, error)
-            await memory.state.remove(ENRICHING, number)
-    finally:
-        held.release()
-    return changed
+    """Looks over every checkpoint that waits for it, once; returns how many were changed."""
+    return await work_off(memory, ENRICHING, lambda number, _: enrich(memory, number))
 
 
 async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:

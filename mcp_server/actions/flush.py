@@ -10,7 +10,7 @@ from mcp_server.actions import remember, sessions
 from mcp_server.actions.projects import project_of
 from mcp_server.core.lifecycle.flush import FlushLine, lines
 from mcp_server.core.model import Caller, Turn
-from mcp_server.core.pressure.chunks import LiveChunk, text_of
+from mcp_server.core.pressure.chunks import LiveChunk, original_of
 from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.remembering import place_for
 from mcp_server.errors import ContextManagerError
@@ -50,7 +50,7 @@ async def before_drop(
 def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
     texts = []
     for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
-        turn = turns.get(chunk.turn)
-        if turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls) and chunk.form == "whole":
-            texts.append((chunk.turn, text_of(turn, chunk.part)))
+        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
+        if said is not None:
+            texts.append((chunk.turn, said))
     return [line for line in lines(texts) if not secrets(line.text)]

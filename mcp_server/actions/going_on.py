@@ -1,4 +1,4 @@
-"""Left off: what the conversation before this one was about, for a window whose first prompt only asks to go on.
+"""Going on: what the conversation before this one was about, for a window whose first prompt only asks to go on.
 
 It is told to nobody else: what was said in one conversation comes into another where a prompt bears on it.
 """

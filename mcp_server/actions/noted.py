@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from anyio.to_thread import run_sync
 
@@ -82,14 +81,10 @@ async def forget(memory: Memory, session: str) -> None:
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops the notes of sessions that ended as long ago as cold records are kept; returns how many. They can be made
-    again from the transcripts."""
+    """Drops the notes of sessions that ended long ago; returns how many. They can be made again from the
+    transcripts."""
     kept = await memory.state.keys_of(NAMESPACE)
-    if not kept:
-        return 0
-    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
-    rows = {row.session: row for row in await memory.state.sessions()}
-    old = [name for name in kept if (row := rows.get(name)) and row.status == "closed" and row.last_arrival < oldest]
+    old = sorted(set(kept) & await sessions.ended_long_ago(memory)) if kept else []
     if old:
         await memory.state.remove(NAMESPACE, *old)
     return len(old)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from anyio.to_thread import run_sync
@@ -26,7 +26,7 @@ from mcp_server.core.compiler.cut import head_and_tail
 from mcp_server.core.compiler.history import exchanges
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure import ladder
-from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, estimated, text_of
+from mcp_server.core.pressure.chunks import Action, Decision, Form, LiveChunk, estimated, original_of
 from mcp_server.core.pressure.cold import ColdRecord, DropReason
 from mcp_server.core.pressure.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.core.pressure.ladder import LadderRules, Protected, Scored
@@ -245,32 +245,26 @@ def _made(
 ) -> tuple[LiveChunk, ColdRecord]:
     """The chunk as it is from now on, and the record of its original."""
     chunk = decision.chunk
-    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
-    original = text_of(turn, chunk.part) if turn is not None and known else ""
+    said = original_of(chunk, turn)
+    original = said or ""
     shown = _shortened(memory, decision, original)
     form = FORMS[decision.action] if shown is not None or decision.action != "summarise" else "excerpt"
     count = memory.tokens.count
-    whole = chunk.tokens if chunk.form == "whole" or not known else estimated(original, count)
+    whole = chunk.tokens if chunk.form == "whole" or said is None else estimated(original, count)
     tokens = whole if form == "cold" else count(shown) if shown is not None else chunk.one_line or 0
-    record = ColdRecord(
-        chunk_id=chunk.id,
-        session_id=decided.session,
-        timestamp=now,
-        content=original,
+    after = replace(chunk, form=form, shown=shown, tokens=tokens, immune=0 if form == "cold" else chunk.immune)
+    record = ColdRecord.of(
+        after,
+        decided.session,
+        original,
+        reason or ("low_relevance" if decided.event == "curation" else REASONS[decision.action]),
+        now,
+        memory.settings.context.recoverable_for_days,
         tokens=whole,
-        drop_reason=reason or ("low_relevance" if decided.event == "curation" else REASONS[decision.action]),
-        relevance_score=decision.score,
-        prompt_at_drop=decided.query,
-        recoverable_until=now + timedelta(days=memory.settings.context.recoverable_for_days),
-        kind=chunk.kind,
-        turn=chunk.turn,
-        part=chunk.part,
-        name=chunk.name,
-        form=form,
-        shown=shown,
+        score=decision.score,
+        prompt=decided.query,
     )
-    immune = 0 if form == "cold" else chunk.immune
-    return replace(chunk, form=form, shown=shown, tokens=tokens, immune=immune), record
+    return after, record
 
 
 def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:

@@ -26,7 +26,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions.cold import go_cold_again, recover_chunk
 from mcp_server.actions.despite_editors import despite_editors
-from mcp_server.actions.editing import REFUSE_LINES
+from mcp_server.actions.editing import REFUSE_LINES, stamped
 from mcp_server.actions.restore import Restored, restore
 from mcp_server.actions.revert import Reverted
 from mcp_server.actions.reverted import bring_back
@@ -39,7 +39,6 @@ from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY, is_for_own_hand
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
-from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
 from mcp_server.store.checkpoint_files import PREFIX as CHECKPOINT
 from mcp_server.store.kept import PREFIX, KeptCopies
@@ -306,7 +305,8 @@ def _entry(memory: Memory, number: str) -> _Plan:
         notes = (f"{MEMORY} says it already; only the archive's copy goes",)
     else:
         head = (memory_before or "")[: len(memory_before or "") - len(body)]
-        memory_after = _stamped(memory, head + entries.appended(body, entry.section or "Entries", entry.text))
+        moved = entries.appended(body, entry.section or "Entries", entry.text)
+        memory_after = stamped(MEMORY, head + moved, memory.clock(), None)
         length, cap = memory_after.count("\n"), memory.settings.lifecycle.memory_line_cap
         if length > max(cap, REFUSE_LINES):
             raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
@@ -323,14 +323,3 @@ def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple
     """What differs."""
     edits = (_Edit(path, before[path], after[path]) for path in before)
     return tuple(edit for edit in edits if edit.before != edit.after)
-
-
-def _stamped(memory: Memory, text: str) -> str:
-    """Keeps MEMORY.md's front matter true; a broken one stays as it is."""
-    try:
-        if front_matter.check(text, MEMORY).fields:
-            text = front_matter.with_field(text, "updated", memory.clock().replace(microsecond=0))
-            text = front_matter.with_field(text, "line_count", text.count("\n"))
-    except Invalid:
-        pass
-    return text

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 
 from anyio.to_thread import run_sync
 
@@ -16,7 +15,7 @@ from mcp_server.actions.live_set import live_set
 from mcp_server.actions.session_state import put_back
 from mcp_server.core.checkpoints.document import Checkpoint
 from mcp_server.core.model import Turn
-from mcp_server.core.pressure.chunks import LiveChunk, text_of
+from mcp_server.core.pressure.chunks import LiveChunk, original_of
 from mcp_server.core.pressure.cold import ColdRecord, DropReason
 from mcp_server.memory import Memory
 from mcp_server.store.recovery_intents import RecoveryIntent
@@ -64,28 +63,11 @@ def _record(
     memory: Memory, chunk: LiveChunk, session: str, turns: Mapping[int, Turn], reason: DropReason
 ) -> ColdRecord:
     original = _original(chunk, turns)
-    now = memory.clock()
-    return ColdRecord(
-        chunk_id=chunk.id,
-        session_id=session,
-        timestamp=now,
-        content=original,
-        tokens=memory.tokens.count(original) if original else chunk.tokens,
-        drop_reason=reason,
-        relevance_score=0.0,
-        prompt_at_drop="",
-        recoverable_until=now + timedelta(days=memory.settings.context.recoverable_for_days),
-        kind=chunk.kind,
-        turn=chunk.turn,
-        part=chunk.part,
-        name=chunk.name,
-        form=chunk.form,
-        shown=chunk.shown,
-    )
+    tokens = memory.tokens.count(original) if original else chunk.tokens
+    days = memory.settings.context.recoverable_for_days
+    return ColdRecord.of(chunk, session, original, reason, memory.clock(), days, tokens=tokens)
 
 
 def _original(chunk: LiveChunk, turns: Mapping[int, Turn]) -> str:
     """What a chunk says; nothing for what a client only named."""
-    turn = turns.get(chunk.turn)
-    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
-    return text_of(turn, chunk.part) if turn is not None and known else ""
+    return original_of(chunk, turns.get(chunk.turn)) or ""

@@ -105,7 +105,6 @@ def _check(memory: Memory, plan: Plan, caller: Caller) -> None:
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):
             raise Refused(f"{path} is for the user's own hand; they run `context-manager history revert` themselves")
         data = memory.git.merging.content(path, new)
-        if data is not None and memory.forgotten.document(path, data.decode("utf-8", "surrogateescape")) != data.decode(
-            "utf-8", "surrogateescape"
-        ):
+        text = None if data is None else data.decode("utf-8", "surrogateescape")
+        if text is not None and memory.forgotten.document(path, text) != text:
             raise Refused(f"{path} would bring back what was forgotten on request (forgotten.jsonl)")

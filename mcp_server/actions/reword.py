@@ -15,10 +15,10 @@ from dataclasses import replace
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.live_set import change
+from mcp_server.actions.llm_queue import work_off
 from mcp_server.core.pressure import wording
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.core.text.redaction import redact
-from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -26,9 +26,6 @@ from mcp_server.store.changes import Change
 TEMPLATE = "summarise"
 REWORDING = "rewording"
 """Namespace of the state: chunk → its session, for summaries that an LLM shall still word."""
-
-LOCK = "rewording"
-"""Held by the one process that asks: each answer costs."""
 
 log = logging.getLogger(__name__)
 
@@ -43,23 +40,7 @@ async def note(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> Non
 
 async def reword_all(memory: Memory) -> int:
     """Asks for every summary that waits, once; returns how many have other words now."""
-    waiting = await memory.state.entries(REWORDING) if memory.llm is not None else {}
-    held = await run_sync(memory.locks.try_exclusive, LOCK) if waiting else None
-    if held is None:  # nothing to do, or another process does it
-        return 0
-    changed = 0
-    try:
-        for chunk, session in waiting.items():
-            try:
-                changed += await reword(memory, str(session), chunk)
-            except NotFound:  # it came back, or its time was over
-                pass
-            except ContextManagerError as error:
-                log.warning("the summary of %s was not worded: %s", chunk, error)
-            await memory.state.remove(REWORDING, chunk)
-    finally:
-        held.release()
-    return changed
+    return await work_off(memory, REWORDING, lambda chunk, session: reword(memory, str(session), chunk))
 
 
 async def reword(memory: Memory, session: str, chunk: str) -> bool:

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import as_of
-from mcp_server.actions.archive import archive
 from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
+from mcp_server.actions.put_away import put_away
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
 from mcp_server.core.text.transcript import Transcript
@@ -272,15 +272,15 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
-    await _archived(memory, row.session)
+    await _put_away(memory, row.session)
     return closed
 
 
-async def _archived(memory: Memory, session: str) -> None:
+async def _put_away(memory: Memory, session: str) -> None:
     """What was live goes to cold storage. The conversation is sealed by now; where the disk does not take the copies,
     it is closed all the same."""
     try:
-        await archive(memory, session, await session_turns(memory, session))
+        await put_away(memory, session, await session_turns(memory, session))
     except ContextManagerError as error:
         log.warning("the live context of %s did not go to cold storage: %s", session, error)
 
@@ -319,6 +319,13 @@ async def close_idle(memory: Memory) -> list[str]:
     if failed is not None:
         raise failed
     return ended
+
+
+async def ended_long_ago(memory: Memory) -> frozenset[str]:
+    """The sessions that ended as long ago as cold records are kept: what the state has of them besides can go."""
+    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
+    rows = await memory.state.sessions()
+    return frozenset(row.session for row in rows if row.status == "closed" and row.last_arrival < oldest)
 
 
 def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -141,16 +140,10 @@ async def problems(memory: Memory) -> tuple[str, ...]:
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops what was active in sessions that ended as long ago as cold records are kept; returns how many."""
+    """Drops what was active in sessions that ended long ago; returns how many."""
     namespaces = activations.ACTIVE, gate_log.NAMESPACE
     known = {session for namespace in namespaces for session in await memory.state.keys_of(namespace)}
-    if not known:
-        return 0
-    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
-    ended = {
-        row.session for row in await memory.state.sessions() if row.status == "closed" and row.last_arrival < oldest
-    }
-    old = sorted(known & ended)
+    old = sorted(known & await sessions.ended_long_ago(memory)) if known else []
     if old:
         for namespace in namespaces:
             await memory.state.remove(namespace, *old)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
     from mcp_server.actions.anchor import anchor
 
     async def act(memory: Memory) -> Anchored:
-        return await anchor(memory, item, on, note, caller())
+        return await anchor(memory, item, on, note)
 
     done = with_memory(act)
     if as_json:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mcp_server.core.model import GateSignal, Hit, Passage
@@ -232,8 +232,3 @@ def visible_line(passages: int, tokens: int, what: str = "", topics: Sequence[st
     if topics:
         counted.append(f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}")
     return f"memory: {', '.join(counted)}, {tokens:,} tokens"
-
-
-def ids(judged: Iterable[Judged]) -> list[str]:
-    """The ids of what goes in."""
-    return [one.id for one in judged if one.included]

@@ -92,10 +92,10 @@ async def test_files_that_tools_read_are_judged_too(small: Memory, clock: Clock)
     call = ToolCall("Read", "src/oven.py", "line " * 50, ("src/oven.py",))
     await say(small, "Look at the oven")
     await say(small, "I see", role="agent", tool_calls=(call,))
-    advice = await advisor.advice(small, "s", "the oven", asked=True)
+    advice = (await advisor.look(small, "s", "the oven", asked=True)).advice
     ((item, score),) = advice.scores
     assert (item.id, score.relevance, score.why) == ("file:src/oven.py", 10, "named in the prompt: oven")
-    assert await advisor.advice(small, "s", "the oven") == Advice("quiet")
+    assert (await advisor.look(small, "s", "the oven")).advice == Advice("quiet")
 
 
 async def test_rapid_growth_names_the_folder_that_was_loaded(small: Memory, clock: Clock) -> None:

@@ -92,10 +92,10 @@ def test_a_tracker_replayed_from_the_transcript_equals_the_live_one(
                 clock.forward(seconds=1, microseconds=1999)
                 await said(memory, text, role, session, tool_calls=made)
                 if then == "anchor":
-                    await anchor(memory, "oven", True, None, ASKS)
+                    await anchor(memory, "oven", True)
                 elif then == "unanchor" and memory.files.exists("anchors.yaml"):
                     with pytest.raises(NotFound) if "oven" not in memory.files.read_text("anchors.yaml") else _fine():
-                        await anchor(memory, "oven", False, None, ASKS)
+                        await anchor(memory, "oven", False)
                 elif then == "end":
                     await end_session(memory, session)
                 elif then == "reopen":
@@ -136,10 +136,10 @@ async def test_the_stored_flag_follows_the_file(memory: Memory) -> None:
         return bool(item["anchored"])
 
     assert not await flag()
-    await anchor(memory, "ClaraCore", True, None, ASKS)
+    await anchor(memory, "ClaraCore", True)
     await said(memory, "hm")
     assert await flag()
-    await anchor(memory, "ClaraCore", False, None, ASKS)
+    await anchor(memory, "ClaraCore", False)
     await said(memory, "hm")
     assert not await flag()
 
@@ -236,7 +236,7 @@ async def test_pruning_takes_an_item_out_of_the_block_until_it_is_mentioned_or_a
     assert (await live(memory)).items["claracore"].mentions == 1
     await said(memory, "NewThing19 with web_search", "agent")
     await said(memory, "so ClaraCore again")
-    await anchor(memory, "focus-engine", True, None, ASKS)
+    await anchor(memory, "focus-engine", True)
     shown = {item.id for item in await clarity.block_of(memory, "s")}
     assert {"claracore", "focus-engine"} <= shown
     assert not (gone - {"claracore", "focus-engine"}) & shown
@@ -261,7 +261,7 @@ async def test_identity_files_and_anchors_are_the_essential_tier(
     environ = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_CLARITY__STRICT_MODE": "true"}
     async with open_memory(workspace, environ, clock=clock, new_id=new_id) as memory:
         await said(memory, "read SOUL.md about ClaraCore and focus-engine")
-        await anchor(memory, "focus-engine", True, None, ASKS)
+        await anchor(memory, "focus-engine", True)
         for number in range(30):
             await said(memory, f"so what about number {number}?")
         verdicts = {one.item.id: one for one in await clarity.verdicts(memory, "s")}

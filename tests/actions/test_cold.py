@@ -157,6 +157,22 @@ async def test_at_its_end_a_session_goes_to_cold_storage_and_comes_back_when_it_
         assert {one.form for one in memory.cold.of("s")} == {"cold"}
 
 
+async def test_what_came_back_is_still_protected_when_its_session_ends_and_goes_on(
+    workspace: Path, clock: Clock
+) -> None:
+    async with open_memory(workspace, limited(30_000, auto_recover=0), clock=clock) as memory:
+        await hold(memory, talk(8))
+        await prune(memory, "compact", "s", False, ASKS, target=0)
+        record = next(record for record in memory.cold.of("s") if record.form == "cold")
+        await recover_chunk(memory, record.chunk_id, dry_run=False)
+        before = {chunk.id: chunk.immune for chunk in await live_set(memory, "s")}
+        assert before[record.chunk_id] > 0
+        await end_session(memory, "s")
+        await say(memory, "One more thing.")
+        after = {chunk.id: chunk.immune for chunk in await live_set(memory, "s")}
+        assert after[record.chunk_id] == before[record.chunk_id]
+
+
 def _unstamped(text: str) -> str:
     """A context without the id and time of the checkpoint that it names: the end of a session makes another one."""
     return re.sub(r"stood at [^,]+, (after turn \d+) · read \S+", r"\1", text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.archive_old import archive_files, archive_journals
+from mcp_server.actions.archive import archive_files, archive_journals
 from mcp_server.actions.condense import condense
 from mcp_server.actions.extract import extract
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session

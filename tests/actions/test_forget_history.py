@@ -82,10 +82,16 @@ async def test_the_backup_still_holds_it_and_can_be_read(memory: Memory, workspa
 async def test_old_transcripts_in_history_can_still_be_read(memory: Memory, workspace: Path) -> None:
     await filled(memory)
     await forget(memory, ForgetTarget(text=FACT), history=True)
-    for commit in git(workspace, "rev-list", "HEAD").splitlines():
-        for path in git(workspace, "ls-tree", "-r", "--name-only", commit, "raw/").splitlines():
-            memory.files.write_atomic("scratch/then.md", git(workspace, "show", f"{commit}:{path}") + "\n")
-            assert memory.transcripts.read("scratch/then.md").turns
+    commits = git(workspace, "rev-list", "HEAD").splitlines()
+    texts = [
+        git(workspace, "show", f"{commit}:{path}")
+        for commit in commits
+        for path in git(workspace, "ls-tree", "-r", "--name-only", commit, "raw/").splitlines()
+    ]
+    assert texts
+    for text in texts:
+        memory.files.write_atomic("scratch/then.md", text + "\n")
+        assert memory.transcripts.read("scratch/then.md").turns
 
 
 async def test_a_merge_in_progress_is_finished_first(memory: Memory, workspace: Path) -> None:

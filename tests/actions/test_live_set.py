@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.advisor import advice
+from mcp_server.actions.advisor import look
 from mcp_server.actions.gauges import gauges
 from mcp_server.actions.health import health
 from mcp_server.actions.live_set import live_set
@@ -57,7 +57,7 @@ async def test_looking_at_a_lost_set_changes_no_byte(workspace: Path, clock: Clo
         for strategy in ("auto", "compact", "advisor", "clarity"):
             assert (await prune(memory, strategy, "s", True, ASKS)).dry_run
         assert (await recover(memory, record.chunk_id, ASKS)).content == record.content
-        await advice(memory, "s", "What does the oven do?", asked=True)
+        await look(memory, "s", "What does the oven do?", asked=True)
         assert every_byte(workspace) == before
         assert await memory.live.of("s") == []
 

@@ -152,7 +152,7 @@ async def test_anchored_and_important_chunks_outlive_everything(workspace: Path,
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         await say(memory, "The vault key hangs behind the clock.", important=True)
         await say(memory, "Zanzibar is where we meet.", "agent")
-        await anchor(memory, "zanzibar", True, None, ASKS)
+        await anchor(memory, "zanzibar", True)
         await hold(memory, talk(40))
         stands = forms(await live_set(memory, "s"))
         assert (stands[1], stands[2]) == ("whole", "whole")

@@ -121,7 +121,7 @@ async def test_the_advisor_leaves_what_is_anchored_and_what_came_with_something_
     await converse(small)
     both = ToolCall("Read", "two files", "text " * 20, ("docs/oven.md", "docs/older.txt"))
     await observe(small, NewTurn("agent", "Read both.", "s", tool_calls=(both,)), CALLER)
-    await anchor(small, "src/part0.py", True, None, CALLER)
+    await anchor(small, "src/part0.py", True)
     clock = small.clock
     assert isinstance(clock, Clock)
     clock.forward(hours=9)

@@ -60,13 +60,13 @@ async def test_anchored_and_undated_entries_stay(memory: Memory) -> None:
         MEMORY,
         "# Core\n\n## Facts\n\n- 2026-01-01: the ClaraCore repo\n- 2026-01-02: by line\n- 2026-01-03: old\n- undated\n",
     )
-    await anchor(memory, "ClaraCore", True, None, CALLER)
-    await anchor(memory, f"{MEMORY}#6", True, None, CALLER)
+    await anchor(memory, "ClaraCore", True)
+    await anchor(memory, f"{MEMORY}#6", True)
     done = await asked(memory, "memory", target=0)
     assert [one.what for one in done.of_fate("gone")] == ["2026-01-03: old"]
     assert {one.why for one in done.of_fate("keep")} == {"anchored", "without a date"}
     assert "shorten it by hand" in done.markdown
-    await anchor(memory, MEMORY, True, None, CALLER)
+    await anchor(memory, MEMORY, True)
     assert not (await asked(memory, "memory", target=0)).changes
 
 
@@ -123,7 +123,7 @@ async def test_what_was_read_is_linked_anchored_or_says_it_is_new_stays(
         binary="\0",
     )
     await memory.state.log_access("knowledge/reference/read.md", "read", clock())
-    await anchor(memory, "knowledge/reference/held.md", True, None, CALLER)
+    await anchor(memory, "knowledge/reference/held.md", True)
     done = await asked(memory, "files", dry_run=True)
     assert gone(done) == ["pointing.md"]
     why = {one.id.rsplit("/", 1)[1]: one.why for one in done.of_fate("keep")}

@@ -60,12 +60,12 @@ async def two_states(memory: Memory) -> Checkpoint:
     """A checkpoint after two turns, and another state of everything after four."""
     memory.files.write_atomic(ANA, "Ana keeps the berth.\n")
     await say(memory, "ClaraCore pays for the berth.", "Decision: Paint the hull in green.")
-    await anchor(memory, "ClaraCore", True, "it pays", USER)
+    await anchor(memory, "ClaraCore", True, "it pays")
     made = await make(memory, "s", "asked", "before the journey")
     memory.files.write_atomic(ANA, "Ana has left.\n")
     memory.files.write_atomic(MARKO, "Marko is new.\n")
     await say(memory, "The journey went to Vis.", "Decision: Sell the old mainsail.")
-    await anchor(memory, "Vis", True, None, USER)
+    await anchor(memory, "Vis", True)
     return made
 
 

@@ -71,8 +71,8 @@ async def test_conversations_and_anchors_of_both_are_on_both(two: tuple[Memory, 
         await observe(memory, NewTurn("user", f"hello from {number}", f"s{number}"), TESTS)
         await end_session(memory, f"s{number}")
         await observe(memory, NewTurn("user", "still talking", f"open{number}"), TESTS)
-        await anchor(memory, f"item-{number}", True, None, TESTS)
-        await anchor(memory, "both", True, None, TESTS)
+        await anchor(memory, f"item-{number}", True)
+        await anchor(memory, "both", True)
     one, other = two
 
     await sync(one)

@@ -115,9 +115,9 @@ async def test_a_checkpoint_of_the_other_machine_brings_the_state_back_and_says_
 ) -> None:
     one, other = two
     await observe(one, NewTurn("user", "Decision: the cache has two files", "s1"), TESTS)
-    await anchor(one, "cache", True, None, TESTS)
+    await anchor(one, "cache", True)
     kept = await make(one, "s1", "asked")
-    await anchor(one, "cache", False, None, TESTS)
+    await anchor(one, "cache", False)
     await end_session(one, "s1")
     await sync(one)
     await sync(other)

@@ -11,7 +11,6 @@ from mcp_server.core.injection import (
     asks_nothing,
     choose,
     fingerprints,
-    ids,
     subject_words,
     visible_line,
     was_sent,
@@ -36,7 +35,8 @@ def background(score: float = 0.1) -> list[Hit]:
 
 def judged(hits: list[Hit], own: list[float], message: str = "Which tea does Ana drink?", **more: Any) -> list[str]:
     alone = own + [0.2] * (len(hits) - len(own))
-    return ids(choose(message, hits, alone, more.get("gate", OPEN), more.get("sent", frozenset())))
+    chosen = choose(message, hits, alone, more.get("gate", OPEN), more.get("sent", frozenset()))
+    return [one.id for one in chosen if one.included]
 
 
 @pytest.mark.parametrize(

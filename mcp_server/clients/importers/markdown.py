@@ -6,7 +6,6 @@ Relative paths are kept. What is no markdown, or cannot be read, is named and le
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,12 +59,6 @@ def read_one(path: Path, relative: str) -> MarkdownFile | Skipped:
     except UnicodeDecodeError:
         return Skipped(relative, "not UTF-8 text")
     return Skipped(relative, "binary (NUL bytes)") if b"\0" in content else MarkdownFile(path, relative, content)
-
-
-def read(path: Path) -> Iterator[MarkdownFile | Skipped]:
-    """All of `path`, one file at a time."""
-    for found, relative in listing(path):
-        yield read_one(found, relative)
 
 
 def _root(path: Path, relative: str) -> Path:

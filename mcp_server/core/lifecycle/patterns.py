@@ -80,7 +80,6 @@ SAYING = re.compile(
 )
 WE_ALONE = re.compile(r"\b(?:we|us|our|ours|ourselves)\b", re.IGNORECASE)
 HABIT = re.compile(r"\b(?:usually|often|every|always|each|once a|twice a|tradition|together)\b", re.IGNORECASE)
-SENTENCE = re.compile(r"(?<=[.!?…])[\"”')]*\s+(?=[\"“'(]?[A-Z0-9])|(?<=[.!?])\s*[\U0001F300-\U0001FAFF☀-➿]+\s*|\n+")
 ATTACHED = re.compile(r"\[(?:image|photo|attachment|video|audio|file)\b[^\]]*\]")
 ARROWS = re.compile(r"\s*(?:->|=>|→)+[-=>\s\d,.]*$")
 QUESTION_TAIL = re.compile(

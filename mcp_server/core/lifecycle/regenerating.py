@@ -63,7 +63,6 @@ class Delta:
     """Two versions beside each other. `own_lost` are lines of a person or an agent that the second lacks; `own_since`
     counts those that it cannot have, because they were written since it was begun: a merge keeps them."""
 
-    first_lines: int
     second_lines: int
     common: int
     files: tuple[FileDelta, ...]
@@ -75,20 +74,20 @@ def delta(first: Mapping[str, str], second: Mapping[str, str], begun: Mapping[st
     """Compares two versions, each as path → text below the front matter. `begun` is the first as it was when the second
     was made of it; without it, it was as it is now."""
     files: list[FileDelta] = []
-    counts = [0, 0, 0]
+    second_lines = common_lines = 0
     lost: list[str] = []
     since = 0
     for path in sorted({*first, *second}):
         (ours, own), (theirs, other) = _said(first.get(path, "")), _said(second.get(path, ""))
         common = (ours & theirs).total()
-        counts = [counts[0] + ours.total(), counts[1] + theirs.total(), counts[2] + common]
+        second_lines, common_lines = second_lines + theirs.total(), common_lines + common
         if ours != theirs:
             files.append(FileDelta(path, ours.total() - common, theirs.total() - common))
         missing = own - other
         carried = missing if begun is None else missing & _said(begun.get(path, ""))[1]
         lost += [f"{path}: {line}" for line in carried.elements()]
         since += (missing - carried).total()
-    return Delta(counts[0], counts[1], counts[2], tuple(files), tuple(lost), since)
+    return Delta(second_lines, common_lines, tuple(files), tuple(lost), since)
 
 
 def _said(body: str) -> tuple[Counter[str], Counter[str]]:

@@ -135,6 +135,13 @@ def text_of(turn: Turn, part: int) -> str:
     return turn.content if part == 0 else tool_line(turn.tool_calls[part - 1])
 
 
+def original_of(chunk: LiveChunk, turn: Turn | None) -> str | None:
+    """What a chunk of `turn` says; None where nobody knows: of what a client only named, or of a turn that is not there
+    any more."""
+    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
+    return text_of(turn, chunk.part) if turn is not None and known else None
+
+
 def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | None:
     """The turn as the live set has it: what went cold is left out, what was shortened is short; None if nothing of it
     is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""

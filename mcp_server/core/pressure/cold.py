@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
-from mcp_server.core.pressure.chunks import ChunkKind, Form
+from mcp_server.core.pressure.chunks import ChunkKind, Form, LiveChunk
 from mcp_server.core.text.yaml_line import json_line
 
 DropReason = Literal[
@@ -45,6 +45,41 @@ class ColdRecord:
     form: Form = "cold"
     shown: str | None = None
     immune: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        chunk: LiveChunk,
+        session: str,
+        content: str,
+        reason: DropReason,
+        now: datetime,
+        keep_days: float,
+        *,
+        tokens: int | None = None,
+        score: float = 0.0,
+        prompt: str = "",
+    ) -> ColdRecord:
+        """The record of a chunk as it stands now: its original text, why it leaves, and how long it can come back.
+        `tokens` are those of the original, by default the chunk's own."""
+        return cls(
+            chunk_id=chunk.id,
+            session_id=session,
+            timestamp=now,
+            content=content,
+            tokens=chunk.tokens if tokens is None else tokens,
+            drop_reason=reason,
+            relevance_score=score,
+            prompt_at_drop=prompt,
+            recoverable_until=now + timedelta(days=keep_days),
+            kind=chunk.kind,
+            turn=chunk.turn,
+            part=chunk.part,
+            name=chunk.name,
+            form=chunk.form,
+            shown=chunk.shown,
+            immune=chunk.immune,
+        )
 
     def as_line(self) -> str:
         """The record as it stands in its file: one line of JSON, with a newline."""

@@ -11,12 +11,16 @@ from mcp_server.clients.importers import markdown
 from mcp_server.clients.importers.imported import Skipped
 
 
+def pieces(path: Path) -> list[markdown.MarkdownFile | Skipped]:
+    return [markdown.read_one(found, relative) for found, relative in markdown.listing(path)]
+
+
 def skipped(path: Path) -> dict[str, str]:
-    return {piece.name: piece.why for piece in markdown.read(path) if isinstance(piece, Skipped)}
+    return {piece.name: piece.why for piece in pieces(path) if isinstance(piece, Skipped)}
 
 
 def read(path: Path) -> dict[str, bytes]:
-    return {piece.relative: piece.content for piece in markdown.read(path) if not isinstance(piece, Skipped)}
+    return {piece.relative: piece.content for piece in pieces(path) if not isinstance(piece, Skipped)}
 
 
 def test_relative_paths_are_kept(tmp_path: Path) -> None:
