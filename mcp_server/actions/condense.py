@@ -2,9 +2,9 @@
 nothing.
 
 daily    what was closed becomes knowledge; journals over their budget lose the lines that hold least
-weekly   of each week's journals a few lines go into MEMORY.md, which every context carries: not of weeks that are long
-         past when they come in by an import, these are found by search; what is not active leaves it; the cap holds
-         the indexes of people and projects are written anew
+weekly   of each week's journals a few lines go into MEMORY.md, which every context carries: not what a project's own
+         context says, nor of weeks that are long past when an import brings them, which search finds; what is not
+         active leaves it; the cap holds; the indexes of people and projects are written anew
 monthly  weekly; old journals and old plans go to archive/
 """
 
@@ -38,6 +38,7 @@ from mcp_server.store.changes import Change
 
 Period = Literal["daily", "weekly", "monthly"]
 
+PROJECTS = "knowledge/projects/"
 OLD_PLANS_DAYS = 180
 """A derived plan that old leaves the file of its person or project for the same file in archive/."""
 ACTIVE_DAYS = 30
@@ -193,10 +194,11 @@ def _weeks(memory: Memory) -> Mapping[str, list[tuple[str, str]]]:
 
 
 def _known(memory: Memory) -> list[str]:
-    """What MEMORY.md and its archive say."""
+    """What MEMORY.md and its archive say, and the projects' contexts: their sessions are shown those beside it."""
+    contexts = [stat.path for stat in memory.files.walk(PROJECTS) if stat.path.endswith("/context.md")]
     return [
         entries.normalised(without_sources(one.text))
-        for path in (MEMORY, ARCHIVE)
+        for path in (MEMORY, ARCHIVE, *contexts)
         for one in entries.entries(split_front_matter(memory.files.text_or_none(path) or "").body)
     ]
 
@@ -250,7 +252,7 @@ def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
     """Derived plans that are old, and what happened longest ago in a long file, move to the file of the same name in
     archive/, which gets them first."""
     before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
-    for folder in ("knowledge/people/", "knowledge/projects/"):
+    for folder in ("knowledge/people/", PROJECTS):
         for stat in list(memory.files.walk(folder)):
             text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
             if text is None:
@@ -290,7 +292,7 @@ def _people(memory: Memory) -> dict[str, tuple[str, Source]]:
 def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
     """The projects of which something was said lately."""
     bodies: dict[str, list[str]] = {}
-    for stat in memory.files.walk("knowledge/projects/"):
+    for stat in memory.files.walk(PROJECTS):
         parts = stat.path.split("/")
         text = memory.files.text_or_none(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
         if text is not None:

@@ -7,7 +7,7 @@ versions of the extractors is not read again. What a person or an agent wrote st
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from time import perf_counter
@@ -21,9 +21,10 @@ from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
 from mcp_server.actions.deriving import Derived, chosen, derive, versions
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import difference, stamped
+from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line
-from mcp_server.core.lifecycle.merging import merged
+from mcp_server.core.lifecycle.merging import merged, standing
 from mcp_server.core.lifecycle.places import by_file
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import Place
@@ -38,13 +39,8 @@ log = logging.getLogger(__name__)
 EXTRACTED = "extracted"
 """Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
 
-FOLDERS = (
-    "knowledge/people/",
-    "knowledge/projects/",
-    "knowledge/procedures/",
-    "knowledge/reference/",
-    "knowledge/journal/",
-)
+JOURNALS = "knowledge/journal/"
+FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)
 """Where extractors write, and so where reading a conversation anew takes out what an earlier reading wrote."""
 
 FLUSHED = ("Decision:", "Lesson:", "To-do:")
@@ -102,7 +98,7 @@ async def extract(
 ) -> Extracted:
     """Reads the closed conversations, or `session`, open or not, by the extractors of these `names` (all without any).
 
-    `anew` reads again what was read, and takes out what only the earlier reading says.
+    `anew` reads again what was read. Of what is read a second time, what only the earlier reading says is taken out.
 
     Raises:
         Invalid: no extractor of that name. NotFound: no such session.
@@ -112,7 +108,7 @@ async def extract(
     paths = await _paths(memory, session)
     used = versions(extractors)
     known = await memory.state.entries(EXTRACTED)
-    waiting: list[tuple[Derived, str]] = []
+    waiting: list[_Read] = []
     for number, path in enumerate(paths, start=1):
         show(number - 1, len(paths), path.rsplit("/", 1)[-1])
         try:
@@ -127,16 +123,17 @@ async def extract(
             done.known += 1
             continue
         try:
-            waiting.append((await derive(memory, path, transcript, extractors), seen))
+            derived = await derive(memory, path, transcript, extractors)
+            waiting.append(_Read(derived, seen, not names and (anew or path in known)))
         except ContextManagerError:
             raise
         except Exception as error:  # what stands in one conversation must not keep the others from being read
             done.notes.append(f"left out: {path} cannot be read by the rules ({type(error).__name__}: {error})")
             continue
         if len(waiting) == BATCH:
-            await _finish(memory, waiting, done, anew and not names, bool(names))
+            await _finish(memory, waiting, done, bool(names))
             waiting = []
-    await _finish(memory, waiting, done, anew and not names, bool(names))
+    await _finish(memory, waiting, done, bool(names))
     show(len(paths), max(1, len(paths)), "")
     return done
 
@@ -175,7 +172,7 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
             log.warning("%s cannot be read by the rules: %s: %s", path, type(error).__name__, error)
             await memory.state.remove(PENDING_EXTRACTION, path)
             continue
-        await _finish(memory, [(derived, seen)], done, False, False)
+        await _finish(memory, [_Read(derived, seen, path in known)], done, False)
         await anyio.sleep(rest * (perf_counter() - began))
     return done.read
 
@@ -190,13 +187,22 @@ def _mark(used: str, transcript: Transcript) -> str:
     return f"{used}; {len(transcript.turns)} turns"
 
 
-async def _finish(
-    memory: Memory, waiting: Sequence[tuple[Derived, str]], done: Extracted, anew: bool, partly: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A conversation that was read: its lines, what the state notes of it, and whether it was read before, by other
+    versions of the extractors or when it had fewer turns."""
+
+    derived: Derived
+    seen: str
+    anew: bool
+
+
+async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
     """Writes what was derived, and notes that it was."""
     if not waiting:
         return
-    derived = [one for one, _ in waiting]
+    derived = [one.derived for one in waiting]
+    anew = frozenset(one.derived.path for one in waiting if one.anew)
     done.read += len(derived)
     done.lines += sum(len(one.lines) for one in derived)
     done.by_model += sum(one.model for one in derived)
@@ -207,25 +213,27 @@ async def _finish(
         done.files[changed.path] = ChangedFile(changed.path, added + changed.added, diff + changed.diff)
     if done.dry_run:
         return
-    for one, seen in waiting:
+    for one in waiting:
         if not partly:
-            await memory.state.put(EXTRACTED, one.path, seen)
-            await memory.state.remove(PENDING_EXTRACTION, one.path)
+            await memory.state.put(EXTRACTED, one.derived.path, one.seen)
+            await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
 
 
 async def write_lines(
-    memory: Memory, derived: Sequence[Derived], *, anew: bool = False, dry_run: bool = False
+    memory: Memory, derived: Sequence[Derived], *, anew: Collection[str] = (), dry_run: bool = False
 ) -> list[ChangedFile]:
-    """Writes lines into their files, durably, each file whole; returns what changed. `dry_run` only says so."""
+    """Writes lines into their files, durably, each file whole; returns what changed. `anew` are the transcripts of
+    which earlier lines go where they are not said again. `dry_run` only says what would change."""
     lines = [(line, one.title) for one in derived for line in one.lines]
     by_day = _sessions_by_journal(derived)
-    stale = frozenset(one.path for one in derived) if anew else frozenset()
-    placed = await run_sync(by_file, lines)
+    stale = frozenset(anew)
+    by_place = await run_sync(by_file, lines)
 
     def work() -> list[ChangedFile]:
+        placed = _at_home(memory.files, by_place)
         paths = {*placed, *(_holding(memory.files, stale) if stale else ())}
         changed = [
-            _written(memory.files, path, placed.get(path, []), stale, by_day.get(path, ()), memory.clock(), dry_run)
+            _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run)
             for path in sorted(paths)
         ]
         return [one for one in changed if one is not None]
@@ -248,11 +256,33 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
     return found
 
 
+def _at_home(
+    files: WorkspaceFiles, placed: Mapping[str, list[tuple[Place, Line]]]
+) -> dict[str, list[tuple[Place, Line]]]:
+    """Lines by the file in which they stand. What went to the archive stays there, and does not come back when its
+    conversation is read again; a journal that is archived goes on there."""
+    home: dict[str, list[tuple[Place, Line]]] = {}
+    for path, lines in placed.items():
+        cold = archived_path(path)
+        archived, live = files.text_or_none(cold), files.text_or_none(path)
+        if archived is None:
+            home[path] = lines
+        elif path.startswith(JOURNALS) and live is None:
+            home[cold] = lines
+        else:
+            only = [line for _, line in lines]
+            there, here = (standing(split_front_matter(text or "").body, only) for text in (archived, live))
+            for one, is_there, is_here in zip(lines, there, here, strict=True):
+                home.setdefault(cold if is_there and not is_here else path, []).append(one)
+    return home
+
+
 def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
-    """The files in which a line names one of these transcripts as its source; not the indexes, which only repeat it."""
+    """The files, also in the archive, in which a line names one of these transcripts as its source; not the indexes,
+    which only repeat it."""
     marks = [f"[src: {path}#" for path in transcripts]
     found = []
-    for folder in FOLDERS:
+    for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
         for stat in files.walk(folder):
             if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
                 continue
@@ -267,13 +297,15 @@ def _written(
     path: str,
     placed: list[tuple[Place, Line]],
     stale: frozenset[str],
-    named: Sequence[str],
+    by_day: Mapping[str, Sequence[str]],
     now: datetime,
     dry_run: bool,
 ) -> ChangedFile | None:
+    warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
+
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        after = rewritten(path, before, placed, stale, named, now)
+        after = rewritten(warm, before, placed, stale, by_day.get(warm, ()), now)
         if after is None:
             return None
         if not dry_run:

@@ -19,6 +19,7 @@ from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import WARN_LINES, archive, stamped
 from mcp_server.core.anchors import Anchor, items_of
 from mcp_server.core.clarity.extraction import extract
+from mcp_server.core.history.merging import merged
 from mcp_server.core.lifecycle.condense import picked, without
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
 from mcp_server.core.lifecycle.lines import sources_of, without_sources
@@ -31,7 +32,7 @@ from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import entry_id
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.core.text.titles import title_of
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
@@ -212,21 +213,31 @@ def specific_lines(memory: Memory) -> list[str]:
 
 
 def _evicted(memory: Memory, paths: Sequence[str], why: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:
-    """Moves files; returns those that moved, the id that brings them back, and what to say of the others."""
+    """Moves files; returns those that moved, the id that brings them back, and what to say of the others. One of which
+    the archive has derived lines already, such as old plans, joins them."""
     moved: list[str] = []
     notes: list[str] = []
     going = {path: memory.files.read_text(path) for path in paths if memory.files.exists(path)}
-    taken = [path for path in going if memory.files.exists(archived_path(path))]
-    for path in taken:
+    there = {path: memory.files.text_or_none(archived_path(path)) for path in going}
+    for path in [path for path, text in there.items() if text is not None and not sources_of(text)]:
         notes.append(f"{path} stays: {archived_path(path)} exists already; rename one of them")
-        del going[path]
+        del going[path], there[path]
     if not going:
         return [], (), tuple(notes)
-    before: dict[str, str | None] = {**going, **{archived_path(path): None for path in going}}
+    before: dict[str, str | None] = {**going, **{archived_path(path): text for path, text in there.items()}}
     undo = KeptCopies(memory.files).keep(before, why, memory.clock())
-    for path in going:
+    today = memory.local_date(memory.clock())
+    for path, text in going.items():
+        archived = there[path]
         try:
-            memory.files.move(path, archived_path(path))
+            if archived is None:
+                memory.files.move(path, archived_path(path))
+            else:
+                both = merged(path, None, archived, text, (today, today)).text
+                memory.files.write_atomic(archived_path(path), both, archived)
+                if memory.files.read_text(path) != text:
+                    raise Conflict("it was changed while it was archived")
+                memory.files.remove(path)
         except ContextManagerError as error:
             notes.append(f"{path} stays: {error}")
         else:

@@ -148,7 +148,7 @@ async def _made(
 ) -> Reconstruction:
     async with _beside(memory, place, use_model) as there:
         emptied, before = await run_sync(_strip, there.files)
-        done = await extract(there, names=extractors, show=show)
+        done = await extract(there, names=extractors, anew=True, show=show)
         weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
         found = await run_sync(changes, there.git, place, CARRIED)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions.archive import archive_files, archive_journals
+from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.condense import condense
 from mcp_server.actions.extract import extract
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
@@ -29,12 +30,14 @@ JOURNAL = "knowledge/journal/2026-02-14.md"
 DECISION = "I decided to keep Postgres 15 for the billing tables of Atlas."
 
 
-async def said(memory: Memory, clock: Clock, *texts: str, days_ago: int = 2, session: str = "talk-1") -> None:
+async def said(
+    memory: Memory, clock: Clock, *texts: str, days_ago: int = 2, session: str = "talk-1", project: str | None = None
+) -> None:
     at = clock.now - timedelta(days=days_ago)
     turns = tuple(
         ImportedTurn("user", text, at + timedelta(minutes=n), f"{session}:{n}") for n, text in enumerate(texts)
     )
-    await record_session(memory, ImportedSession(session, turns, "import:test", title="Billing"))
+    await record_session(memory, ImportedSession(session, turns, "import:test", title="Billing", project=project))
 
 
 def snapshot(workspace: Path) -> dict[str, bytes]:
@@ -63,6 +66,15 @@ async def test_a_day_becomes_a_journal_and_a_week_its_decisions_in_memory(
         await condense(memory, period)
     assert (await extract(memory, anew=True)).files == {}
     assert snapshot(workspace) == before
+
+
+async def test_a_projects_decision_is_shown_to_its_sessions_once(memory: Memory, clock: Clock) -> None:
+    await said(memory, clock, DECISION, project="Atlas")
+    await condense(memory, "daily")
+    await condense(memory, "weekly")
+    seen = await compile_context(memory, CompileRequest(project="Atlas"), Caller())
+    assert seen.text.count("keep Postgres 15 for the billing tables") == 1
+    assert "keep Postgres 15" in memory.files.read_text("knowledge/projects/atlas/context.md")
 
 
 async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clock: Clock, workspace: Path) -> None:
@@ -119,6 +131,24 @@ async def test_a_month_archives_old_journals_and_plans_and_writes_the_indexes(me
     await memory.index.refresh()
     found = await find(memory, SearchRequest("sailing trip Vis", scope="all"))
     assert found.hits[0].passage.path.startswith("archive/")
+
+
+async def test_what_is_archived_joins_what_the_archive_has_of_it_and_comes_back_with_one_id(
+    memory: Memory, clock: Clock
+) -> None:
+    await said(memory, clock, "I'm planning a sailing trip to Vis with Marko.", "I'm a nurse in Split.")
+    await condense(memory, "daily")
+    clock.forward(days=200)
+    await condense(memory, "monthly")
+    path, cold = "knowledge/people/user.md", "archive/people/user.md"
+    memory.files.write_atomic(path, memory.files.read_text(path) + "\nMarko calls on Sundays.\n")
+    before = {one: memory.files.read_text(one) for one in (path, cold)}
+    done = await archive_files(memory, [path], False)
+    assert not memory.files.exists(path)
+    text = memory.files.read_text(cold)
+    assert all(text.count(words) == 1 for words in ("Vis with Marko", "a nurse in Split", "Marko calls on Sundays."))
+    await recover(memory, done.undo[0], Caller(), apply=True)
+    assert {one: memory.files.read_text(one) for one in (path, cold)} == before
 
 
 async def test_archived_journals_come_back_with_one_id(memory: Memory, clock: Clock) -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from mcp_server.actions import sessions
+from mcp_server.actions.archive import archive_journals
 from mcp_server.actions.condense import condense
 from mcp_server.actions.extract import EXTRACTED, extract, extract_pending
 from mcp_server.actions.forget import forget
@@ -227,3 +228,38 @@ async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_f
     assert "ship" not in text, "the day after the last one has no date"
     assert (await extract(memory)).read == 0
     assert (await extract(memory, anew=True)).files == {}
+
+
+async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes_when_it_is_read_again(
+    memory: Memory,
+) -> None:
+    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await extract(memory)
+    path = recorded.path or ""
+    (line,) = (line for line in memory.files.read_text(ANA).split("\n") if "kittens" in line)
+    misfiled = memory.files.read_text(ANA).replace("## What happened", "## About")
+    memory.files.write_atomic(ANA, f"{misfiled}- 2023-05-08: Ana mewed. [src: {path}#1]\n- By hand\n")
+    await memory.state.put(EXTRACTED, path, "people 1; 2 turns")
+    await extract(memory)
+    text = memory.files.read_text(ANA)
+    assert "mewed" not in text
+    assert "- By hand" in text
+    assert text.count("kittens") == 1
+    assert text.index("## What happened") < text.index(line)
+
+
+async def test_of_a_day_that_is_archived_the_journal_goes_on_in_the_archive(memory: Memory) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await extract(memory)
+    await archive_journals(memory, False)
+    first = memory.files.read_text("archive/journal/2023-05-08.md")
+    await extract(memory, anew=True)
+    assert memory.files.read_text("archive/journal/2023-05-08.md") == first
+    late = talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late")
+    await record_session(memory, late)
+    await extract(memory)
+    text = memory.files.read_text("archive/journal/2023-05-08.md")
+    assert "kittens" in text
+    assert "cello" in text
+    assert 'sessions: ["talk-1", "late"]' in text
+    assert not memory.files.exists("knowledge/journal/2023-05-08.md")

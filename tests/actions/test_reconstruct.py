@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from mcp_server.actions.committing import commit_changes
 from mcp_server.actions.compare_trees import compare
+from mcp_server.actions.condense import condense
 from mcp_server.actions.deriving import chosen, versions
 from mcp_server.actions.extract import extract
-from mcp_server.actions.imports import record_session
+from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.actions.reconstruct import drop, merge, reconstruct, reconstructions
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.app import open_memory
@@ -162,3 +164,46 @@ async def test_what_it_begins_from_needs_no_commits_of_ours(workspace: Path, clo
         assert await merge(memory, "again") is None
         assert head(workspace) == commit
         assert git(workspace, "tag", "--list", "memory/extract/*") == ""
+
+
+async def _a_month_goes_by(memory: Memory, clock: Clock) -> None:
+    clock.forward(days=200)
+    await condense(memory, "monthly")
+    await commit_changes(memory)
+
+
+def _texts(root: Path, *folders: str) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): "\n".join(sorted(line for line in path.read_text().split("\n") if "[src:" in line))
+        for folder in folders
+        for path in sorted((root / folder).rglob("*.md"))
+        if not path.name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("first", ["month", "reconstruction"])
+async def test_what_is_in_the_archive_does_not_come_back_with_a_reconstruction(
+    memory: Memory, clock: Clock, first: str
+) -> None:
+    day = clock.now - timedelta(days=3)
+    for place, said in enumerate(("I'm planning a sailing trip to Vis with Marko.", "I work as a nurse in Split.")):
+        turn = ImportedTurn("user", said, day, f"t{place}", "Ana")
+        await record_session(memory, ImportedSession(f"ana-{place}", (turn,), "import:test", title="Ana"))
+    await extract(memory)
+    journal = next((memory.files.root / "knowledge/journal").glob("2*.md"))
+    journal.write_text(f"{journal.read_text()}\n- Rain all day\n")
+    await commit_changes(memory)
+    if first == "month":
+        await _a_month_goes_by(memory, clock)
+    else:
+        await reconstruct(memory, "again", ["people", "journal"])
+        await _a_month_goes_by(memory, clock)
+    kept = ("knowledge/people", "knowledge/journal", "archive")
+    before = _texts(memory.files.root, *kept)
+    if first == "month":
+        await reconstruct(memory, "again")
+    await merge(memory, "again")
+    assert not list((memory.files.root / "knowledge/journal").glob("2*.md"))
+    assert _texts(memory.files.root, *kept) == before
+    assert "Vis" in before["archive/people/ana.md"]
+    assert "- Rain all day" in (memory.files.root / "archive/journal" / journal.name).read_text()

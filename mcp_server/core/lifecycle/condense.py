@@ -29,7 +29,7 @@ STALE_DAYS = 60
 
 LONGEST_FILE = 300
 """Derived lines that a person's or project's file may have; what happened longest ago goes to archive/ beyond that."""
-PLANS, HAPPENED = ("Plans", "Next"), ("What happened", "Done")
+AHEAD, HAPPENED = ("Plans", "Next", "In progress", "Blockers"), ("What happened", "Done")
 
 ACTIVE = "Active Context"
 SECTIONS = {"Decision: ": "Key Decisions", "Lesson: ": "Lessons Learned"}
@@ -110,10 +110,12 @@ def stale(body: str, today: date) -> list[Left]:
 
 
 def cold(body: str, before: str) -> list[Left]:
-    """The derived lines that leave a person's or project's file: plans of days before `before` (YYYY-MM-DD), and of
-    more than `LONGEST_FILE` derived lines what happened longest ago."""
+    """The derived lines that leave a person's or project's file: what was ahead on days before `before` (YYYY-MM-DD),
+    and of more than `LONGEST_FILE` derived lines what happened longest ago."""
     derived = [one for one in entries.entries(body) if one.start == one.end and one.date and sources_of(one.text)]
-    leaving = [Left(one, "an old plan") for one in derived if one.section in PLANS and one.date < before]
+    leaving = [
+        Left(one, "long since done, or given up") for one in derived if one.section in AHEAD and one.date < before
+    ]
     happened = sorted((one for one in derived if one.section in HAPPENED), key=lambda one: (one.date, one.start))
     over = max(0, len(derived) - len(leaving) - LONGEST_FILE)
     return leaving + [Left(one, "long ago, in a long file") for one in happened[:over]]

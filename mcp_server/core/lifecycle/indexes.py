@@ -20,7 +20,9 @@ from mcp_server.core.text.words import content_words
 PEOPLE_INDEX, PROJECT_INDEX = "knowledge/people/_index.md", "knowledge/projects/_active.md"
 
 LONGEST = 140
-SECTIONS = ("About", "Key Decisions", "Next", "Done", "Facts", "What happened", "Likes and dislikes", "Plans")
+SECTIONS = (
+    *("About", "Key Decisions", "In progress", "Next", "Done", "Facts", "What happened", "Likes and dislikes", "Plans"),
+)
 """Where what describes somebody or something is looked for, and of equals first."""
 
 NAME = 0.6

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-LineKind = Literal["decision", "lesson", "about", "preference", "plan", "event", "fact", "procedure"]
+LineKind = Literal[
+    "decision", "lesson", "about", "preference", "plan", "event", "doing", "blocker", "fact", "procedure"
+]
 
 MOST_SOURCES = 3
 """Of the turns that say the same, so many are named: the first ones."""

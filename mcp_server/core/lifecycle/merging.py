@@ -18,7 +18,7 @@ from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import sections
 from mcp_server.core.text.remembering import Place
 
-ORDER = tuple(PEOPLE_SECTIONS.values())
+ORDER = tuple(dict.fromkeys(PEOPLE_SECTIONS.values()))
 
 _DATED = re.compile(r"^[-*+] (?:(\d{4}-\d{2}-\d{2})(?:\s*[:—–-]\s*|\s+))?")
 
@@ -60,9 +60,14 @@ class _Body:
             text = without_sources(found.text[dated.end() :] if dated else found.text).strip()
             self._add(_Known(found.section.casefold(), (dated[1] or "") if dated else "", text, sources, found.start))
 
-    def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
+    def has(self, line: Line) -> bool:
+        """Whether the line stands there, from the same turn."""
         twin = self._twin(line)
-        if twin is None:
+        return twin is not None and (line.source in twin.sources or _is_full(twin, line))
+
+    def merge(self, place: Place, line: Line, stale: frozenset[str]) -> None:
+        twin = self._twin(line, place.section)
+        if twin is None or (line.path in stale and _moves(twin, place, line)):
             new = _Known(place.section, line.day, line.text, (line.source,), None, place.level, changed=True)
             new.confirmed.add(line.source)
             self._add(new)
@@ -79,19 +84,39 @@ class _Body:
             twin.text, twin.day = line.text, line.day
         twin.sources, twin.changed = sources[:MOST_SOURCES], True
 
-    def _twin(self, line: Line) -> _Known | None:
+    def _twin(self, line: Line, section: str = "") -> _Known | None:
         candidates: dict[int, _Known] = {}
         for word in keywords(line.text) or {normalised(line.text)}:
             for known in self._by_word.get(word, ()):
                 candidates[id(known)] = known
         twins = [known for known in candidates.values() if _same(known, line)]
         # its own line first, so that what is there already is found there
-        return min(twins, key=lambda known: (line.source not in known.sources, bool(known.sources)), default=None)
+        return min(
+            twins,
+            key=lambda known: (
+                line.source not in known.sources,
+                known.section.casefold() != section.casefold(),
+                bool(known.sources),
+            ),
+            default=None,
+        )
 
     def _add(self, known: _Known) -> None:
         self.known.append(known)
         for word in keywords(known.text) or {normalised(known.text)}:
             self._by_word.setdefault(word, []).append(known)
+
+
+def _moves(twin: _Known, place: Place, line: Line) -> bool:
+    """Whether a line that is read anew belongs into another section than that in which its old self stands."""
+    old = twin.sources == (line.source,) and line.source not in twin.confirmed
+    return old and twin.section.casefold() != place.section.casefold()
+
+
+def standing(body: str, lines: Iterable[Line]) -> list[bool]:
+    """For each of these lines, whether it stands in a file's body already, from the same turn."""
+    file = _Body(body)
+    return [file.has(line) for line in lines]
 
 
 def _is_full(twin: _Known, line: Line) -> bool:

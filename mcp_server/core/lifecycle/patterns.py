@@ -62,7 +62,7 @@ OPENING = re.compile(
 CONJUNCTION = re.compile(r"^(?:and|but|so|plus|also|then|hopefully|best of all|now)\b,?\s+(?=\w)", re.IGNORECASE)
 REQUEST = re.compile(
     r"\b(?:want|need|like) to (?:make sure|ensure|know|understand how|see (?:if|how)|get (?:some|your"
-    r"|feedback))\b|\bappreciate\b|\blet me know\b"
+    r"|feedback))\b|\bappreciate\b|\blet me know\b|\bI['’]ve (?:also )?heard (?:that|of|about)\b"
     r"|\bI(?:['’]m| am) (?:getting this|still getting|not sure|unsure|wondering|confused)|\bmake sure (?:I|we)\b",
     re.IGNORECASE,
 )
@@ -104,7 +104,9 @@ NEWS = re.compile(
 FRAGMENT = re.compile(
     r"\b(?:huge|big|total|massive) fan[.!]*$|\bit looks\b|\bcheers for asking\b"
     r"|^(?:[Ee]specially|[Pp]articularly|[Ee]ven) (?:when|if|though)\b"
-    r"|^(?:(?:after|before|until|like) (?:that|this|then|I said)\b|I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]"
+    r"|^(?:(?:[Aa]fter|[Bb]efore|[Uu]ntil|[Ll]ike) (?:that|this(?! (?:year|month|week|spring|summer|autumn|fall"
+    r"|winter|season|semester))|then|I said)\b"
+    r"|I (?:do|did|have|am|will|can|would)\b\s*[-–—,.!]"
     r"|[Mm]y (?:(?!(?:is|are|was|were|has|have|had|will|\w+ed)\b)[\w]+ )*(?!(?:is|are|was|were|has|have|had|will"
     r"|\w+ed)\b)\w+,(?!.*\b(?:I|is|are|was|were|has|have|had|will|\w+ed)\b))",
 )
@@ -137,8 +139,8 @@ TALK = re.compile(
     r"|swear|mean|feel (?:you|like|that|so|really|blessed|lucky|great|good|proud|happy))\b"
     r"|i['’]ll (?:let|keep|check (?:it|that|them|those)|try (?:it|that)|give (?:it|that)|look into|do my best"
     r"|definitely|be sure|make sure|take (?:that|your)|remember|send|share|show|tell)\b"
-    r"|i['’]d love (?:to (?:hear|see|know|join|try|check|chat|help|come|meet)|that|it|some)|i (?:love"
-    r"|like) (?:that|it|this|how|your|you|the (?:idea|sound|look|color|way))"
+    r"|i['’]d love (?:to (?:hear|see|know|join|try|check|chat|help|come|meet)|that|it|some)"
+    r"|i (?:really |totally |also )?(?:love|like) (?:that|it|this|how|your|you|the (?:idea|sound|look|color|way))"
     r"|(?:sounds|looks) (?:like|great|good|fun|amazing|awesome))",
     re.IGNORECASE,
 )
@@ -174,7 +176,7 @@ PREFERENCE = re.compile(
     r"\b(?:I|we) (?:really |absolutely |also |still |just |always |totally |both |kinda )*(?:love|like|enjoy"
     r"|prefer|adore|hate|dislike|can['’]t stand)\b"
     r"|\bmy (?:all[- ]time )?(?:favou?rite|go-to|fave)\b|\b(?:favou?rite|fave)\b[^.]{0,40}\bis\b"
-    r"|\b(?:I['’]m|I am|I['’]ve (?:always )?been) (?:(?!look|get|tak|put|div|turn)\w+ ){0,3}(?:fan of|into"
+    r"|\b(?:I['’]m|I am|I['’]ve (?:always )?been) (?:(?!\w+ing )\w+ ){0,3}(?:fan of|into"
     r"|obsessed with|crazy about|hooked on|passionate about|allergic to|keen on|fond of|interested in)\b"
     r"|\bI['’]ve always (?:loved|enjoyed|liked|wanted|preferred)\b",
     re.IGNORECASE,
@@ -208,7 +210,8 @@ DEICTIC = re.compile(
     r"|pic|pics|picture|photo|shot|idea|dream)\b"
     r"|\bthe (?:ones?|same|other one|latter|former|above|following)\b|\b(?:go(?:ing|ne)?|went|been|get(?:ting)?"
     r"|got) through that\b"
-    r"|\b(?:another|that|this|each|every) one\b|\b(?:one|some) of (?:them|those|these)\b|\bsome of the (?:guys|others"
+    r"|\b(?:another|that|this|each|every|working on|writing|reading) one\b|\b(?:some|any)thing similar\b"
+    r"|\b(?:one|some) of (?:them|those|these)\b|\bsome of the (?:guys|others"
     r"|folks)\b"
     r"|\b(?:a few|some|many|several|two|three) (?:more|others?)(?= (?:last|this|in|on|at|today|yesterday|recently)\b"
     r"|[.!,])"
@@ -249,7 +252,8 @@ MANY_BEFORE = re.compile(
     re.IGNORECASE,
 )
 HAPPENED_VERB = re.compile(
-    r"^(?:[^,]{1,60},\s*)?(?:(?:I|we|[Mm]y \w+(?: \w+)? and I)(?:['’]ve|['’]d| have)?)\s+"
+    r"^(?:[^,]{1,60},\s*)?(?!\w+['’]ve got (?:an?|two|three|four|\d+)\b(?! lot\b))"
+    r"(?:(?:I|[Ww]e|[Mm]y \w+(?: \w+)? and I)(?:['’]ve|['’]d| have)?)\s+"
     r"(?:(?:just|also|finally|recently|already|even|actually|really|\w+ly)\s+)*"
     r"(?!used to\b|had (?:a|an|two|three|no)\b|lived|worked|studied|grew|knew|loved|liked|hated|wanted|needed|always)"
     r"(?:went|got|took|made|did|joined|visited|started|finished|began|gave|met|saw|bought|won|lost|moved|signed|ran"
@@ -261,6 +265,7 @@ PLAN = re.compile(
     r"|looking (?:forward to|to|into|for)|about to|going to|gonna|getting ready|preparing|considering|aiming"
     r"|set to|off to|excited to)\b"
     r"|\b(?:I|we)(?:['’]ll| will| plan| hope to| intend to| want to| would like to|['’]d like to|['’]d love to"
+    r"| (?:want|need) (?:the|my|our) (?:\w+ ){1,3}to"
     r"| aim to| need to| have to)\b|\bcan['’]t wait (?:to|for)\b"
     r"|\bgonna\b|\bmy (?:\w+ )?(?:plan|goal|dream|deadline)s? (?:is|are|was|for)\b|\bsave up\b|\bsaving (?:up )?for\b"
     r"|\bsomeday\b",
@@ -269,10 +274,12 @@ PLAN = re.compile(
 ABOUT = re.compile(
     r"\bI(?:['’]m| am) (?:[A-Z][a-z]+[,.]|an? |the |\d|from |in my |married|single|engaged|divorced|vegan"
     r"|vegetarian|pregnant|retired|self-employed|allergic)"
-    r"|\bI (?:live|lived|work|worked|study|studied|own|teach|taught|volunteer|grew up|was born|have (?:a|an|two"
-    r"|three|four|five|six|seven|eight|nine|ten|\d+|no|kids|been)|had a|used to|play|speak|run a|was (?:a|an|the)"
+    r"|\bI (?:live|lived|work|worked (?:as|at|for|in)|study|studied|own|teach|taught|volunteer"
+    r"|grew up|was born|have (?:a|an|two|three|four|five|six|seven|eight|nine|ten|\d+|no|kids|been)"
+    r"|used to|play|speak|run a|was (?:a|an|the)"
     r"|always)\b"
-    r"|\bI['’]ve (?:got (?:a|an|two|three|four|\d+)|had|known|lived|worked|been (?:a|an|the|in|with|to"
+    r"|\b[Ww]e have (?:an?|two|three|four|\d+)\b"
+    r"|\b(?:I|[Ww]e)['’]ve (?:got (?:an?|two|three|four|\d+)|had|known|lived|worked|been (?:a|an|the|in|with|to"
     r"|married|friends|together))\b"
     r"|\b[Mm]y (?:\w+ )?(?:husband|wife|partner|fianc[ée]e?|boyfriend|girlfriend|kids?|children|son|daughter|mom"
     r"|mum|mother|dad|father|parents|sister|brother|siblings?|grand\w+|aunt|uncle|cousin|family|friend|boss|dog"
@@ -284,6 +291,7 @@ PAST = re.compile(
     r"|moved|signed"
     r"|ran|attended|hosted|completed|launched|painted|wrote|read|hiked|applied|passed|failed|hired|quit|left|came"
     r"|found|built"
+    r"|kept|wore|drove|ate|sent|spent|broke|fell|brought|taught|caught|paid|rode|sang|sold|swam|threw|woke|flew"
     r"|learned|tried|created|adopted|volunteered|organi[sz]ed|celebrated|hit|set|\w{3,}ed)\b",
     re.IGNORECASE,
 )
@@ -305,6 +313,47 @@ TROUBLE = re.compile(
     re.IGNORECASE,
 )
 """What is the matter now, and will not be once it is mended."""
+ACKNOWLEDGED = re.compile(
+    r"\bindeed\b|\bmakes? (?:\w+ )?sense\b|\b(?:is|are) (?:\w+ )?(?:clear|right|correct)(?: now)?[.!]*$", re.IGNORECASE
+)
+"""What only says that an answer was understood."""
+VERB = re.compile(
+    r"\b(?:is|are|was|were|has|have|had|will|can|must|should|may|\w{3,}(?:s|ed))\b|['’]s\b|:", re.IGNORECASE
+)
+"""Without one it is no sentence; behind a colon none is needed."""
+FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
+"""What a page of TeX would show, and a line of a file does not."""
+_BEING = (
+    r"^(?:[^,]{1,60},\s*)?(?:I|we)(?:['’]m|['’]re| am| are|(?:['’]ve| have) been)\s+"
+    r"(?:(?:just|also|still|now|always|really|even|\w+ly)\s+)*"
+)
+BLOCKER = re.compile(
+    rf"{_BEING}(?:having (?:\w+ ){{0,2}}(?:trouble|issues?|problems?|difficult(?:y|ies))\b"
+    r"|encountering\b|facing\b|stuck\b|struggling\b|running into\b|blocked\b|concerned\b|worried\b|confused\b"
+    r"|getting (?:[\w'\"`’-]+ ){0,4}(?:errors?|issues?|warnings?|exceptions?)\b)",
+    re.IGNORECASE,
+)
+"""What keeps somebody from going on."""
+DOING = re.compile(rf"{_BEING}\w{{2,}}ing\b", re.IGNORECASE)
+"""What somebody is at, and has not done yet."""
+USING = re.compile(rf"{_BEING}using\b|^(?:I|we) (?:\w+ly )?use\b", re.IGNORECASE)
+HAVING = re.compile(
+    r"^(?:I|we)(?: (?:also )?have|['’]ve (?:also )?got) (?:an?|two|three|four|five|\d+|some)\b", re.IGNORECASE
+)
+RELATIVE = re.compile(
+    r"\b(?:the|these|those|all|my|our) (?:\w+ ){0,3}\w+s\s+$|\b(?:what|everything|all)\s+$", re.IGNORECASE
+)
+"""What stands before a clause that only describes it: "the tricks (I learned)"."""
+PERSONAL = re.compile(
+    r"\b(?:my|our) (?:\w+ )?(?:husband|wife|fianc[ée]e?|boyfriend|girlfriend|kids?|children|son|daughter|mom|mum|mother"
+    r"|dad|father|parents|sister|brother|siblings?|grand\w+|aunt|uncle|cousin|family|dog|cat|pets?|pup(?:py|s)?|kitten"
+    r"|hometown|birthday|house|apartment|flat|garden)\b"
+    r"|\b(?:have|had|got|own|adopted) (?:an?|two|three|four|five|\d+) (?:\w+ ){0,2}"
+    r"(?:dogs?|cats?|pup(?:py|pies)|kittens?|pets?|horses?|baby|kids?|children|sons?|daughters?|sisters?|brothers?"
+    r"|degree|job|allergy|disability|house|apartment|flat|garden|car)\b",
+    re.IGNORECASE,
+)
+"""Family, pets, home and who somebody is: nobody's project."""
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
 VERBS_BEFORE = re.compile(

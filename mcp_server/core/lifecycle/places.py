@@ -19,6 +19,8 @@ PEOPLE_SECTIONS = {
     "preference": "Likes and dislikes",
     "plan": "Plans",
     "event": "What happened",
+    "doing": "What happened",
+    "blocker": "What happened",
     "decision": "Decisions",
     "lesson": "Lessons",
 }
@@ -28,6 +30,8 @@ PROJECT_FILES = {
     "fact": ("notes", "Facts"),
     "plan": ("progress", "Next"),
     "event": ("progress", "Done"),
+    "doing": ("progress", "In progress"),
+    "blocker": ("progress", "Blockers"),
 }
 REFERENCE_FILES = {"decision": "decisions", "lesson": "lessons", "fact": "facts"}
 LONGEST_HEADING = 60

@@ -43,13 +43,14 @@ LEAST_DEFINITE = 2
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A sentence worth keeping, as it was said but for its dates, which are absolute. `about_self`: it speaks of
-    whoever says it; `day` is the one it names, if any."""
+    whoever says it; `personal`: of their family, pets or home, not of their work; `day` is the one it names, if any."""
 
     kind: LineKind
     text: str
     day: date | None
     weight: float
     about_self: bool = True
+    personal: bool = False
 
 
 def statements(text: str, said: date, speakers: frozenset[str] = frozenset()) -> Iterator[Statement]:
@@ -125,7 +126,7 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         or patterns.TALK.search(sentence)
     ):
         return None
-    if not named and patterns.REQUEST.search(sentence):
+    if not named and (patterns.REQUEST.search(sentence) or patterns.FORMULA.search(sentence)):
         return None
     if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence) or patterns.DEICTIC.search(sentence):
         return None
@@ -143,19 +144,24 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
     if not _stands_alone(sentence, definite):
         return None
     if not own:
-        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1 or patterns.TROUBLE.search(sentence):
+        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1:
+            return None
+        if patterns.TROUBLE.search(sentence) or patterns.ACKNOWLEDGED.search(sentence):
+            return None
+        if not patterns.VERB.search(sentence):
             return None
         return Statement(
             "fact", dated.text, dated.day, _weight(definite, proper, figures, dated.day is not None), False
         )
     kind = _kind(sentence, dated.past, dated.future)
-    if kind == "about" and not named and not patterns.SUBJECT.match(sentence):
+    personal = patterns.PERSONAL.search(sentence) is not None
+    if not named and _is_of_the_work(sentence, kind, personal, bool(proper or figures)):
         kind = "fact"
     timed = dated.past or dated.future or dated.day is not None
     weight = _weight(definite, proper, figures, timed)
     if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed, named):
         return None
-    return Statement(kind, dated.text, dated.day, weight)
+    return Statement(kind, dated.text, dated.day, weight, personal=personal)
 
 
 def _least(sentence: str, kind: LineKind, timed: bool, named: bool) -> float:
@@ -169,23 +175,42 @@ def _least(sentence: str, kind: LineKind, timed: bool, named: bool) -> float:
         return 1.0 if told else 2.5 if named else 1.25  # between friends it is a saying, at work the team's way
     if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
         return 1.75
+    if kind in ("about", "doing", "blocker") and patterns.ABOUT.search(sentence):
+        return 0.5
     if kind == "about":
-        return 0.5 if patterns.ABOUT.search(sentence) else 1.25
+        return 1.25
     return 0.5 if kind in ("preference", "decision") else 0.75 if kind in ("plan", "lesson") else 1.0
+
+
+def _is_of_the_work(sentence: str, kind: LineKind, personal: bool, named_or_counted: bool) -> bool:
+    """Whether a sentence to an assistant tells of the work rather than of who does it: what is used, what "we" have."""
+    if kind in ("doing", "about") and patterns.USING.match(sentence):
+        return named_or_counted
+    if kind != "about" or personal:
+        return False
+    ours = re.search(r"\bI\b|\bI['’]|\b[Mm][ye]\b", sentence) is None
+    return ours or not patterns.SUBJECT.match(sentence) or patterns.HAVING.match(sentence) is not None
 
 
 def _kind(sentence: str, past: bool, future: bool) -> LineKind:
     if patterns.DECISION.search(sentence):
         return "decision"
-    if patterns.LESSON.search(sentence):
+    learned = patterns.LESSON.search(sentence)
+    if learned is not None and not patterns.RELATIVE.search(sentence[: learned.start()]):
         return "lesson"
     liked = patterns.PREFERENCE.search(sentence)
-    if liked is not None and not past and liked.start() <= LATE:
+    happened = past or patterns.HAPPENED_VERB.match(sentence) is not None
+    favourite = liked is not None and liked[0].lower().startswith(("my", "fav"))  # "I wrote down my favourite …"
+    if liked is not None and not past and liked.start() <= LATE and not (favourite and happened):
         return "preference"
     if future or (patterns.PLAN.search(sentence) and not past):
         return "plan"
-    if past or patterns.HAPPENED_VERB.match(sentence):
+    if happened:
         return "event"
+    if patterns.BLOCKER.match(sentence):
+        return "blocker"
+    if patterns.DOING.match(sentence):
+        return "doing"
     if patterns.ABOUT.search(sentence):
         return "about"
     return "event" if patterns.PAST.search(sentence) or re.search(r"\b(?:I|we)['’](?:ve|m|re)\b", sentence) else "about"

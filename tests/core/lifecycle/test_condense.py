@@ -57,6 +57,8 @@ def test_what_is_not_active_any_more_leaves_and_what_is_by_hand_stays() -> None:
 def test_old_plans_and_of_a_long_file_what_happened_longest_ago_go_cold() -> None:
     plans = f"## Plans\n- 2025-01-01: sail {SRC}\n- 2026-01-01: row {SRC}\n- 2025-01-01: by hand\n"
     assert [left.entry.text for left in cold(plans, "2025-06-01")] == [f"- 2025-01-01: sail {SRC}"]
+    work = f"## In progress\n- 2025-01-02: rig {SRC}\n## Blockers\n- 2025-01-03: fog {SRC}\n- 2026-01-03: ice {SRC}\n"
+    assert [left.entry.date for left in cold(work, "2025-06-01")] == ["2025-01-02", "2025-01-03"]
     rows = [f"- 2026-01-{day:02}: walk {number} {SRC}\n" for number in range(101) for day in (3, 1, 2)]
     left = cold("## About\n- 2020-01-01: by hand\n## What happened\n" + "".join(rows), "2025-06-01")
     assert [one.entry.date for one in left] == ["2026-01-01"] * 3

@@ -15,12 +15,12 @@ PATH = "raw/conversations/2026/02/16/1845-s-talk.md"
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 
 
-def talk(*said: tuple[Role, str], name: str | None = None) -> tuple[list[Turn], Context]:
+def talk(*said: tuple[Role, str], name: str | None = None, project: str | None = None) -> tuple[list[Turn], Context]:
     turns = [
         Turn(number, role, content, START + timedelta(minutes=number), name=name)
         for number, (role, content) in enumerate(said, 1)
     ]
-    return turns, context_of(turns, PATH, "Talk", None, lambda at: at.date().isoformat())
+    return turns, context_of(turns, PATH, "Talk", project, lambda at: at.date().isoformat())
 
 
 def by(name: str, said: tuple[Sequence[Turn], Context]) -> list[Line]:
@@ -38,6 +38,36 @@ def test_who_has_no_name_is_the_user() -> None:
     (line,) = by("people", talk(("user", "I'm a beekeeper from Novi Sad."), ("agent", "I keep bees in Oslo too.")))
     assert (line.person, line.text) == (None, "The user is a beekeeper from Novi Sad.")
     assert place_of(line).path == "knowledge/people/user.md"
+
+
+def test_of_a_project_what_is_done_begun_and_stuck_stands_apart_and_what_is_used_is_a_fact() -> None:
+    said = talk(
+        ("user", "I moved the invoices to Postgres 16. I'm trying to add Stripe webhooks to the invoices."),
+        (
+            "user",
+            "I'm having trouble with the signatures of the Stripe webhooks. I'm using FastAPI 0.110 for the service.",
+        ),
+        project="atlas",
+    )
+    places = [place_of(line) for name in ("people", "facts") for line in by(name, said)]
+    assert [(place.path.removeprefix("knowledge/projects/atlas/"), place.section) for place in places] == [
+        ("progress.md", "Done"),
+        ("progress.md", "In progress"),
+        ("progress.md", "Blockers"),
+        ("notes.md", "Facts"),
+    ]
+
+
+def test_family_pets_and_home_belong_to_no_project() -> None:
+    said = talk(
+        ("user", "We have a dog called Rex."), ("user", "My wife and I adopted a cat called Mia."), project="atlas"
+    )
+    lines = by("people", said)
+    assert [line.text for line in lines] == [
+        "The user and their family have a dog called Rex.",
+        "The user and their wife adopted a cat called Mia.",
+    ]
+    assert {place_of(line).path for line in lines} == {"knowledge/people/user.md"}
 
 
 def test_what_the_user_decides_and_what_they_confirm_of_an_answer_are_decisions() -> None:

@@ -82,6 +82,10 @@ def test_what_people_say_of_themselves_is_kept(said: str, kind: str, kept: str) 
         "Gonna be a great night with artists and their paintings.",
         "Especially when I'm baking bread without gluten, trying to make loaves rise.",
         "My paintings and drawings hang there and she bought two.",
+        "After that, we rowed to the island near Zemun.",
+        "I really like the idea of a kayak tour to Zemun.",
+        "I'm working on one with my choir about the Danube.",
+        "I built something similar with my cousins in Zemun.",
         "I ja volim kafu, ali ne volim caj i mleko.",
         "<system-reminder>I joined a rowing club yesterday.</system-reminder>",
     ],
@@ -94,7 +98,42 @@ def test_in_an_assistants_chat_the_statement_is_kept_and_the_question_behind_it_
     said = (
         "I'm trying to run Flask 2.3.1 with SQLite 3.39 on port 5000, can you help me with that?\n```python\nI = 1\n```"
     )
-    assert told(said, frozenset()) == [("event", "I'm trying to run Flask 2.3.1 with SQLite 3.39 on port 5000.")]
+    assert told(said, frozenset()) == [("doing", "I'm trying to run Flask 2.3.1 with SQLite 3.39 on port 5000.")]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("I'm trying to move the invoices to Postgres 16.", "doing"),
+        ("I've been fixing the login page of Atlas all morning.", "doing"),
+        ("I moved the invoices to Postgres 16.", "event"),
+        ("I'm having trouble with the webhooks of Stripe.", "blocker"),
+        ("I'm getting a checksum error from the Stripe service.", "blocker"),
+        ("I'm having trouble with applying the tricks I've learned to the Atlas parser.", "blocker"),
+        ("I'm using Postgres 16 for the invoices.", "fact"),
+        ("I've got a staging server in Frankfurt.", "fact"),
+        ("We have a staging server in Frankfurt.", "fact"),
+        ("We have a dog called Rex.", "about"),
+        ("I'm stepping into the Atlas project as its lead in May.", "doing"),
+        ("I had a setback with the Atlas release, a failed audit.", "event"),
+    ],
+)
+def test_what_is_begun_what_is_stuck_and_what_is_done_are_told_apart(said: str, kind: str) -> None:
+    assert [one[0] for one in told(said, frozenset())] == [kind]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I've heard that Kafka drops messages over a megabyte.",
+        "The rows 3 and 7 of the Kestrel table are indeed equal.",
+        "The discount rule of Kestrel 2 makes sense.",
+        r"I should take \( q = 7 \) for the Kestrel queue.",
+        "Kestrel depot, Rijeka (North Quay 4).",
+    ],
+)
+def test_hearsay_formulas_and_nods_are_nothing_to_keep(said: str) -> None:
+    assert told(said, frozenset()) == []
 
 
 def test_a_standing_instruction_is_a_preference() -> None:
@@ -105,7 +144,7 @@ def test_a_standing_instruction_is_a_preference() -> None:
 def test_in_small_letters_sentences_are_told_apart_too() -> None:
     said = "add rate limiting to the login. we use Redis 7 in production. use pnpm, not npm"
     assert told(said, frozenset()) == [
-        ("about", "We use Redis 7 in production."),
+        ("fact", "We use Redis 7 in production."),
         ("preference", "Use pnpm, not npm."),
     ]
 

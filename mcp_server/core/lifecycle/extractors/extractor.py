@@ -47,7 +47,8 @@ class Context:
         return Line(kind, text, day, turn.number, self.path, said=day, project=self.project, **more)  # type: ignore[arg-type]
 
     def line_of(self, told: Told) -> Line:
-        """What somebody told as a line; its day is the one it names, or that on which it was said."""
+        """What somebody told as a line; its day is the one it names, or that on which it was said. What is personal
+        belongs to no project, also where it is said in one."""
         said = self.day_of(told.turn.at)
         day = told.statement.day.isoformat() if told.statement.day else said
         return Line(
@@ -59,7 +60,7 @@ class Context:
             person=told.person,
             said=said,
             weight=told.statement.weight,
-            project=self.project,
+            project=None if told.statement.personal else self.project,
         )
 
 
@@ -109,6 +110,8 @@ def _kept(statement: Statement, name: str, others: str | None) -> str | None:
     """What somebody said as it is kept; None where it cannot be told well by somebody else."""
     if not statement.about_self:
         return statement.text
+    if statement.personal and name == USER:  # else "we" is taken for those who work together
+        others = others or "their family"
     told = retold(statement.text, name, others)
     if told is None and statement.kind == "preference" and not SELF.search(statement.text):
         return introduced(statement.text, name)  # a standing instruction

@@ -13,7 +13,7 @@ from mcp_server.core.model import Turn
 MOST = 8
 """Lines of one conversation: those that hold most, in the order in which they were said."""
 LEAST_WEIGHT = 1.5
-HAPPENED = ("event", "plan", "about", "fact", "procedure")
+HAPPENED = ("event", "doing", "blocker", "plan", "about", "fact", "procedure")
 PREFIXES = {"decision": "Decision: ", "lesson": "Lesson: "}
 
 
@@ -36,4 +36,4 @@ def chosen(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-EXTRACTOR = Extractor("journal", 2, extract)
+EXTRACTOR = Extractor("journal", 3, extract)

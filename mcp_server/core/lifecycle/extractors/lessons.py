@@ -24,4 +24,4 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     return sorted(found, key=lambda line: line.turn)
 
 
-EXTRACTOR = Extractor("lessons", 2, extract, ("lesson",))
+EXTRACTOR = Extractor("lessons", 3, extract, ("lesson",))

@@ -8,7 +8,7 @@ from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor
 from mcp_server.core.lifecycle.lines import Line, LineKind
 from mcp_server.core.model import Turn
 
-KINDS: tuple[LineKind, ...] = ("about", "preference", "plan", "event")
+KINDS: tuple[LineKind, ...] = ("about", "preference", "plan", "event", "doing", "blocker")
 
 
 def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
@@ -20,4 +20,4 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     ]
 
 
-EXTRACTOR = Extractor("people", 2, extract, KINDS)
+EXTRACTOR = Extractor("people", 3, extract, KINDS)
