@@ -8,6 +8,7 @@ is the same.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import threading
@@ -88,6 +89,9 @@ def _load() -> tuple[Any, NDArray[np.float16]]:
 
         tokenizer = Tokenizer.from_file(str(package / TOKENIZER))
         tokenizer.no_padding()
+        # It would keep 10,000 texts shorter than 256 bytes, whole, each with its tokens: 120 MB that hardly ever serve.
+        with contextlib.suppress(AttributeError):  # it has no public name, and may lose this one
+            tokenizer.model._resize_cache(0)
         return tokenizer, _mapped(package / WEIGHTS)
     except Exception as error:  # third-party: whatever it raises, search must go on by keywords
         raise Unavailable(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import logging
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,29 @@ def test_a_vector_does_not_depend_on_its_batch(embedder: WordLlamaEmbedder) -> N
     texts = [f"text number {number} " * (number % 7 + 1) for number in range(300)]
     together = embedder.embed(texts)
     assert all((embedder.embed([text])[0] == row).all() for text, row in zip(texts[::50], together[::50], strict=True))
+
+
+FED = """
+from pathlib import Path
+from mcp_server.embed.wordllama import WordLlamaEmbedder
+
+def most():
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
+
+embedder = WordLlamaEmbedder()
+embedder.embed([f"warm {number}" for number in range(500)])
+before = most()
+for first in range(0, 10_000, 500):
+    embedder.embed([f"short passage number {number}, " * 6 for number in range(first, first + 500)])
+print(most() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_ten_thousand_short_texts_leave_nothing_behind() -> None:
+    grown = subprocess.run([sys.executable, "-c", FED], capture_output=True, text=True, check=True).stdout
+    assert float(grown) < 20  # megabytes; the tokenizer's own cache took 100
 
 
 def test_weights_of_another_kind_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
