@@ -79,7 +79,7 @@ async def open_memory(
         settings = await run_sync(_created, root, environ, problems, now)
         local = await run_sync(_local_folder, root, settings, problems, stack)
         files = WorkspaceFiles(root, local)
-        locks = Locks(local)
+        locks = Locks(local, check_there=files.check_there)
         state = await State.open(local / "state.db", locks)
         stack.push_async_callback(_closed, state)
         wanted = _wanted_embedder(settings, environ)

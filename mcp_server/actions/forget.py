@@ -282,7 +282,7 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
             waiting = await memory.state.entries(PENDING_COMMITS)
             for old, new in moved.items():
                 if old in waiting:
-                    await memory.state.put(PENDING_COMMITS, new, NAME)
+                    await memory.state.put(PENDING_COMMITS, new, session)
                     await memory.state.remove(PENDING_COMMITS, old)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 from anyio.to_thread import run_sync
 
@@ -101,7 +100,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
             path = await run_sync(memory.transcripts.create_sealed, head, fresh)
             row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
             await memory.state.save_session(row, keys)
-            await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.slug)
+            await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)
             await closed_sessions.queue_extraction(memory, path, imported.session_id)
     memory.changes.publish(Change("session", path, imported.session_id))
     return _recorded(imported, path, turns, fresh, sorted_out)
@@ -157,22 +156,6 @@ async def import_markdown_file(memory: Memory, name: str, relative: str, data: b
         return await run_sync(_written, memory, path, text)
     except ContextManagerError as error:
         return ImportedFile(path, "skipped", str(error))
-
-
-async def commit_import(memory: Memory, name: str, paths: list[str]) -> str:
-    """Commits what one import wrote as one commit; returns its id, or a sentence why there is none."""
-    waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
-    everything = sorted({*paths, *waiting})
-    if not everything or not memory.settings.git.auto_commit:
-        return "nothing to commit" if not everything else "git.auto_commit is off"
-    message = f"conversation: import {name}\n\n{len(everything)} files"
-    try:
-        async with memory.locks.git():
-            committed = await run_sync(partial(memory.git.commit, everything, message, redacted=True))
-    except ContextManagerError as error:
-        return f"not committed yet: {error}"
-    await memory.state.remove(closed_sessions.PENDING_COMMITS, *waiting)
-    return committed or "nothing to commit"
 
 
 def _written(memory: Memory, path: str, text: str) -> ImportedFile:

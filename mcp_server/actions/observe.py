@@ -21,7 +21,7 @@ from mcp_server.actions.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.source_keys import TurnKey, content_sha, repeated
-from mcp_server.core.text.redaction import redact, redact_turn
+from mcp_server.core.text.redaction import redact, redact_turn, secrets
 from mcp_server.core.text.titles import slug_of_title, title_of
 from mcp_server.core.text.yaml_line import read_moment, to_utc
 from mcp_server.errors import Conflict, Invalid
@@ -93,7 +93,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
     """Records one message durably and says where. A repeat answers with the turn it repeats and adds nothing.
 
     Raises:
-        Invalid: an unknown role, kind or delivery, a malformed id.
+        Invalid: an unknown role, kind or delivery, an id that is malformed or a secret.
         Conflict: a kind or delivery other than the one that this session was given before.
         Unavailable: the disk refuses the write; nothing was recorded.
     """
@@ -153,6 +153,8 @@ def _checked(turn: NewTurn) -> Role:
     for field, value in (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name)):
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
             raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
+        if value is not None and field != "name" and (found := secrets(value)):
+            raise Invalid(f"{field} is a secret ({found[0].kind}) and would be written down; pass an id that is none")
     if turn.at is not None and read_moment(turn.at) is None:
         raise Invalid(f"at {turn.at.isoformat()!r} is no moment between the years 1 and 9999 in UTC")
     _one_of("kind", turn.kind, get_args(Kind))

@@ -267,7 +267,7 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
         tokens_out=tokens_out,
         knowledge_changes=transcript.changes,
     )
-    await memory.state.put(PENDING_COMMITS, row.path, head.slug)
+    await memory.state.put(PENDING_COMMITS, row.path, row.session)
     await queue_extraction(memory, row.path, row.session)
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)

@@ -15,9 +15,9 @@ from typing import Any
 
 import anyio
 
-from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
+from mcp_server.actions.closed_sessions import PENDING_EXTRACTION, commit_together
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import commit_import, record_session
+from mcp_server.actions.imports import record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench import clarity, hooks, made_up, topics_speed
@@ -138,7 +138,7 @@ async def _fill(bench: Workbench, memory: Memory, passages: int, files: Sequence
     for session in made_up.sessions(max(0, passages - held)):
         await record_session(memory, session)
     # What is measured is a memory at rest, not one that commits a year of conversations and makes knowledge of them.
-    await commit_import(memory, "bench", [])
+    await commit_together(memory, "bench")
     await memory.state.remove(PENDING_EXTRACTION, *await memory.state.keys_of(PENDING_EXTRACTION))
 
 

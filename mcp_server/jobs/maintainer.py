@@ -221,6 +221,7 @@ async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> Non
 async def _notice(memory: Memory) -> None:
     """Tells this process's listeners what another one has changed."""
     seen: tuple[object, object] | None = None
+    failed = ""
     while True:
         try:
             now = (await memory.index.data_version(), await memory.state.data_version())
@@ -228,9 +229,11 @@ async def _notice(memory: Memory) -> None:
                 memory.changes.publish(Change("index"))
             if seen is not None and now[1] != seen[1]:
                 memory.changes.publish(Change("session"))
-            seen = now
+            seen, failed = now, ""
         except ContextManagerError as error:
-            _complain("looking for changes", error)
+            if str(error) != failed:  # what lasts (a workspace that was moved away) is said once
+                _complain("looking for changes", error)
+            failed = str(error)
         await anyio.sleep(NOTICE_SECONDS)
 
 

@@ -29,6 +29,20 @@ class WorkspaceFiles:
     def __init__(self, root: Path, local: Path | None = None) -> None:
         self.root = Path(os.path.realpath(root))
         self.local = Path(os.path.realpath(local)) if local is not None else self.root / LOCAL
+        self._seen = _inode(self.root)
+
+    def check_there(self) -> None:
+        """Raises Unavailable if the workspace was moved or deleted since: it is not made anew at its old place, where
+        nobody would look for what is written. Another workspace in that place (a copy that was restored) will do."""
+        now = _inode(self.root)
+        if now == self._seen:
+            return
+        if self._seen and not _holds_more_than_local(self.root):  # the hook command leaves its queue there
+            raise Unavailable(
+                f"the workspace {self.root} is gone: it was moved or deleted while in use, so nothing is written; put "
+                "it back, or start again with --workspace or CONTEXT_MANAGER_HOME naming its new place"
+            )
+        self._seen = now
 
     def resolve(self, path: str) -> Path:
         """The real place of `path`. Raises Refused for anything that leaves the workspace, or could on some machine."""
@@ -226,6 +240,8 @@ class WorkspaceFiles:
     @contextlib.contextmanager
     def _explaining(self, path: str, doing: str) -> Iterator[None]:
         """Turns the system's errors into ours."""
+        if doing == "write":
+            self.check_there()
         try:
             yield
         except FileNotFoundError as error:
@@ -236,6 +252,20 @@ class WorkspaceFiles:
             raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path") from error
         except OSError as error:
             raise _explained(error, path, doing) from error
+
+
+def _inode(folder: Path) -> int:
+    try:
+        return folder.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _holds_more_than_local(root: Path) -> bool:
+    try:
+        return any(found.name != LOCAL for found in root.iterdir())
+    except OSError:
+        return False
 
 
 def _plain(name: str) -> str:

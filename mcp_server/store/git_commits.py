@@ -8,7 +8,7 @@ first, so that a crash in between is mended by the next commit.
 
 What goes in is looked at as it stands in the private index, after git's own filters: a file with a secret, with
 conflict markers or over its cap is taken out of it again and named, and the rest is committed. In the middle of a merge
-or a rebase, and while HEAD is on no branch, nothing is committed: it waits.
+or a rebase, while a commit by hand is open, and while HEAD is on no branch, nothing is committed: it waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ from mcp_server.errors import Invalid, Unavailable
 from mcp_server.store.git_repository import Failed, Repository, nul
 from mcp_server.store.history.objects import Objects
 
-OUR_NAME, OUR_EMAIL = "context-manager", "context-manager@localhost"
+_OURS = {
+    "GIT_AUTHOR_NAME": "context-manager",
+    "GIT_AUTHOR_EMAIL": "context-manager@localhost",
+    "GIT_COMMITTER_NAME": "context-manager",
+    "GIT_COMMITTER_EMAIL": "context-manager@localhost",
+}
 _TRIES = 8
 _STALE_LOCK_SECONDS = 600
 _PENDING = "context-manager-index.json"
@@ -78,8 +83,8 @@ class Committer:
         )
 
     def check_free(self, *, detached: bool = False) -> None:
-        """Raises Unavailable where a commit of ours would get into somebody's merge, or, but for `detached`, onto no
-        branch."""
+        """Raises Unavailable where a commit of ours would get into somebody's merge or between their commit and its
+        parent, or, but for `detached`, onto no branch."""
         if not self._repository.exists():
             return
         busy = self._repository.busy()
@@ -94,14 +99,13 @@ class Committer:
     def put(self, tree: str, parents: Sequence[str], message: str, author: str | None = None) -> str:
         """A commit of this tree as an object, on no branch yet."""
         named = [part for parent in parents for part in ("-p", parent)]
-        return self._repository.text(
-            "commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), who=self.identity(author)
-        )
+        said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), author=author)
+        return said.decode().strip()
 
-    def advance(self, old: str | None, commit: str, changed: Mapping[str, str], what: str) -> bool:
-        """Moves HEAD from `old` to `commit` and brings the `changed` paths (with their entries in `old`) up to it in
+    def advance(self, old: str | None, commit: str, changed: Mapping[str, tuple[str, str]], what: str) -> bool:
+        """Moves HEAD from `old` to `commit` and brings the `changed` paths (with their entries in both) up to it in
         the user's index; False if HEAD moved meanwhile or is locked."""
-        self._note_pending(changed)
+        self._note_pending({path: entries[0] for path, entries in changed.items()})
         try:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
         except Failed:
@@ -109,7 +113,7 @@ class Committer:
             if self._repository.head() == old and not self._locked():
                 raise
             return False
-        self._finish_pending()
+        self._finish_pending(commit, {path: entries[1] for path, entries in changed.items()})
         return True
 
     @contextmanager
@@ -148,25 +152,26 @@ class Committer:
             return Committed(None, left_out=ignored, waiting=waiting)
         with self.index_of(old) as index:
             left_out = self._take_in(paths, index)
-            left_out |= self._refused(paths, before, index, admission)
-            kept = [path for path in paths if path not in left_out]
+            now = self._repository.staged(paths, index)
+            left_out |= self._refused(paths, before, now, admission)
             restored = [f"{before[path]}\t{path}" for path in left_out if path in before]
             removed = [path for path in left_out if path not in before]
             if restored:
                 self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(restored))
             if removed:
                 self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
-            now = self._repository.staged(kept, index)
             tree = self._repository.text("write-tree", index=index)
-        done = tuple(path for path in kept if now.get(path, "") != before.get(path, ""))
+        changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
+        changed = {path: entries for path, entries in changed.items() if entries[0] != entries[1]}
         left_out |= ignored
-        if not done:
+        if not changed:
             return Committed(None, left_out=left_out, waiting=waiting)
         commit = self.put(tree, [old] if old else [], message, author)
         subject = message.split("\n", 1)[0]
-        if not self.advance(old, commit, {path: before.get(path, "") for path in done}, f"commit: {subject}"):
+        self.check_free(detached=True)  # they may have opened a commit meanwhile, which would fail if HEAD moved now
+        if not self.advance(old, commit, changed, f"commit: {subject}"):
             return None
-        return Committed(commit, done, left_out, waiting)
+        return Committed(commit, tuple(changed), left_out, waiting)
 
     def _take_in(self, paths: Sequence[str], index: Path) -> dict[str, str]:
         """Brings these files into a private index; returns those that git could not take in, and why."""
@@ -190,10 +195,9 @@ class Committer:
         return {path: f"git ignores it ({where})" for path, where in found.items()}
 
     def _refused(
-        self, paths: Sequence[str], before: Mapping[str, str], index: Path, admission: Admission
+        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], admission: Admission
     ) -> dict[str, str]:
-        """What of these paths may not go in as it stands in a private index, and why."""
-        now = self._repository.staged(paths, index)
+        """What of these paths may not go in as it is `now`, and why."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
         with Objects(self._repository.root) as objects:
@@ -204,23 +208,22 @@ class Committer:
                     refused[path] = reason
         return refused
 
-    def identity(self, author: str | None) -> dict[str, str]:
-        """Names for the commit where git has none of its own, or another author is asked for, and its date."""
-        names: dict[str, str] = {}
+    def signed(self, *arguments: str, author: str | None = None, stdin: bytes | None = None) -> bytes:
+        """What a git command says that names who committed and when: the user, or us where git knows no user. `author`
+        is another one, as `Name <mail>`."""
+        who: dict[str, str] = {}
         if self._clock is not None:
             now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
-            names |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
-        try:
-            self._repository.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-        except Failed:
-            for role in ("AUTHOR", "COMMITTER"):
-                names[f"GIT_{role}_NAME"], names[f"GIT_{role}_EMAIL"] = OUR_NAME, OUR_EMAIL
+            who |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
         if author:
             found = re.fullmatch(r"\s*([^<>\n]+?)\s*<([^<>\n]*)>\s*", author)
             if found is None:
                 raise Invalid(f"author must be `Name <mail>`, not {author!r}")
-            names["GIT_AUTHOR_NAME"], names["GIT_AUTHOR_EMAIL"] = found.groups()
-        return names
+            who["GIT_AUTHOR_NAME"], who["GIT_AUTHOR_EMAIL"] = found.groups()
+        try:
+            return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
+        except Failed:  # nobody has told git who they are, or the second try says what it is
+            return self._repository.run(*arguments, stdin=stdin, who=_OURS | who)
 
     # ------------------------------------------------------------ the user's index
 
@@ -232,8 +235,9 @@ class Committer:
         fresh.write_text(json.dumps(old_entries), "utf-8")
         fresh.replace(self._pending_file())
 
-    def _finish_pending(self) -> None:
-        """Brings paths of the last commit up to HEAD in the user's index, unless something else was staged since."""
+    def _finish_pending(self, commit: str | None = None, entries: Mapping[str, str] | None = None) -> None:
+        """Brings paths of the last commit up to HEAD in the user's index, unless something else was staged since.
+        `entries` are those of `commit`: git is not asked for them where HEAD is still there."""
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
@@ -243,9 +247,10 @@ class Committer:
         head = self._repository.head()
         paths = sorted(pending)
         if head and paths:
-            now, staged = self._repository.entries_of(head, paths), self._repository.staged(paths)
+            now = entries if entries is not None and head == commit else self._repository.entries_of(head, paths)
+            staged = self._repository.staged(paths)
             lines = [
-                f"{now.get(path, '0 ' + '0' * len(head))}\t{path}"
+                f"{now.get(path) or '0 ' + '0' * len(head)}\t{path}"
                 for path in paths
                 if staged.get(path, "") == pending[path] != now.get(path, "")
             ]

@@ -19,7 +19,7 @@ from pathlib import Path
 from mcp_server import __version__
 from mcp_server.core.history.admission import MOST_LINES, WARN_LINES
 from mcp_server.errors import Unavailable
-from mcp_server.store.git_repository import Failed, Repository
+from mcp_server.store.git_repository import OPEN, Failed, Repository
 
 OURS = ("pre-commit", "commit-msg", "post-commit")
 STAMP = "# context-manager "
@@ -162,6 +162,7 @@ class Hooks:
             "NEXT": '[ -x "$chained" ] && exec "$chained" "$@"',
             "MOST": str(MOST_LINES),
             "WARN": str(WARN_LINES),
+            "OPEN": OPEN,
         }
         return _filled(_template(name if name in OURS else "other"), fields)
 

@@ -140,10 +140,9 @@ class Merger:
     def commit(self, plan: Plan, parents: Sequence[str], message: str, forward: str | None = None) -> str | None:
         """Moves HEAD to a commit of the plan (or to `forward`, which has its tree); None if HEAD moved meanwhile."""
         commit = forward or self._committer.put(plan.tree, parents, message)
-        entries = {path: old for path, (old, _) in plan.changed.items()}
-        hidden = self._left_out_here(list(entries))
+        hidden = self._left_out_here(list(plan.changed))
         subject = message.split("\n", 1)[0]
-        if not self._committer.advance(plan.old, commit, entries, f"merge: {subject}"):
+        if not self._committer.advance(plan.old, commit, plan.changed, f"merge: {subject}"):
             return None
         if hidden:  # a sparse checkout goes on leaving out what it left out
             self._repository.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=nul(sorted(hidden)))

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,11 @@ _SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-
 """Whatever the user has set: what git stores is read by us, and line ends that it turns are no reason to refuse."""
 _FIRST, _LAST = -62_000_000_000, 253_000_000_000
 """Seconds since 1970: in the years 5 and 9987, so that a time zone more or less is in the calendar, too."""
+_ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
+"""What the file HEAD says on a branch, and where it is not told there (reftable)."""
+OPEN, _OPEN_SECONDS = "context-manager-open", 3600
+"""The file in git's folder in which our pre-commit hook writes the process of a commit that begins, and how long it may
+count: the system may give the number of a process that ended to another one."""
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
@@ -63,15 +69,20 @@ class Repository:
 
     def branch(self) -> str | None:
         """The name of the branch that HEAD is on; None where it is detached."""
+        with contextlib.suppress(OSError):
+            said = (self.folder() / "HEAD").read_text("utf-8", "replace").strip()
+            if said.startswith(_ON_BRANCH) and said != _ELSEWHERE:
+                return said.removeprefix(_ON_BRANCH)
         try:
             return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
         except Failed:
             return None
 
     def busy(self) -> str | None:
-        """What git is in the middle of, in a word (`merge`, `rebase`, …); None if nothing."""
+        """What git is in the middle of, in a word (`merge`, `rebase`, `commit`, …); None if nothing."""
         folder = self.folder()
-        return next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
+        found = next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
+        return found or ("commit" if _is_open(folder / OPEN) else None)
 
     def entry_blobs(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
         """The blob of each of these paths in a commit; what is no plain file there is left out."""
@@ -277,3 +288,16 @@ def clean_path(path: str) -> str:
     if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
         raise Refused(f"{path!r} is no path inside the workspace")
     return str(pure)
+
+
+def _is_open(mark: Path) -> bool:
+    """Whether the process in this file still runs: a commit by hand, whose editor may be open for long."""
+    try:
+        if os.name != "posix" or time.time() - mark.stat().st_mtime > _OPEN_SECONDS:
+            return False  # elsewhere sh has numbers of its own
+        os.kill(int(mark.read_text("ascii")), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True

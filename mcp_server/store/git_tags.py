@@ -58,8 +58,7 @@ class Tags:
         try:
             if message:
                 # Not signed, as our commits are not: nobody sits there to type a passphrase.
-                written = ("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
-                self._repository.run(*written, who=self._committer.identity(None))
+                self._committer.signed("tag", "--no-sign", "--annotate", "--message", message, "--", name, commit)
             else:
                 self._point(name, commit)
         except Failed as error:

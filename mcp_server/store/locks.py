@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,9 +55,13 @@ class Held:
 class Locks:
     """The locks of one workspace; their files lie in `.local/locks/`. One object a process."""
 
-    def __init__(self, local: Path, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self, local: Path, wait_seconds: float = WAIT_SECONDS, check_there: Callable[[], None] = lambda: None
+    ) -> None:
         self._folder = local / "locks"
         self._wait_seconds = wait_seconds
+        self.check_there = check_there
+        """Raises Unavailable where the workspace is gone: asked before a folder that is missing is made."""
         self._inside: dict[str, anyio.Lock] = {}
         # Which of the three the current task holds. A task that it starts inherits this, and rightly so: it must not
         # wait for a lock that its parent keeps.
@@ -135,7 +139,7 @@ class Locks:
 
         path = self._folder / f"{name}.lock"
         try:
-            handle = _open(path)
+            handle = self._opened(path)
         except OSError as error:
             raise Unavailable(
                 f"cannot write the lock {path}: {error.strerror or error}; "
@@ -154,14 +158,14 @@ class Locks:
             ) from error
         return Held(handle, path)
 
-
-def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, flags, 0o600)
+    def _opened(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            self.check_there()
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(path, flags, 0o600)
 
 
 def _safe(name: str) -> str:

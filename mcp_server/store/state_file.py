@@ -82,6 +82,7 @@ class StateFile:
         async with lock:
             if self._database is not seen:  # another task was first
                 return
+            self._locks.check_there()
             self._database, aside = await _opened(self._path, self._locks, self._create)
             self._inode = _inode(self._path)
             self.replaced += 1

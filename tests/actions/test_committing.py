@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import committing
+from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending
 from mcp_server.actions.committing import commit_changes, commit_if_due
 from mcp_server.actions.observe import NewTurn, Observed, observe
 from mcp_server.actions.remember import NewFact, remember
@@ -18,6 +19,7 @@ from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.store.workspace import BEGINNING
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import attempt, git, subjects, write
@@ -26,6 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None,
 TESTS = Caller(source="tests")
 CORE = "knowledge/memory/MEMORY.md"
 KEY = "ghp_" + "a1B2" * 9
+OFF = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}
 
 
 async def said(memory: Memory, text: str, session: str = "s1") -> Observed:
@@ -157,6 +160,28 @@ async def test_a_conversation_that_goes_on_is_not_committed_and_one_that_is_over
     assert git(workspace, "log", "-1", "--format=%b") == f"Session: {ended.path}"
 
 
+@pytest.mark.parametrize(("waiting", "commits"), [(10, 10), (11, 1)])
+async def test_conversations_that_wait_get_a_commit_each_and_many_of_them_one(
+    workspace: Path, clock: Clock, waiting: int, commits: int
+) -> None:
+    async with open_memory(workspace, OFF, clock=clock) as memory:
+        for number in range(waiting):
+            await said(memory, "hello", f"s{number}")
+            await end_session(memory, f"s{number}")
+        assert subjects(workspace) == [BEGINNING]
+
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as memory:
+        assert (await commit_pending(memory))[1] == ""
+        assert await memory.state.entries(PENDING_COMMITS) == {}
+
+    said_so = ["conversation: 11 that waited"] if commits == 1 else ["conversation: hello"] * 10
+    assert subjects(workspace) == [*said_so, BEGINNING]
+    held = git(workspace, "ls-tree", "-r", "--name-only", "HEAD").split("\n")
+    for folder in ("raw/conversations/", "checkpoints/"):
+        assert sum(path.startswith(folder) for path in held) == waiting
+    assert git(workspace, "status", "--porcelain") == ""
+
+
 async def test_a_sealed_conversation_that_was_changed_or_deleted_is_named_and_stays_in_git(
     memory: Memory, workspace: Path
 ) -> None:
@@ -232,7 +257,7 @@ async def test_a_repository_that_was_deleted_begins_anew(memory: Memory, workspa
 
 
 async def test_with_auto_commit_off_nothing_is_committed(workspace: Path, clock: Clock) -> None:
-    async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_GIT__AUTO_COMMIT": "false"}) as memory:
+    async with open_memory(workspace, OFF) as memory:
         write(workspace, "knowledge/people/ana.md", "# Ana\n")
 
         assert (await commit_changes(memory)).note == "git.auto_commit is off"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import sessions
+from mcp_server.actions.closed_sessions import commit_together
 from mcp_server.actions.imports import (
     ImportedSession,
     ImportedTurn,
     RecordedSession,
     append_turns,
-    commit_import,
     import_markdown_file,
     record_session,
 )
@@ -24,6 +24,8 @@ from mcp_server.actions.sessions import show_session
 from mcp_server.core.model import Caller, Turn
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
+from mcp_server.store.workspace import BEGINNING
+from tests.gitting import git, subjects
 
 pytestmark = pytest.mark.anyio
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -82,15 +84,18 @@ async def test_secrets_are_redacted(memory: Memory) -> None:
     assert key not in memory.files.read_text(done.path)
 
 
-async def test_one_import_is_one_commit(memory: Memory) -> None:
+async def test_one_import_is_one_commit_with_the_checkpoints_of_what_it_closed(memory: Memory, workspace: Path) -> None:
+    await observe(memory, NewTurn("user", "hello", "talk-2"), Caller())
     paths = []
     for number in (1, 2):
-        done = await record_session(memory, replace(conversation("hello"), session_id=f"talk-{number}"))
-        paths.append(done.path or "")
-    commit = await commit_import(memory, "talks", [])
-    assert len(commit) >= 40
+        said = replace(conversation("hello", "more"), session_id=f"talk-{number}")
+        paths.append((await record_session(memory, said)).path or "")
+    commit, _ = await commit_together(memory, "import talks")
+    assert commit is not None
     assert all(memory.git.show(path, commit) for path in paths)
-    assert await commit_import(memory, "talks", []) == "nothing to commit"
+    assert subjects(workspace, "-2") == ["conversation: import talks", BEGINNING]
+    assert git(workspace, "status", "--porcelain", "raw", "checkpoints") == ""
+    assert await commit_together(memory, "import talks") == (None, "nothing to commit")
 
 
 async def test_markdown_keeps_its_relative_path_and_the_same_bytes_change_nothing(memory: Memory) -> None:

@@ -147,6 +147,8 @@ async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(mem
         (NewTurn("robot", "x"), "role 'robot' is none of user, agent"),
         (NewTurn("user", "x", session="a\0b"), "session must be"),
         (NewTurn("user", "x", turn_id=" "), "turn_id must be"),
+        (NewTurn("user", "x", session="ghp_" + "a1B2" * 10), r"^session is a secret \(github-token\) and would"),
+        (NewTurn("user", "x", turn_id="ghp_" + "a1B2" * 10), r"^turn_id is a secret \(github-token\) and would"),
         (NewTurn("user", "x", name="n" * 300), "name must be"),
         (NewTurn("user", "x", kind="boss"), "kind 'boss' is none of main"),
         (NewTurn("user", "x", delivery="push"), "delivery 'push' is none of add"),

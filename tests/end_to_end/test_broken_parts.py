@@ -18,6 +18,7 @@ from tests.end_to_end.servers import (
     eventually,
     facts,
     failed,
+    files_below,
     served,
     transcripts,
     turns,
@@ -82,6 +83,30 @@ async def test_a_pointer_of_the_index_that_says_nothing_is_made_anew(tmp_path: P
             pointer.write_bytes(nonsense)
             assert [hit.get("session") for hit in await server.hits("blue boat")] == ["s"]
             await eventually(lambda: server.finds("blue boat"))
+
+
+async def test_a_workspace_that_was_moved_away_is_not_made_anew_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
+    root, away = tmp_path / "memory", tmp_path / "elsewhere"
+    async with served(root) as server:
+        await server.call("observe", role="user", content="The blue boat lies in Senj.", session="s")
+        root.rename(away)
+        (root / ".local" / "queue").mkdir(parents=True)  # as the hook command makes it
+        for tool, given in {
+            "observe": {"role": "user", "content": "And the red one in Rab.", "session": "s"},
+            "remember": {"content": "The red boat lies in Rab."},
+            "search": {"query": "boat"},
+            "status": {},
+        }.items():
+            assert "is gone: it was moved or deleted" in await server.refused(tool, **given)
+        assert files_below(root) == {}
+        shutil.rmtree(root)
+        away.rename(root)
+        await server.call("observe", role="user", content="And the red one in Rab.", session="s")
+        await eventually(lambda: server.finds("red one"))
+        root.rename(away)
+        assert server.stderr().count("looking for changes failed") <= 2
+    assert not root.exists()
+    assert turns(away) == {"s": [(1, "The blue boat lies in Senj."), (2, "And the red one in Rab.")]}
 
 
 BROKEN = {

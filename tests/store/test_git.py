@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -222,22 +223,20 @@ def test_a_file_is_read_as_it_was(root: Path) -> None:
             git.show(path, "HEAD")
 
 
-def test_another_commit_in_between_is_not_lost(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git = Git(root)
+def test_another_commit_in_between_is_not_lost(root: Path) -> None:
     write(root, "a.md", "one\n")
-    git.commit(["a.md"], "memory: a")
+    Git(root).commit(["a.md"], "memory: a")
     write(root, "theirs.md", "theirs\n")
-    committer = git._committer
-    real = committer.identity
     done: list[str] = []
 
-    def meanwhile(author: str | None) -> dict[str, str]:
+    def meanwhile() -> datetime:
+        """A commit is dated when it is about to be put in place."""
         if not done:
             done.append(run(root, "add", "theirs.md"))
             run(root, "commit", "--quiet", "-m", "theirs")
-        return real(author)
+        return datetime.now(UTC)
 
-    monkeypatch.setattr(committer, "identity", meanwhile)
+    git = Git(root, meanwhile)
     write(root, "a.md", "two\n")
     git.commit(["a.md"], "memory: ours")
 

@@ -3,14 +3,17 @@ the way."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mcp_server.core.text.redaction import secrets
+from mcp_server.errors import Unavailable
 from mcp_server.store.git import Git
-from tests.gitting import attempt, git, subjects, write
+from tests.gitting import WHO, attempt, git, subjects, write
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None or shutil.which("sh") is None, reason="needs git and sh")
 CORE = "knowledge/memory/MEMORY.md"
@@ -138,6 +141,35 @@ def test_a_commit_by_hand_leaves_a_mark_once(root: Path) -> None:
     repository = Git(root)
     assert repository.hooks.take_mark() == repository.head()
     assert repository.hooks.take_mark() is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
+@pytest.mark.parametrize(("said", "ends"), [("by hand", 0), ("", 1)])
+def test_a_commit_whose_editor_is_open_is_waited_for(root: Path, tmp_path: Path, said: str, ends: int) -> None:
+    opened, written = tmp_path / "opened", tmp_path / "written"
+    for pipe in (opened, written):
+        os.mkfifo(pipe)
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\necho >'{opened}'\ncat '{written}' >\"$1\"\n")
+    editor.chmod(0o755)
+    write(root, "theirs.md", "theirs\n")
+    write(root, "knowledge/ours.md", "ours\n")
+    git(root, "add", "theirs.md")
+    with subprocess.Popen(
+        ["git", "-C", str(root), "commit", "--quiet"],
+        env={**os.environ, **WHO, "GIT_EDITOR": str(editor)},
+        stderr=subprocess.DEVNULL,
+    ) as theirs:
+        opened.read_text()
+
+        try:
+            with pytest.raises(Unavailable, match="in the middle of a commit; finish or abort it"):
+                Git(root).commit(["knowledge/ours.md"], "memory: ours")
+        finally:
+            written.write_text(said)
+        assert theirs.wait() == ends
+    assert Git(root).commit(["knowledge/ours.md"], "memory: ours") is not None
+    assert subjects(root) == ["memory: ours", *(["by hand"] if said else []), "by hand"]
 
 
 def test_without_our_command_the_hooks_do_nothing(root: Path) -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions.imports import ImportedSession, commit_import, import_markdown_file, record_session
+from mcp_server.actions.closed_sessions import commit_together
+from mcp_server.actions.imports import ImportedSession, import_markdown_file, record_session
 from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
 from mcp_server.clients.importers.claude_code import record as claude_code
 from mcp_server.clients.importers.claude_code.places import transcripts
@@ -242,4 +243,5 @@ async def _committed(memory: Memory, report: ImportReport, name: str, written: l
     """The report, with what git said to one commit of everything that was written."""
     if not (written or report.new_turns):
         return report
-    return dataclasses.replace(report, commit=await commit_import(memory, name, written))
+    committed, why_not = await commit_together(memory, f"import {name}", written)
+    return dataclasses.replace(report, commit=committed or why_not or "nothing to commit")

@@ -99,6 +99,7 @@ class Generations:
 
     def begin(self) -> Generation:
         """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable where no file can be made."""
+        self._locks.check_there()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             while True:
