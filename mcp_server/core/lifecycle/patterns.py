@@ -268,7 +268,8 @@ PLAN = re.compile(
     re.IGNORECASE,
 )
 ABOUT = re.compile(
-    r"\bI(?:['’]m| am) (?:[A-Z][a-z]+[,.]|an? |the |\d|from |in my |married|single|engaged|divorced|vegan"
+    r"\bI(?:['’]m| am) (?:(?:[A-Z]\w+ ){0,2}[A-Z]\w+[,.]|an? |the |\d|from |in my "
+    r"|married|single|engaged|divorced|vegan"
     r"|vegetarian|pregnant|retired|self-employed|allergic)"
     r"|\bI (?:live|lived|work|worked|study|studied|own|teach|taught|volunteer|grew up|was born|have (?:a|an|two"
     r"|three|four|five|six|seven|eight|nine|ten|\d+|no|kids|been)|had a|used to|play|speak|run a|was (?:a|an|the)"

@@ -34,4 +34,4 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     return sorted(found, key=lambda line: line.turn)
 
 
-EXTRACTOR = Extractor("decisions", 2, extract, ("decision",))
+EXTRACTOR = Extractor("decisions", 3, extract, ("decision",))

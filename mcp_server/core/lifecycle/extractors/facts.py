@@ -14,4 +14,4 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     return [context.line_of(told) for told in context.told if told.statement.kind == "fact"]
 
 
-EXTRACTOR = Extractor("facts", 2, extract, ("fact",))
+EXTRACTOR = Extractor("facts", 3, extract, ("fact",))

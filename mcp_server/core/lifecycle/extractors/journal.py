@@ -36,4 +36,4 @@ def chosen(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-EXTRACTOR = Extractor("journal", 2, extract)
+EXTRACTOR = Extractor("journal", 3, extract)

@@ -20,4 +20,4 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     ]
 
 
-EXTRACTOR = Extractor("people", 2, extract, KINDS)
+EXTRACTOR = Extractor("people", 3, extract, KINDS)
