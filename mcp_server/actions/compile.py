@@ -11,27 +11,33 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
+from mcp_server.actions import going_on, sessions
 from mcp_server.actions.as_of import as_of
 from mcp_server.actions.clarity import block_of
 from mcp_server.actions.left_off import left_off
 from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.actions.projects import project_asked, project_of
+from mcp_server.actions.projects import project_asked, project_of, slugs_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
 from mcp_server.actions.topic_context import in_context
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.files import ACTIVE_FILE, journal_files
+from mcp_server.core.compiler.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.core.compiler.history import newest
 from mcp_server.core.compiler.inputs import (
     LEAST_BUDGET,
     Candidate,
     CompileInputs,
     CompilerSettings,
+    LastSession,
     LeftOff,
     Scope,
     SourceFile,
 )
-from mcp_server.core.model import Caller, Delivery, Turn
+from mcp_server.core.compiler.said import told_of, without_others
+from mcp_server.core.going_on import asks_to_go_on
+from mcp_server.core.lifecycle.changing import overtaken_lines
+from mcp_server.core.lifecycle.lines import is_derived
+from mcp_server.core.lifecycle.places import USER_FILE
+from mcp_server.core.model import Caller, Delivery, Hit, Turn
 from mcp_server.core.projects import Project
 from mcp_server.core.text.conflicts import marked_line
 from mcp_server.core.text.markdown import split_front_matter
@@ -127,8 +133,11 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     unheard = request.message if request.message != (asked.content if asked else None) else None
     topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
+    others = await run_sync(_others, memory, project, request.scope)
     found = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-    references = await memory.state.references(hit.passage.path for hit in found.hits) if found else {}
+    hits = [hit for hit in found.hits if not told_of(hit.passage, others)] if found else []
+    hits = await run_sync(_current, memory, hits)
+    references = await memory.state.references(hit.passage.path for hit in hits)
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
@@ -142,8 +151,8 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         project=project.key,
         scope=request.scope,
         as_of=conversation.turns[-1].number if conversation.turns else None,
-        files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project)))),
-        hits=tuple(Candidate(hit, references.get(hit.passage.path, 0)) for hit in found.hits) if found else (),
+        files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
+        hits=tuple(Candidate(hit, references.get(hit.passage.path, 0)) for hit in hits),
         gate=found.gate if found else None,
         turns=turns,
         first_exchange=first_exchange,
@@ -155,6 +164,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row.session) if row else (),
         checkpoint=conversation.left_off,
+        last_session=await _before(memory, message, project, conversation),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
@@ -186,6 +196,14 @@ async def _conversation(
     start = await sessions.window_start(memory, row, until)
     stood = await left_off(memory, row, conversation.turns, start, until)
     return replace(conversation, in_window=start, left_off=stood)
+
+
+async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
+    """The conversation before this one, where this one begins with nothing but the wish to go on with it."""
+    row = conversation.row
+    if not asks_to_go_on(message, project.slug or "") or (row and not await going_on.begins(memory, row.session)):
+        return None
+    return await going_on.last_session(memory, project, row.session if row else "")
 
 
 def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
@@ -226,10 +244,32 @@ async def _found(
     return await find(memory, request)
 
 
-def source_files(memory: Memory, local_date: str, project: Project) -> Iterator[SourceFile]:
-    """The files that every context carries, as they stand; one that cannot be read is left out (`status` names it)."""
+def _others(memory: Memory, project: Project, scope: Scope) -> frozenset[str]:
+    """The projects that a context of this one is not to show anything of."""
+    return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
+
+
+def _current(memory: Memory, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits without a project's derived lines that are no longer so, as a later line of their file says."""
+
+    def gone(path: str) -> frozenset[int]:
+        text = memory.files.text_or_none(path) or ""
+        split = split_front_matter(text)
+        return frozenset(split.body_line + place for place in overtaken_lines(split.body))
+
+    lines = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
+    old = {(path, line) for path in lines for line in gone(path)}
+    return [hit for hit in hits if (hit.passage.path, hit.passage.start) not in old]
+
+
+def source_files(
+    memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
+) -> Iterator[SourceFile]:
+    """The files that every context carries, as they stand, without what extractors wrote there of `others` (by
+    default: other projects); one that cannot be read is left out (`status` names it)."""
+    others = _others(memory, project, "project") if others is None else others
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
-    paths += [MEMORY_FILE, ACTIVE_FILE, *journal_files(local_date)]
+    paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
     for path in sorted(paths):
@@ -242,7 +282,9 @@ def source_files(memory: Memory, local_date: str, project: Project) -> Iterator[
         if marked_line(text) is not None:  # two versions that nobody has merged: neither is the user's word
             continue
         split = split_front_matter(text)
-        yield SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
+        body = of_the_user(split.body) if path == USER_FILE else split.body
+        body = without_others(body, others) if path.startswith(JOURNAL_FOLDER) else body
+        yield SourceFile(path, body, split.body_line, is_untouched_template(path, text))
 
 
 def compiler_settings(settings: Settings) -> CompilerSettings:

@@ -24,9 +24,11 @@ from mcp_server.actions.archive import archive_journals, journal_days
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import archive, difference, stamped
 from mcp_server.actions.extract import ChangedFile, extract
+from mcp_server.actions.projects import slugs_of
 from mcp_server.actions.prune_knowledge import prune_memory
 from mcp_server.core.lifecycle import condense as decide
 from mcp_server.core.lifecycle import indexes
+from mcp_server.core.lifecycle.changing import without_overtaken
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.text import entries
 from mcp_server.core.text.fencing import neutralise
@@ -124,12 +126,13 @@ async def _weekly(memory: Memory, done: Condensed) -> None:
     weeks = await run_sync(_weeks, memory)
     known = await run_sync(_known, memory)
     promoted = await run_sync(_promoted, memory)
+    projects = await run_sync(slugs_of, memory)
     for monday, journals in sorted(weeks.items()):
         room = decide.A_WEEK - promoted[monday]
         late = (today - date.fromisoformat(monday)).days >= decide.STALE_DAYS - 7
         if room <= 0 or late:
             continue
-        listed = decide.candidates(journals, [*known, *(one.text for one in chosen)])
+        listed = decide.candidates(journals, [*known, *(one.text for one in chosen)], projects)
         chosen += await _best(memory, listed, room)
 
     def write() -> list[str]:
@@ -166,7 +169,7 @@ def _into_memory(memory: Memory, chosen: Sequence[decide.Chosen], today: date, d
     text = before or place_for("fact", "x", None, today.isoformat(), None).template
     start = split_front_matter(text)
     body = start.body
-    leaving = decide.stale(body, today)
+    leaving = [*decide.stale(body, today), *decide.replaced(body, chosen)]
     body = decide.without(body, leaving)
     for one in chosen:
         if one.text not in body:
@@ -179,7 +182,7 @@ def _into_memory(memory: Memory, chosen: Sequence[decide.Chosen], today: date, d
         memory.files.write_atomic(MEMORY, after, before, new=before is None)
     done.add(MEMORY, before or "", after)
     if leaving:
-        done.notes.append(f"{len(leaving)} lines that are not active any more move to {ARCHIVE}")
+        done.notes.append(f"{len(leaving)} lines that are not active any more, or no longer so, move to {ARCHIVE}")
     return [] if done.dry_run else [MEMORY, *([ARCHIVE] if leaving else [])]
 
 
@@ -296,7 +299,7 @@ def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
         parts = stat.path.split("/")
         text = memory.files.text_or_none(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
         if text is not None:
-            bodies.setdefault(parts[2], []).append(split_front_matter(text).body)
+            bodies.setdefault(parts[2], []).append(without_overtaken(split_front_matter(text).body))
     since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()
     found = {}
     for slug, texts in bodies.items():

@@ -156,6 +156,11 @@ async def names_of(memory: Memory) -> Callable[[str], str]:
     return lambda key: "" if key == GLOBAL else keys.get(key) or shown_name(key)
 
 
+def slugs_of(memory: Memory) -> frozenset[str]:
+    """The names of all projects, as folders and headings have them."""
+    return frozenset(_readable_map(memory).values())
+
+
 def map_problems(memory: Memory) -> tuple[str, ...]:
     """What is wrong with the map, for `status` and `doctor`; nothing if it can be read."""
     try:

@@ -206,3 +206,62 @@ async def test_a_compaction_counts_in_the_transcript_that_continues_it(past: Mem
     assert row.path != (await sessions.show_session(past, "now")).paths[0]
     assert await sessions.window_start(past, row) == 2
     assert await sessions.window_start(past, await sessions.require(past, "old")) is None
+
+
+async def test_who_only_asks_to_go_on_gets_the_end_of_the_conversation_before(past: Memory) -> None:
+    harbor = {"project": "harbor"}
+    await say(past, "We moor at the north pier of Piran.", "first", **harbor)
+    await say(past, "The north pier it is.", "first", "agent")
+    await say(past, "Where were we with harbor?", "second", **harbor)
+    begun = await compiled(past, session="second")
+    assert "last session" in begun.text
+    assert "The north pier it is." in begun.text
+    assert "passport" not in begun.text, "that is of no project"
+    assert "The north pier it is." in (await compiled(past, "continue", project="harbor")).text
+    await say(past, "At the pier.", "second", "agent")
+    await say(past, "continue", "second")
+    assert "last session" not in (await compiled(past, session="second")).text, "that is its own conversation"
+
+
+async def test_how_the_user_wants_things_is_in_every_context(past: Memory) -> None:
+    src = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+    wanted = f"# The user\n\n## About\n- Nadia Horvat {src}\n\n## Likes and dislikes\n- No emojis in comments. {src}\n"
+    past.files.write_atomic("knowledge/people/user.md", f"{wanted}\n## What happened\n- 2026-02-16: It rained. {src}\n")
+    result = await compiled(past, "ok thanks")
+    assert "Nadia Horvat" in result.text
+    assert "No emojis in comments." in result.text
+    assert "It rained." not in result.text
+    past.files.write_atomic("knowledge/people/user.md", f"# The user\n\n## Plans\n- 2026-02-16: Row. {src}\n")
+    assert "user.md" not in (await compiled(past, "ok thanks")).text
+
+
+async def test_a_projects_context_has_no_journal_lines_of_another_project(past: Memory) -> None:
+    await say(past, "We moor at the pier.", "first", project="harbor")
+    await say(past, "We paint the lamp.", "other", project="lantern")
+    src = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+    today = past.local_date(past.clock())
+    rows = [f"- Scans of Lantern are kept for 30 days. {src}", "- by hand: buy rope for the scans"]
+    for day in (today, "2025-11-09"):  # always shown; found
+        journal = "\n".join([f"## {day}", "", "### lantern", *rows, "", "### Health", f"- Scans are fine. {src}"])
+        past.files.write_atomic(f"knowledge/journal/{day}.md", f"{journal}\n")
+    await past.index.refresh()
+    for project, seen in (("harbor", False), ("lantern", True)):
+        result = await compiled(past, "How long are scans of Lantern kept?", project=project)
+        assert ("kept for 30 days" in result.text) is seen
+        assert "buy rope" in result.text
+        assert "Scans are fine." in result.text
+    everything = await compiled(past, "How long are scans of Lantern kept?", project="harbor", scope="all")
+    assert "kept for 30 days" in everything.text
+
+
+async def test_what_a_later_line_of_a_project_takes_back_is_not_found_for_its_context(past: Memory) -> None:
+    await say(past, "We keep scans.", "first", project="lantern")
+    rows = ["Scans older than 14 days can be dropped.", "The legal team wants 30 days instead of 14."]
+    src = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+    lines = [f"- 2026-02-1{n}: {row} {src}" for n, row in enumerate(rows)]
+    notes = "\n".join(["# lantern", "", "## Facts", *lines, "- 2026-02-09: scans over 14 days old: ask Leila"])
+    past.files.write_atomic("knowledge/projects/lantern/notes.md", f"{notes}\n")
+    await past.index.refresh()
+    text = (await compiled(past, "How many days are scans kept, and dropped when?", project="lantern")).text
+    assert "older than 14 days" not in text
+    assert "ask Leila" in text, "a person's own line"

@@ -47,3 +47,9 @@ def test_it_does(message: str) -> None:
 )
 def test_it_does_not(message: str) -> None:
     assert not asks_to_go_on(message)
+
+
+def test_the_name_of_the_project_is_no_subject_in_it() -> None:
+    assert asks_to_go_on("Where were we with harbor?", "harbor")
+    assert asks_to_go_on("let's continue with the harbor-api", "harbor-api")
+    assert not asks_to_go_on("Where were we with harbor?", "lantern")

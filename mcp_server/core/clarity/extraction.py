@@ -6,8 +6,8 @@
     keyword  any other word with a subject       id `oven`
 
 Ids are lower case. A name inside another one (`core` in `focus-core`, `src` in `src/app.py`) is not counted again, and
-the marks that stand where a secret or a forgotten text stood name nothing. Of a very long message its beginning and its
-end are read.
+the marks that stand where a secret or a forgotten text stood name nothing. Of fenced code only files count: the words
+of a pasted log are not what the talk is about. Of a very long message its beginning and its end are read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
+from mcp_server.core.checkpoints.prose import prose
 from mcp_server.core.text.words import TALK_WORDS, content_words
 
 ItemCategory = Literal["project", "tool", "file", "keyword"]
@@ -82,6 +83,7 @@ def extract(text: str, tools: Iterable[str] = ()) -> dict[str, ItemCategory]:
         if 0 < len(tool) <= LONGEST_ID:
             found.setdefault(TOOL + tool.lower(), "tool")
     take(_FILE, "file")
+    rest = "\n".join(prose(rest))
     take(_TOOL, "tool", TOOL)
     take(_CAMEL, "project")
     take(_HYPHENATED, "project")

@@ -20,6 +20,9 @@ LEFT_OUT = "[…]"
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)\]]*+(?=\s)|(?=\n)")
 # (A run of dots is read once, from its beginning: a message of nothing else took seconds.)
 _SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
+_CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+LEAST_CODE = 6
+"""Lines of fenced code below which leaving it out saves little."""
 _SPACE = re.compile(r"\s+")
 _MOST_SENTENCES = 400  # of one passage; what lies behind is far from its start and was not what search found
 
@@ -69,6 +72,37 @@ def head_and_tail(text: str, tokens: int, meter: Meter) -> str:
     tail = _words_within(text[len(head) :], room - meter(head), meter, from_end=True)
     shown = f"{head.rstrip()} {LEFT_OUT} {tail.lstrip()}".strip()
     return shown if meter.line(shown) <= tokens else head.rstrip() if meter.line(head.rstrip()) <= tokens else ""
+
+
+def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:
+    """A message without the fenced blocks that hold no word of `query` (folded words): a log or document that was
+    pasted for something else. Where it may begin inside of one, and its first fence does not say, it stays as it is."""
+    shown: list[str] = []
+    block: list[str] = []
+    fence = ""
+
+    def put() -> None:
+        useless = len(block) >= LEAST_CODE and query.isdisjoint(words("\n".join(block)))
+        shown.extend([LEFT_OUT] if useless else block)
+        block.clear()
+
+    for line in text.split("\n"):
+        found = _CODE_FENCE.fullmatch(line)
+        if begins_inside and found:
+            if not found[2].strip():
+                return text
+            begins_inside = False
+        if not fence and not found:
+            shown.append(line)
+            continue
+        block.append(line)
+        if not fence and found:
+            fence = found[1]
+        elif found and found[1].startswith(fence) and not found[2].strip():
+            put()
+            fence = ""
+    put()
+    return "\n".join(shown)
 
 
 def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:

@@ -1,7 +1,8 @@
 """P0 identity and P1 memory, journal, projects: workspace files that every context carries.
 
-Files of one slot share its room so that small ones stay whole. What is cut ends with a line that says which lines are
-left out and how to read them; those lines may still come in by relevance (P3).
+Files of one slot share its room so that small ones stay whole; what an earlier slot shows is not said again. What is
+cut ends with a line that says which lines are left out and how to read them; those lines may still come in by relevance
+(P3).
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ from mcp_server.core.compiler.cut import beginning
 from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
+from mcp_server.core.compiler.said import said_above, without_repeats
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.lifecycle.changing import without_overtaken
+from mcp_server.core.lifecycle.places import PEOPLE_SECTIONS, USER_FILE
+from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 
+PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
+JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 _LEAST_TOKENS = 24
 """Below it a file's block would be little more than its label."""
@@ -34,11 +41,22 @@ _LEAST_TOKENS = 24
 def journal_files(local_date: str) -> tuple[str, str]:
     """The journals of the user's today and yesterday."""
     today = date.fromisoformat(local_date)
-    return tuple(f"knowledge/journal/{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
+    return tuple(f"{JOURNAL_FOLDER}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
+
+
+def of_the_user(body: str) -> str:
+    """What of the user's own file every context carries: who they are and how they want things, up to the first section
+    that tells of days. Empty if it has neither."""
+    lasting = (PEOPLE_SECTIONS["about"], PEOPLE_SECTIONS["preference"])
+    titled = [one for one in sections(body) if one.level == 2]
+    if not any(one.title in lasting for one in titled):
+        return ""
+    end = next((one.start for one in titled if one.title not in lasting), None)
+    return body if end is None else "\n".join(body.split("\n")[: end - 1])
 
 
 def is_identity(inputs: CompileInputs, path: str) -> bool:
-    return path.startswith("knowledge/identity/")
+    return path.startswith("knowledge/identity/") or path == USER_FILE
 
 
 def is_memory(inputs: CompileInputs, path: str) -> bool:
@@ -54,7 +72,7 @@ def is_active(inputs: CompileInputs, path: str) -> bool:
 
 
 def is_project(inputs: CompileInputs, path: str) -> bool:
-    return path.startswith("knowledge/projects/") and path.count("/") > 2
+    return path.startswith(PROJECTS_FOLDER) and path.count("/") > 2
 
 
 def _order(source: SourceFile) -> tuple[int, str]:
@@ -79,15 +97,29 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
     return None
 
 
+def _current(source: SourceFile) -> str:
+    """The text of a file, of a project's without what is no longer so."""
+    return without_overtaken(source.text) if source.path.startswith(PROJECTS_FOLDER) else source.text
+
+
+def _says_something(text: str) -> bool:
+    """Whether anything but headings is in a text."""
+    return any(line.strip() and not line.startswith("#") for line in without_comments(text).split("\n"))
+
+
 def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callable[[Filling, Room], Section]:
     """A `fill` function for the files that `belongs` says are this slot's."""
 
     def fill(filling: Filling, room: Room) -> Section:
         considered: list[Considered] = []
         wanted: list[Prepared] = []
+        said = said_above(filling)
         for source in _of_slot(filling.inputs, belongs):
             reason = _ruled_out(filling.inputs, source)
-            file = None if reason else prepared(name, source)
+            rest = source.text if reason else without_repeats(_current(source), said)
+            if rest != source.text and not _says_something(rest):
+                reason = "shown above"
+            file = None if reason else prepared(name, replace(source, text=rest))
             if file is None:
                 considered.append(account(name, source, included=False, reason=reason or "empty"))
             else:

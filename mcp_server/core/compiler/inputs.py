@@ -22,7 +22,7 @@ from mcp_server.core.topics import Priority
 from mcp_server.core.watchers.activations import Correction, Payload
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 3
+COMPILER_VERSION = 4
 """Goes up with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128

@@ -19,18 +19,19 @@ import math
 from dataclasses import dataclass
 
 from mcp_server.core.compiler.budget import MOST_CHARACTERS_PER_TOKEN, Room
-from mcp_server.core.compiler.cut import relevant_part
+from mcp_server.core.compiler.cut import relevant_part, without_code
 from mcp_server.core.compiler.duplicates import Seen, shingles
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, group_header, label, passage_line, passage_text
+from mcp_server.core.compiler.said import repeats, said_above
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage
 from mcp_server.core.scoring.knowledge import DIGITS, KnowledgeScore, score
 from mcp_server.core.text.query import plain_query
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
-from mcp_server.core.text.words import content_words
+from mcp_server.core.text.words import content_words, words
 
 HEADING = label("knowledge", "found for this message in past conversations and files; search and read give more")
 
@@ -48,6 +49,17 @@ LEAST_PART = 40
 
 LEAST_LINE = 6
 """With less left, nothing more is measured."""
+
+COURTESY = frozenset(
+    words(
+        """
+        ok okay thanks thank thx cheers you very so much a lot again welcome noted great good nice cool perfect awesome
+        hi hello hey morning evening night bye goodbye hvala dobro danke bitte
+        """
+    )
+)
+LONGEST_COURTESY = 40
+"""Characters."""
 
 NO_ROOM = "no room left"
 
@@ -98,14 +110,21 @@ class _Shelf:
 
     def line(self, scored: _Scored) -> _Line:
         """How a passage would be shown now: whole if that is fair and fits, else its relevant part."""
-        text = passage_text(scored.passage)
-        whole = self._line(scored, text, scored.candidate.hit.whole)
+        said = passage_text(scored.passage)
+        text = self._to_the_point(scored.passage, said)
+        whole = self._line(scored, text, scored.candidate.hit.whole and text == said)
         tokens = self._meter.line(whole.text)
         if tokens <= self._most and (whole.cost <= self.left or self.left < LEAST_PART):
             return whole
         room = min(self._most, self.left - self._line(scored, "", False).cost)
         part = relevant_part(text, self._query, room, self._meter) if room >= LEAST_PART else ""
         return self._line(scored, part, False) if part else whole
+
+    def _to_the_point(self, passage: Passage, text: str) -> str:
+        """What was said, without pasted code that has nothing to do with the message."""
+        if passage.category != "conversation" or ("```" not in text and "~~~" not in text):
+            return text
+        return without_code(text, self._query, begins_inside=passage.part > 0)
 
     def put(self, line: _Line) -> None:
         self.lines.append(line)
@@ -150,17 +169,21 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
     if not ranked:
         return NOTHING
     shelf = _Shelf(filling, room)
-    seen = Seen()
-    account = [_considered(scored, filling, shelf, seen, hidden) for scored in ranked]
+    seen, above = Seen(), said_above(filling)
+    account = [_considered(scored, filling, shelf, seen, above, hidden) for scored in ranked]
     if not shelf.lines:
         return Section(considered=tuple(account))
     own = [line.scored.passage for line in shelf.lines if _own(filling.inputs, line.scored.passage)]
     return Section(shelf.rendered(), tuple(account), turns=frozenset(passage.turn or 0 for passage in own))
 
 
-def _considered(scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, hidden: frozenset[int]) -> Considered:
-    """Puts a passage on the shelf, or says why not."""
+def _considered(
+    scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
+) -> Considered:
+    """Puts a passage on the shelf, or says why not. `above` is what the files say that are shown already."""
     reason = _ruled_out(filling, scored.passage, hidden)
+    if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
+        reason = "shown above"
     if reason is None and shelf.is_too_small_for(scored.passage):
         reason = NO_ROOM
     if reason is not None:
@@ -212,6 +235,8 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
         return "gate closed: nothing here is about the message"
     if not passage.text.strip():
         return "empty"
+    if passage.category == "conversation" and _is_courtesy(passage.text):
+        return "courtesy: it says nothing"
     if _own(inputs, passage):
         left_the_window = inputs.in_window is not None and (passage.turn or 0) < inputs.in_window
         if inputs.delivery == "add" and not left_the_window:
@@ -220,6 +245,9 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
             return "said later than this compilation looks"
         if passage.turn in hidden:
             return "shown in the history"
+    last = inputs.last_session
+    if last is not None and passage.path == last.path and any(turn.number == passage.turn for turn in last.turns):
+        return "shown as the last session's end"
     if passage.category == "topic":
         return "a topic: what brings it in are its triggers"
     if passage.path == MEMORY_FILE and inputs.kind != "main":
@@ -229,6 +257,11 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
     if passage.category != "conversation" and passage.end <= filling.shown_to(passage.path):
         return "shown above"
     return None
+
+
+def _is_courtesy(text: str) -> bool:
+    """Whether a message is thanks or a greeting and nothing else. A "yes" is an answer."""
+    return len(text) <= LONGEST_COURTESY and COURTESY.issuperset(words(text))
 
 
 def _account(

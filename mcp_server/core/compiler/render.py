@@ -23,6 +23,8 @@ _EMPTY_HEADING = re.compile(r"^(#{1,6}) [^\n]*(?:\n\s*(?=(?!\1#)#{1,6} )|\s*\Z)"
 """A heading, followed by nothing but a heading that is no deeper, or by the end."""
 
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2}): ")
+_LOOSE = re.compile(r"^([ \t]*[-*+] [^\n]*)\n\n(?=[ \t]*[-*+] )", re.MULTILINE)
+"""A bullet and a blank line before the next one."""
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _LONGEST_NAME = 80
 _LONGEST_TITLE = 48
@@ -54,8 +56,9 @@ def file_text(text: str) -> str:
 
 
 def tight(text: str) -> str:
-    """The text without headings that nothing stands under, and with one blank line where there were several."""
-    return _BLANK_LINES.sub("\n\n", _EMPTY_HEADING.sub("", text)).strip("\n")
+    """The text without headings that nothing stands under, with one blank line where there were several, and with none
+    between bullets."""
+    return _LOOSE.sub(r"\1\n", _BLANK_LINES.sub("\n\n", _EMPTY_HEADING.sub("", text))).strip("\n")
 
 
 def without_blank_lines(text: str) -> str:

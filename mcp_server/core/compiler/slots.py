@@ -25,9 +25,9 @@ FILL: tuple[Slot, ...] = (
     safety.SAFETY,  # P0
     files.IDENTITY,
     files.MEMORY,  # P1
-    files.JOURNAL,
     files.ACTIVE_PROJECTS,
     files.PROJECT,
+    files.JOURNAL,
     checkpoint.CHECKPOINT,
     last_session.LAST_SESSION,
     topics.CORRECTIONS,  # P2

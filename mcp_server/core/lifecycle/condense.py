@@ -7,11 +7,12 @@ one, may choose by number: it never words a line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 from mcp_server.core.checkpoints.duplicates import covered, is_duplicate
+from mcp_server.core.lifecycle.changing import supersedes
 from mcp_server.core.lifecycle.extractors.journal import PREFIXES
 from mcp_server.core.lifecycle.lines import Source, entry, sources_of, without_sources
 from mcp_server.core.lifecycle.statements import weight_of
@@ -38,17 +39,24 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A line of a journal that may go into MEMORY.md: its section there, day, text and sources."""
+    """A line of a journal that may go into MEMORY.md: its section there, day, text and sources; and its project, which
+    it names there, among those of others."""
 
     section: str
     day: str
     text: str
     sources: tuple[Source, ...]
     weight: float
+    project: str = ""
+
+    @property
+    def label(self) -> str:
+        """What stands before the text in MEMORY.md."""
+        return f"{self.project}: " if self.project else ""
 
     @property
     def entry(self) -> str:
-        return entry(self.day, self.text, self.sources)
+        return entry(self.day, f"{self.label}{self.text}", self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +81,41 @@ def over_budget(body: str, size: int, most: int = JOURNAL_BYTES) -> list[Left]:
     return leaving
 
 
-def candidates(journals: Iterable[tuple[str, str]], known: Sequence[str]) -> list[Chosen]:
-    """The derived lines of a week's journals, given as (day, body), the best first; none that `known` says already."""
+def candidates(
+    journals: Iterable[tuple[str, str]], known: Sequence[str], projects: Collection[str] = ()
+) -> list[Chosen]:
+    """The derived lines of a week's journals, given as (day, body), the best first; none that `known` says already, and
+    none that a later line of the same conversation or project takes back. `projects` are the slugs of all."""
+    lines = [
+        (day, one.section, _said(one), sources)
+        for day, body in journals
+        for one in entries.entries(body)
+        if one.start == one.end and (sources := sources_of(one.text))
+    ]
     found: list[Chosen] = []
-    for day, body in journals:
-        for one in entries.entries(body):
-            sources = sources_of(one.text) if one.start == one.end else ()
-            if not sources:
-                continue
-            said = _said(one)
-            prefix = next((prefix for prefix in SECTIONS if said.startswith(prefix)), "")
-            text = said.removeprefix(prefix)
-            weight = weight_of(text)
-            if weight < (LEAST_SETTLED if prefix else LEAST_WEIGHT) or covered(text, known):
-                continue
-            if not any(is_duplicate(text, other.text) for other in found):
-                found.append(Chosen(SECTIONS.get(prefix, ACTIVE), day, text, sources, weight))
+    for place, (day, under, said, sources) in enumerate(lines, 1):
+        prefix = next((prefix for prefix in SECTIONS if said.startswith(prefix)), "")
+        text = said.removeprefix(prefix)
+        weight = weight_of(text)
+        if weight < (LEAST_SETTLED if prefix else LEAST_WEIGHT) or covered(text, known):
+            continue
+        if any(other == under and supersedes(newer, text) for _, other, newer, _ in lines[place:]):
+            continue
+        if not any(is_duplicate(text, other.text) for other in found):
+            project = under if under in projects else ""
+            found.append(Chosen(SECTIONS.get(prefix, ACTIVE), day, text, sources, weight, project))
     return sorted(found, key=lambda one: (one.section == ACTIVE, -one.weight, one.day, one.text))
+
+
+def replaced(body: str, chosen: Iterable[Chosen]) -> list[Left]:
+    """The derived lines of MEMORY.md that a line which comes in now takes back."""
+    derived = [one for one in entries.entries(body) if one.date and sources_of(one.text)]
+    return [
+        Left(one, f"no longer so since {newer.day}")
+        for one in derived
+        for newer in chosen
+        if one.date <= newer.day and _said(one).startswith(newer.label) and supersedes(newer.text, _said(one))
+    ]
 
 
 def picked(answer: str, count: int, most: int) -> list[int] | None:

@@ -23,6 +23,8 @@ NUMBERS = {
 
 _DAY = r"(?P<weekday>mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
+_DATE = rf"(?!,? (?:{'|'.join(month[:3] for month in MONTHS)}))"
+"""No date follows, which says the day already: "Tuesday, November 24"."""
 _BEFORE = r"(?:\b(?:on|in|at|from|since|until|over|during|for|by|of|this past)\s+)?"
 
 
@@ -189,10 +191,10 @@ _RULES: tuple[tuple[re.Pattern[str], _WorkOut], ...] = tuple(
             _ago,
         ),
         (
-            rf"\bon {_DAY}\b(?!['’]|, \d|s\b| (?:the|nights?|mornings?|evenings?|afternoons?|and|or|at|\d)\b)",
+            rf"\bon {_DAY}\b{_DATE}(?!['’]|, \d|s\b| (?:the|nights?|mornings?|evenings?|afternoons?|and|or|at|\d)\b)",
             _bare_weekday,
         ),
-        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b(?:\.(?= [a-z0-9]))?(?!['’])", _weekday),
+        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b{_DATE}(?:\.(?= [a-z0-9]))?(?!['’])", _weekday),
         (
             rf"{_BEFORE}(?:\bthe )?\b{_WHICH} (?P<what>weekend|week|month|year|summer|winter|spring|fall|autumn"
             rf"|night)"

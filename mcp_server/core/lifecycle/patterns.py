@@ -272,7 +272,8 @@ PLAN = re.compile(
     re.IGNORECASE,
 )
 ABOUT = re.compile(
-    r"\bI(?:['’]m| am) (?:[A-Z][a-z]+[,.]|an? |the |\d|from |in my |married|single|engaged|divorced|vegan"
+    r"\bI(?:['’]m| am) (?:(?:[A-Z]\w+ ){0,2}[A-Z]\w+[,.]|an? |the |\d|from |in my "
+    r"|married|single|engaged|divorced|vegan"
     r"|vegetarian|pregnant|retired|self-employed|allergic)"
     r"|\bI (?:live|lived|work|worked (?:as|at|for|in)|study|studied|own|teach|taught|volunteer"
     r"|grew up|was born|have (?:a|an|two|three|four|five|six|seven|eight|nine|ten|\d+|no|kids|been)"

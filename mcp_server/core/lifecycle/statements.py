@@ -15,7 +15,7 @@ from datetime import date
 
 from mcp_server.core.checkpoints.messages import is_injected
 from mcp_server.core.checkpoints.prose import bare, prose
-from mcp_server.core.lifecycle import patterns
+from mcp_server.core.lifecycle import changing, patterns
 from mcp_server.core.lifecycle.dates import absolute
 from mcp_server.core.lifecycle.lines import LineKind
 from mcp_server.core.lifecycle.tidying import split, tidied
@@ -111,6 +111,10 @@ def _calls(speakers: frozenset[str]) -> re.Pattern[str] | None:
 
 def statement(sentence: str, said: date, named: bool) -> Statement | None:
     """The sentence as a statement; None if it is talk, or does not stand by itself."""
+    if not named:
+        if changing.STEERING.match(sentence):
+            return None
+        sentence = changing.LEAD.sub(lambda lead: f"{lead[1].capitalize()}: ", sentence)
     count = len(sentence.split())
     if not SHORTEST <= count <= LONGEST or len(sentence) > LONGEST_TEXT:
         return None
@@ -118,6 +122,8 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         return Statement("preference", sentence, None, 3.0)
     if (todo := patterns.TODO.match(sentence)) and not named:
         return Statement("plan", f"To do: {sentence[todo.end() :]}", None, 2.0, False)
+    if (done := changing.DONE.match(sentence)) and not named:
+        return Statement("event", f"Done: {sentence[done.end() :]}", None, 2.0, False)
     own = patterns.SELF.search(sentence) is not None or patterns.ELLIPTIC.match(sentence) is not None
     if (
         patterns.ASKING.match(sentence)
@@ -193,7 +199,9 @@ def _is_of_the_work(sentence: str, kind: LineKind, personal: bool, named_or_coun
 
 
 def _kind(sentence: str, past: bool, future: bool) -> LineKind:
-    if patterns.DECISION.search(sentence):
+    if changing.MOVED.match(sentence):
+        return "fact"
+    if patterns.DECISION.search(sentence) or changing.DECIDES.search(sentence):
         return "decision"
     learned = patterns.LESSON.search(sentence)
     if learned is not None and not patterns.RELATIVE.search(sentence[: learned.start()]):

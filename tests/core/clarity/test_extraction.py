@@ -32,6 +32,11 @@ def test_names_are_known_by_their_shape(text: str, items: dict[str, str]) -> Non
     assert extract(text) == items
 
 
+def test_of_fenced_code_only_files_count() -> None:
+    pasted = 'Map the address.\n```json\n{"fieldAlpha": 1, "street_name": "Trg"}\n# src/app.py\n```\nThen the weight.'
+    assert extract(pasted) == {"src/app.py": "file", "map": "keyword", "address": "keyword", "weight": "keyword"}
+
+
 def test_a_called_tool_counts_by_its_name_whatever_its_shape() -> None:
     assert extract("", ["Bash", "Read"]) == {"tool:bash": "tool", "tool:read": "tool"}
 

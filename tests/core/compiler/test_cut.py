@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_server.core.compiler.budget import Meter, Room, shared_out
-from mcp_server.core.compiler.cut import LEFT_OUT, beginning, head_and_tail, relevant_part
+from mcp_server.core.compiler.cut import LEFT_OUT, beginning, head_and_tail, relevant_part, without_code
 from tests.core.compiler.states import tokens
 
 SECTIONS = (
@@ -87,3 +87,23 @@ def test_small_needs_are_met_whole_and_large_ones_get_equal_parts() -> None:
     assert shared_out([10, 500, 300], 210) == [10, 100, 100]
     assert shared_out([], 10) == []
     assert sum(shared_out([7, 7, 7], 20)) <= 20
+
+
+LOG = "\n".join(f"carrier={n % 4} parcel=NL{n}" for n in range(9))
+
+
+def test_pasted_code_that_holds_no_word_of_the_question_is_left_out() -> None:
+    said = f"Map the address.\n```json\n{LOG}\n```\nIs it odd?"
+    asked = frozenset({"address"})
+    assert without_code(said, asked) == "Map the address.\n[…]\nIs it odd?"
+    assert without_code(said, frozenset({"parcel"})) == said
+    assert without_code(said.removesuffix("\n```\nIs it odd?"), asked) == "Map the address.\n[…]", "a fence left open"
+    short = "Run this:\n```\npytest -q\n```"
+    assert without_code(short, asked) == short
+
+
+def test_a_part_of_a_message_that_may_begin_inside_of_code_stays_as_it_is() -> None:
+    part = f"{LOG}\n```\n" + "Then there is much to say.\n" * 9
+    assert without_code(part, frozenset({"address"}), begins_inside=True) == part
+    opening = f"Then the log.\n```text\n{LOG}\n```"
+    assert without_code(opening, frozenset({"address"}), begins_inside=True) == "Then the log.\n[…]"

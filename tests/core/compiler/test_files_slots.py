@@ -10,7 +10,7 @@ from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile
 from mcp_server.core.compiler.render import tight
 from mcp_server.core.compiler.safety import LINE
-from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
+from tests.core.compiler.states import candidate, inputs, knowledge, passage, tokens, turn
 
 FULL = {
     path: SourceFile(
@@ -184,3 +184,51 @@ def test_below_the_least_budget_a_context_is_cut_and_says_so() -> None:
 def test_headings_that_nothing_stands_under_are_not_shown() -> None:
     assert tight("# Core\n\n\n\n## A\n\n- x\n\n## B\n\n\n## C\n") == "# Core\n\n## A\n\n- x"
     assert tight("# Core\n## A\n### B\ntext\n") == "# Core\n## A\n### B\ntext"
+
+
+SRC = "[src: raw/conversations/2026/05/03/0900-s-talk.md#1]"
+
+
+def test_a_line_that_extractors_wrote_into_several_files_is_shown_once() -> None:
+    result = compiled(
+        files=(
+            file("knowledge/memory/MEMORY.md", f"## Key Decisions\n- 2026-05-03: tea: Green tea it is. {SRC}\n"),
+            file(
+                "knowledge/projects/tea/context.md",
+                f"# tea\n\n## Key Decisions\n- 2026-05-03: Green tea it is. {SRC}\n",
+            ),
+            file("knowledge/projects/tea/progress.md", f"# tea\n\n## Done\n- 2026-05-03: Two pots came. {SRC}\n"),
+            file(
+                "knowledge/journal/2026-05-03.md",
+                f"### tea\n- Decision: Green tea it is. {SRC}\n- Two pots came. {SRC}\n- It rained. {SRC}\n",
+            ),
+        ),
+        hits=(candidate(knowledge(f"- Decision: Green tea it is. {SRC}", "knowledge/journal/2026-04-01.md")),),
+    )
+    assert result.text.count("Green tea it is.") == 1
+    assert result.text.count("Two pots came.") == 1
+    assert "It rained." in result.text
+    assert "context.md" not in result.text, "nothing is left of it, so it has no label either"
+    reasons = {one.source: one.reason for one in result.receipt.considered if not one.included}
+    assert reasons["knowledge/projects/tea/context.md"] == "shown above"
+    assert reasons["knowledge/journal/2026-04-01.md"] == "shown above"
+
+
+def test_what_a_person_wrote_twice_stands_twice() -> None:
+    paths = ("knowledge/memory/MEMORY.md", "knowledge/projects/tea/context.md")
+    result = compiled(files=tuple(file(path, "# Tea\n- Green tea it is.\n") for path in paths))
+    assert result.text.count("Green tea it is.") == 2
+
+
+def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None:
+    streams, instead = "Redis streams for the retry queue.", "No Redis: we use Postgres for the retry queue instead."
+    rows = [f"- 2026-05-03: {instead} {SRC}", f"- 2026-05-02: {streams} {SRC}", f"- 2026-05-01: {streams}"]
+    context = file("knowledge/projects/tea/context.md", "\n".join(["# tea", "", "## Key Decisions", *rows]))
+    shown = compiled(files=(context,)).text.split("Key Decisions\n")[1]
+    assert shown == f"- 2026-05-03: {instead}\n- 2026-05-01: {streams}", "a person's own line stays"
+
+
+def test_bullets_stand_without_blank_lines_between_them() -> None:
+    assert tight("## A\n\n- one\n\n- two\n\n  more of it\n\n- three\n\ntext\n\n- four") == (
+        "## A\n\n- one\n- two\n\n  more of it\n\n- three\n\ntext\n\n- four"
+    )

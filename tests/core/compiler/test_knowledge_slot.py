@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import Candidate, SourceFile
+from mcp_server.core.compiler.inputs import Candidate, LastSession, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from tests.core.compiler.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn
 
@@ -151,3 +151,26 @@ def test_own_turns_that_have_left_the_clients_window_come_in_again() -> None:
     text = compile_inputs(inputs(session="ses_now", hits=tuple(own), in_window=20), tokens().count).text
     assert "place 3." in text
     assert "place 30." not in text
+
+
+def test_thanks_take_no_room_and_a_yes_is_an_answer() -> None:
+    said = ("Where shall we live, in Novi Sad?", "Yes.", "ok, thanks!", "You're welcome.")
+    result = compiled(*(candidate(passage(one, start=n * 10)) for n, one in enumerate(said)))
+    assert result.text.endswith("Ana: Where shall we live, in Novi Sad?\nAna: Yes.")
+    assert entry(result, 2).reason == "courtesy: it says nothing"
+
+
+def test_what_was_pasted_for_something_else_is_left_out_of_a_message() -> None:
+    log = "\n".join(f"carrier={n % 4} parcel=NL{n}" for n in range(9))
+    result = compiled(candidate(passage(f"Ana lives in Novi Sad.\n```\n{log}\n```")))
+    assert result.text.endswith(
+        "read raw/conversations/2026/05/01/0900-ses_old-tea.md]\nAna: Ana lives in Novi Sad.\n […] (lines 7-9)"
+    )
+    assert not entry(result).whole
+
+
+def test_the_end_of_the_last_session_is_not_said_twice() -> None:
+    last = LastSession("raw/old.md", "Tea", "2026-05-01", (turn(10, "user", "I moved to Novi Sad."),))
+    hit = candidate(passage("I moved to Novi Sad.", path=last.path, start=10))
+    result = compiled(hit, last_session=last)
+    assert result.text.count("I moved to Novi Sad.") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from mcp_server.core.lifecycle import indexes
-from mcp_server.core.lifecycle.condense import ACTIVE, candidates, cold, over_budget, picked, stale, without
+from mcp_server.core.lifecycle.condense import ACTIVE, candidates, cold, over_budget, picked, replaced, stale, without
 from mcp_server.core.lifecycle.lines import Source
 from mcp_server.core.lifecycle.memory_pruning import leaving
 from mcp_server.core.text.entries import entries
@@ -31,6 +31,40 @@ def test_decisions_and_lessons_come_first_then_what_holds_most() -> None:
 def test_what_is_known_is_no_candidate() -> None:
     body = journal("Decision: keep Postgres 15 for billing.")
     assert candidates([(DAY, body)], ["keep postgres 15 for billing"]) == []
+
+
+STREAMS = "Redis streams for the retry queue, on the Redis of lantern."
+SKIP_LOCKED = "No Redis: they use Postgres with SKIP LOCKED for the retry queue instead."
+
+
+def test_what_a_later_line_of_the_project_takes_back_is_no_candidate() -> None:
+    bucket = "the token bucket is per carrier, 200 a minute."
+    monday = f"### harbor\n- Decision: {STREAMS} {SRC}\n- Decision: {bucket} {SRC}\n"
+    tuesday = f"### harbor\n- Decision: {SKIP_LOCKED} {SRC}\n"
+    texts = [one.text for one in candidates([("2026-02-16", monday), ("2026-02-17", tuesday)], [])]
+    assert sorted(texts) == [SKIP_LOCKED, bucket]
+    elsewhere = tuesday.replace("harbor", "atlas")
+    assert STREAMS in [one.text for one in candidates([("2026-02-16", monday), ("2026-02-17", elsewhere)], [])]
+    legal = "### harbor\n- Legal wants 30 days instead of 14 in Ljubljana. " + SRC
+    old = f"### harbor\n- Scans of Novi Sad older than 14 days can be dropped. {SRC}\n{legal}\n"
+    assert [one.text[:5] for one in candidates([(DAY, old)], [])] == ["Legal"]
+
+
+def test_among_the_lines_of_others_a_line_names_its_project() -> None:
+    body = f"### harbor\n- Decision: {STREAMS} {SRC}\n"
+    (named,) = candidates([(DAY, body)], [], {"harbor"})
+    assert named.entry == f"- {DAY}: harbor: {STREAMS} {SRC}"
+    (other,) = candidates([(DAY, body)], [], {"lantern"})
+    assert other.entry == f"- {DAY}: {STREAMS} {SRC}"
+
+
+def test_a_line_that_comes_in_sends_away_the_derived_one_that_it_takes_back() -> None:
+    old = f"- 2026-02-09: harbor: {STREAMS}"
+    memory = f"## Key Decisions\n{old} {SRC}\n{old}\n{old.replace('harbor', 'lantern')} {SRC}\n"
+    chosen = candidates([(DAY, f"### harbor\n- Decision: {SKIP_LOCKED} {SRC}\n")], [], {"harbor", "lantern"})
+    (gone,) = replaced(memory, chosen)
+    assert gone.entry.text == f"{old} {SRC}"
+    assert gone.why == f"no longer so since {DAY}"
 
 
 def test_a_model_chooses_by_number_and_only_what_is_there() -> None:

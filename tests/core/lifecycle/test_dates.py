@@ -25,6 +25,8 @@ SAID = date(2023, 5, 8)  # a Monday
         ("it broke last Fri on the way", "it broke on Friday, 5 May 2023 on the way", date(2023, 5, 5)),
         ("since last Sunday", "since Sunday, 7 May 2023", date(2023, 5, 7)),
         ("the race is next Saturday", "the race is on Saturday, 13 May 2023", date(2023, 5, 13)),
+        ("we will release on Tuesday May 23", "we will release on Tuesday May 23", None),
+        ("the race is next Saturday, June 3", "the race is next Saturday, June 3", None),
         ("I joined last week", "I joined in the week before 8 May 2023", None),
         ("a trip next month", "a trip in June 2023", None),
         ("I painted it last year", "I painted it in 2022", None),

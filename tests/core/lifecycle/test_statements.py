@@ -181,3 +181,38 @@ def test_a_message_of_megabytes_is_read_in_no_time() -> None:
     list(statements("I, can you, " * 200_000 + "?", SAID, BOTH))
     list(statements("I moved to Oslo. Can it? " * 20_000, SAID, BOTH))
     assert time.process_time() - began < 60
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Hm, actually please forget my phone number, I don't want it stored anywhere.",
+        "Don't store the IBAN of the Zagreb office, we will move it to the vault.",
+        "Continue where we left off yesterday in the Zagreb office",
+        "Next, part 8 of the GLS v2 client: map the Customs fields.",
+    ],
+)
+def test_what_only_steers_an_assistant_is_not_kept(said: str) -> None:
+    assert told(said, frozenset()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "kept"),
+    [
+        (
+            "So no Redis: we use Postgres with SKIP LOCKED for the retry queue instead.",
+            "decision",
+            "No Redis: we use Postgres with SKIP LOCKED for the retry queue instead.",
+        ),
+        ("We'll use Redis streams for the retry queue.", "decision", "We'll use Redis streams for the retry queue."),
+        (
+            "It has moved: we release 2.8 on May 24 because of the Zebra certification.",
+            "fact",
+            "Moved: we release 2.8 on May 24 because of the Zebra certification.",
+        ),
+        ("done: release notes for 2.8 in Serbian", "event", "Done: release notes for 2.8 in Serbian."),
+        ("I'm Nadia Horvat, I run backend at Novalink.", "about", "I'm Nadia Horvat, I run backend at Novalink."),
+    ],
+)
+def test_what_changes_at_work_is_kept_as_what_it_is(said: str, kind: str, kept: str) -> None:
+    assert told(said, frozenset()) == [(kind, kept)]
