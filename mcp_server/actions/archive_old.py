@@ -33,7 +33,7 @@ async def archive_journals(memory: Memory, dry_run: bool) -> Pruned:
                 day = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
             except ValueError:
                 continue
-            if (today - day).days > most and stat.path not in held:
+            if (today - day).days > most and stat.path not in held and memory.files.readable(stat.path) is not None:
                 found.append(stat.path)
         return sorted(found)
 

@@ -9,6 +9,7 @@ import pytest
 
 from mcp_server.actions.committing import commit_changes
 from mcp_server.actions.compare_trees import compare
+from mcp_server.actions.condense import condense
 from mcp_server.actions.deriving import chosen, versions
 from mcp_server.actions.extract import extract
 from mcp_server.actions.imports import record_session
@@ -162,3 +163,22 @@ async def test_what_it_begins_from_needs_no_commits_of_ours(workspace: Path, clo
         assert await merge(memory, "again") is None
         assert head(workspace) == commit
         assert git(workspace, "tag", "--list", "memory/extract/*") == ""
+
+
+async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:
+    await filled(memory)
+    for path in ("people/photo.md", "journal/2026-01-05.md", "reference/latin.md"):
+        place = memory.files.root / "knowledge" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes("- größe\0\n".encode("latin-1"))
+    before = tree(memory.files.root)
+    await extract(memory, anew=True)
+    for every in ("daily", "weekly", "monthly"):
+        await condense(memory, every)
+    made = await reconstruct(memory, "again")
+    assert made.conversations == 2
+    assert (await compare(memory, ["again"])).versions[1].lines > 0
+    after = tree(memory.files.root)
+    broken = {path: content for path, content in before.items() if b"\0" in content}
+    assert len(broken) == 3
+    assert broken.items() <= after.items()
