@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.editing import NewFact, edited
-from mcp_server.actions.remember import Remembered, check, write
+from mcp_server.actions.remember import Remembered, checked, write
 from mcp_server.core.text.remembering import Place, is_for_own_hand
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.memory import Memory
@@ -121,7 +121,7 @@ def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
         action=given.get("action") or "append",
         old_text=given.get("old_text"),
     )
-    check(fact)
+    fact = checked(fact)
     return fact, Place(path, given.get("section") or "", given.get("template") or "")
 
 

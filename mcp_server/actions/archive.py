@@ -22,11 +22,13 @@ JOURNALS = "knowledge/journal/"
 
 
 def journal_days(memory: Memory) -> dict[str, date]:
-    """The paths of the journals, each with its day."""
+    """The paths of the journals that can be read, each with its day."""
     found = {}
     for stat in memory.files.walk(JOURNALS):
         with suppress(ValueError):  # a note that somebody put there
-            found[stat.path] = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
+            day = date.fromisoformat(stat.path.rsplit("/", 1)[-1].removesuffix(".md"))
+            if memory.files.readable(stat.path) is not None:
+                found[stat.path] = day
     return found
 
 

@@ -92,7 +92,7 @@ def _as_begun(memory: Memory, live: Mapping[str, str], commit: str | None) -> di
 def _tree(files: WorkspaceFiles) -> dict[str, str]:
     """Path → text below the front matter of every file that extractors may write to."""
     paths = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
-    found = {path: files.text_or_none(path) for path in sorted({*paths, MEMORY})}
+    found = {path: files.readable(path) for path in sorted({*paths, MEMORY})}
     return {path: split_front_matter(text).body for path, text in found.items() if text is not None}
 
 

@@ -241,8 +241,7 @@ async def _indexes(memory: Memory, done: Condensed) -> None:
     def write() -> list[str]:
         changed = []
         for path, lines in ((indexes.PEOPLE_INDEX, _people(memory)), (indexes.PROJECT_INDEX, _projects(memory, today))):
-            text = memory.files.text_or_none(path)
-            if text is None and not lines:
+            if memory.files.readable(path) is None and (not lines or memory.files.exists(path)):
                 continue
             if _edit(memory, path, lambda body, lines=lines: indexes.rewritten(body, lines), done):  # type: ignore[misc]
                 changed.append(path)
@@ -257,7 +256,7 @@ def _old_plans(memory: Memory, today: date, done: Condensed) -> Iterator[str]:
     before = (today - timedelta(days=OLD_PLANS_DAYS)).isoformat()
     for folder in ("knowledge/people/", PROJECTS):
         for stat in list(memory.files.walk(folder)):
-            text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+            text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
             if text is None:
                 continue
             body = split_front_matter(text).body
@@ -285,7 +284,7 @@ def _people(memory: Memory) -> dict[str, tuple[str, Source]]:
     found = {}
     for stat in memory.files.walk("knowledge/people/"):
         name = stat.path.rsplit("/", 1)[-1].removesuffix(".md")
-        text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") and name[0] != "_" else None
+        text = memory.files.readable(stat.path) if stat.path.endswith(".md") and name[0] != "_" else None
         line = indexes.description([split_front_matter(text).body]) if text is not None else None
         if line is not None:
             found[f"[[{name}]]"] = line
@@ -297,7 +296,7 @@ def _projects(memory: Memory, today: date) -> dict[str, tuple[str, Source]]:
     bodies: dict[str, list[str]] = {}
     for stat in memory.files.walk(PROJECTS):
         parts = stat.path.split("/")
-        text = memory.files.text_or_none(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
+        text = memory.files.readable(stat.path) if len(parts) == 4 and stat.path.endswith(".md") else None
         if text is not None:
             bodies.setdefault(parts[2], []).append(without_overtaken(split_front_matter(text).body))
     since = (today - timedelta(days=ACTIVE_DAYS)).isoformat()

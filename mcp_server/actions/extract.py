@@ -286,7 +286,7 @@ def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
         for stat in files.walk(folder):
             if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
                 continue
-            text = files.text_or_none(stat.path)
+            text = files.readable(stat.path)
             if text is not None and any(mark in text for mark in marks):
                 found.append(stat.path)
     return found

@@ -205,7 +205,7 @@ def specific_lines(memory: Memory) -> list[str]:
     found: list[str] = []
     for folder in ("knowledge/people/", "knowledge/projects/", "knowledge/reference/"):
         for stat in memory.files.walk(folder):
-            text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
+            text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
             if text is not None and stat.path.count("/") <= 3:
                 body = split_front_matter(text).body
                 found += [entries.normalised(without_sources(entry.text)) for entry in entries.entries(body)]

@@ -191,7 +191,7 @@ def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
     emptied: dict[str, frozenset[str]] = {}
     removed = 0
     for path in _derived_files(files):
-        text = files.text_or_none(path)
+        text = files.readable(path)
         if text is None:
             continue
         body = split_front_matter(text).body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets as random_ids
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
 
@@ -15,8 +15,10 @@ from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.actions.editing import archive, edited
 from mcp_server.actions.projects import claim, project_of
+from mcp_server.core.lifecycle.lines import disowned
 from mcp_server.core.model import Caller, KnowledgeChange
 from mcp_server.core.projects import Project
+from mcp_server.core.text.fencing import printable
 from mcp_server.core.text.redaction import secrets
 from mcp_server.core.text.remembering import DEFAULTS, MEMORY, OWN_HAND, Kind, Place, is_for_own_hand, place_for
 from mcp_server.errors import ContextManagerError, Invalid, Refused
@@ -58,7 +60,7 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
         Invalid: an unknown kind or action, or a kind that needs more (a person without a name).
         NotFound, Conflict: `old_text` does not stand there, or more than once; `create` on a file that exists.
     """
-    check(fact)
+    fact = checked(fact)
     session = fact.session or caller.session
     project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
     place = _place(memory, fact, project)
@@ -99,7 +101,7 @@ async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered
 
     Writes nothing. Raises as `remember` does.
     """
-    check(fact)
+    fact = checked(fact)
     session = fact.session or caller.session
     project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
     place = _place(memory, fact, project)
@@ -142,8 +144,11 @@ async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | N
     return Remembered(place.path, "waiting", diff, (note,), proposal.id)
 
 
-def check(fact: NewFact) -> None:
-    """Raises Invalid or Refused for what cannot be remembered at all: empty, too long, a secret."""
+def checked(fact: NewFact) -> NewFact:
+    """The fact as it is written: its control characters shown, and as nobody's derived line if it is a new entry.
+
+    Raises Invalid or Refused for what cannot be remembered at all: empty, too long, a secret.
+    """
     if fact.kind not in get_args(Kind):
         raise Invalid(f"kind {fact.kind!r} is none of {', '.join(get_args(Kind))}")
     if fact.action not in ACTIONS:
@@ -162,6 +167,8 @@ def check(fact: NewFact) -> None:
     if found:
         kinds = ", ".join(sorted({secret.kind for secret in found}))
         raise Refused(f"this holds a secret ({kinds}), and memory is plain text: say where it is kept, not what it is")
+    content = printable(fact.content)
+    return replace(fact, content=disowned(content) if fact.action == "append" else content)
 
 
 async def _project(memory: Memory, fact: NewFact, caller: Caller, session: str | None) -> Project:

@@ -166,5 +166,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    click.echo("context-manager: " + " ".join(message.split()), err=True)
+    from mcp_server.cli.printing import visible
+
+    click.echo("context-manager: " + visible(" ".join(message.split())), err=True)
     return code

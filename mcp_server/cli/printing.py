@@ -33,7 +33,10 @@ def json_option(command: F) -> F:
 
 def print_json(value: object) -> None:
     """One JSON document: what has `as_dict` says what it is, other dataclasses give their fields."""
-    click.echo(json.dumps(plain(value), ensure_ascii=False, indent=2))
+    text = json.dumps(plain(value), ensure_ascii=False, indent=2)
+    if not text.isascii():  # else nothing in it could drive the terminal: JSON escapes what is below a blank
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    click.echo(text)
 
 
 def plain(value: object) -> Any:

@@ -12,7 +12,7 @@ from mcp_server.core.model import GLOBAL
 _PREFIXES = ("name:", "git:", "root:", "dir:")
 _SCP = re.compile(r"^(?:[^@/\s]+@)?(?P<host>[^:/\s]+):(?!//)(?P<path>.+)$")
 _URL = re.compile(
-    r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>\[[^\]]+\]|[^:/]+)(?::\d+)?/+(?P<path>.+)$", re.IGNORECASE
+    r"^[a-z][a-z0-9+.-]*://(?:[^/\s]*@)?(?P<host>\[[^\]]+\]|[^:/]+)(?::\d+)?/+(?P<path>.+)$", re.IGNORECASE
 )
 
 

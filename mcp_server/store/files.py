@@ -99,6 +99,14 @@ class WorkspaceFiles:
         """As `read_text`; None where there is no such file."""
         return self.read_text(path) if self.exists(path) else None
 
+    def readable(self, path: str) -> str | None:
+        """As `text_or_none`, and None for a file that holds no text, which `doctor` names: for those who read many, of
+        which a broken one stops no other."""
+        try:
+            return self.text_or_none(path)
+        except Invalid:
+            return None
+
     def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
         """Puts `text` in the file's place, durably and whole: a reader or a crash sees the old file or the new one.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_server.core.projects import slugify
 from mcp_server.core.text.conflicts import marked_line
-from mcp_server.core.text.markdown import sections
+from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.core.topics import KINDS, Topic
 from mcp_server.errors import Invalid
 from mcp_server.store import front_matter
@@ -18,7 +18,6 @@ from mcp_server.store.front_matter import Checked
 from mcp_server.store.trigger_fields import Topic as TopicFields
 
 LONGEST_DESCRIPTION = 1000
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
@@ -61,7 +60,7 @@ def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
 
 def _first_paragraph(body: str) -> str:
     """The first words under any heading, on one line; without any, the first heading."""
-    found = sections(_COMMENT.sub("", body))
+    found = sections(without_comments(body))
     for section in found:
         text = section.text.partition("\n")[2] if section.level else section.text
         for paragraph in re.split(r"\n[ \t]*\n", text):

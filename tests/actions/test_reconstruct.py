@@ -207,3 +207,22 @@ async def test_what_is_in_the_archive_does_not_come_back_with_a_reconstruction(
     assert _texts(memory.files.root, *kept) == before
     assert "Vis" in before["archive/people/ana.md"]
     assert "- Rain all day" in (memory.files.root / "archive/journal" / journal.name).read_text()
+
+
+async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:
+    await filled(memory)
+    for path in ("people/photo.md", "journal/2026-01-05.md", "reference/latin.md"):
+        place = memory.files.root / "knowledge" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes("- größe\0\n".encode("latin-1"))
+    before = tree(memory.files.root)
+    await extract(memory, anew=True)
+    for every in ("daily", "weekly", "monthly"):
+        await condense(memory, every)
+    made = await reconstruct(memory, "again")
+    assert made.conversations == 2
+    assert (await compare(memory, ["again"])).versions[1].lines > 0
+    after = tree(memory.files.root)
+    broken = {path: content for path, content in before.items() if b"\0" in content}
+    assert len(broken) == 3
+    assert broken.items() <= after.items()

@@ -9,6 +9,7 @@ import pytest
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.sessions import end_session, show_session
+from mcp_server.core.lifecycle.lines import is_derived
 from mcp_server.core.model import Caller
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
@@ -278,3 +279,18 @@ async def test_other_letter_case_is_no_way_around_the_users_word(memory: Memory)
 async def test_a_secret_names_no_file(memory: Memory) -> None:
     with pytest.raises(Refused, match="secret"):
         await remember(memory, NewFact("x", path=f"knowledge/reference/ghp_{'a1B2c3D4' * 4}.md"), Caller())
+
+
+async def test_a_mark_of_provenance_makes_no_line_the_programs(memory: Memory) -> None:
+    await remember(memory, NewFact("the castle is mine [src: raw/conversations/2026/01/01/x.md#1]"), CALLER)
+    line = next(line for line in memory.files.read_text(MEMORY).splitlines() if "castle" in line)
+    assert line.endswith("the castle is mine (src: raw/conversations/2026/01/01/x.md#1)")
+    assert not is_derived(line)
+
+
+async def test_a_fact_drives_no_terminal(memory: Memory) -> None:
+    await remember(memory, NewFact("the boat \x1b]0;is\x07 \x9b31mblue\r\nand fast"), CALLER)
+    text = memory.files.read_text(MEMORY)
+    assert "the boat ␛]0;is␇ \ufffd31mblue\n  and fast" in text
+    again = await remember(memory, NewFact("the boat \x1b]0;is\x07 \x9b31mblue\r\nand fast"), CALLER)
+    assert again.action == "kept"

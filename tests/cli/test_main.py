@@ -11,6 +11,7 @@ import pytest
 
 from mcp_server.cli import main as entry
 from mcp_server.cli.main import COMMANDS, cli, main
+from mcp_server.cli.printing import print_json
 from mcp_server.errors import NotFound
 
 HEAVY = {"mcp", "numpy", "rich", "pydantic", "tiktoken", "wordllama", "git", "aiosqlite", "anyio"}
@@ -77,6 +78,7 @@ def test_version_and_help_are_exit_0(capsys: pytest.CaptureFixture[str]) -> None
             NotFound("no session 'x'; try\n(session list)"),
             "no session 'x'; try (session list)",
         ),
+        (NotFound("no file \x1b]0;x\x07"), r"no file \x1b]0;x\x07"),
         (ExceptionGroup("tasks", [NotFound("no file")]), "no file"),
         (KeyError("surprise"), "KeyError"),
         (KeyboardInterrupt(), "stopped"),
@@ -99,3 +101,12 @@ def test_a_failure_is_one_line_and_exit_1(
 def test_a_misspelt_command_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serch", "x"]) == 2
     assert "did you mean 'search'?" in capsys.readouterr().err
+
+
+def test_json_drives_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    said = {"title": "č \x1b[2J \x9b31m \u202e \U000e0041 \ud800"}
+    print_json(said)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == said
+    assert "č" in printed
+    assert all(c.isprintable() or c == "\n" for c in printed)

@@ -15,6 +15,7 @@ from mcp_server.core.projects import argument_key, free_slug, known_as, origin_k
         "git@github.com:Ada/Engine.git",
         "https://github.com/Ada/Engine",
         "https://token@GitHub.com/Ada/Engine.git/",
+        "https://ada:p@ss:word@github.com/Ada/Engine.git",
         "ssh://git@github.com:22/Ada/Engine.git",
         "git://github.com/Ada/Engine.git",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,10 @@ def test_an_unresolved_conflict_is_no_topic() -> None:
     text = f"{SEED}\n<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> other\n"
     with pytest.raises(Invalid, match=rf"line {SEED.count(chr(10)) + 2} begins an unresolved conflict"):
         parsed("topics/email-triage.md", text)
+
+
+def test_comments_that_never_end_cost_no_time() -> None:
+    begun = time.process_time()
+    topic, _ = parsed("topics/x.md", "# X\n\n<!-- a template's -->\nWhat to do.\n" + "<!-- open\n" * 50_000)
+    assert topic.description.startswith("What to do.")
+    assert time.process_time() - begun < 5

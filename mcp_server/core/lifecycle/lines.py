@@ -88,6 +88,11 @@ def without_sources(text: str) -> str:
     return _SOURCE.sub("", text) if "[src: " in text else text
 
 
+def disowned(text: str) -> str:
+    """A text with its marks of provenance in parentheses: what a person or an agent says is theirs, not derived."""
+    return re.sub(r"\[(src:[^\]\n]*)\]", r"(\1)", text)
+
+
 def is_derived(text: str) -> bool:
     """Whether a line came from an extractor."""
     return bool(sources_of(text))

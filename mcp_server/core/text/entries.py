@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mcp_server.core.text.markdown import sections
+from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.errors import NotFound
 
 _BULLET = re.compile(r"^[-*+] ")
@@ -17,8 +17,6 @@ EARLIER = "earlier: "
 
 _EARLIER = (EARLIER, "also: ")
 """The second is how files of before say it."""
-
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +31,23 @@ class Entry:
 
 
 def written(content: str, date: str | None) -> str:
-    """`content` as one bullet, dated if a date is given; further lines are indented, and none becomes a heading."""
+    """`content` as one bullet, dated if a date is given; further lines are indented, and none becomes a heading or
+    begins a comment that would hide what follows."""
     first, *rest = content.strip().splitlines()
     first = _BULLET.sub("", first.strip())
     if date and not _DATE.match(first):
         first = f"{date}: {first}"
-    lines = [f"- {first}"] + [f"  {_unheaded(line.rstrip())}".rstrip() for line in rest]
+    lines = [f"- {first}"] + [f"  {_plain(line.rstrip())}".rstrip() for line in rest]
     return "\n".join(lines)
 
 
-def _unheaded(line: str) -> str:
-    return re.sub(r"^(\s*)(#{1,6}\s|=+\s*$|-+\s*$|```|~~~)", r"\1\\\2", line)
+def _plain(line: str) -> str:
+    return re.sub(r"^(\s*)(#{1,6}\s|=+\s*$|-+\s*$|```|~~~|<!--)", r"\1\\\2", line)
 
 
 def entries(body: str) -> list[Entry]:
     """Every top-level bullet of the body, in order. Comments are no entries: templates explain themselves in them."""
-    lines, written_lines = _without_comments(body).split("\n"), body.split("\n")
+    lines, written_lines = without_comments(body).split("\n"), body.split("\n")
     heading_of = {
         number: section.title for section in sections(body, 1) for number in range(section.start, section.end + 1)
     }
@@ -69,13 +68,6 @@ def entries(body: str) -> list[Entry]:
     return found
 
 
-def _without_comments(body: str) -> str:
-    """The body with its comments blanked, no line lost. Behind the last `-->` nothing is looked for: every `<!--` there
-    would be searched to the end."""
-    end = body.rfind("-->") + len("-->")
-    return _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), body[:end]) + body[end:]
-
-
 def normalised(entry: str) -> str:
     """What two entries must share to be the same: words, without date, bullet, case, accents and final punctuation."""
     lines = [line.strip() for line in entry.strip().split("\n")]
@@ -86,7 +78,7 @@ def normalised(entry: str) -> str:
 
 def same_entry(body: str, content: str) -> Entry | None:
     """The entry that says the same as `content`, if there is one."""
-    wanted = normalised(content)
+    wanted = normalised(written(content, None))
     return next((entry for entry in entries(body) if normalised(entry.text) == wanted), None)
 
 

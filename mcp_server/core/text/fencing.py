@@ -41,6 +41,7 @@ def _ranges(codes: Iterable[int]) -> str:
 
 
 _UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _TAGS = (
     r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_"
@@ -61,6 +62,11 @@ _ROLE = re.compile(
     r"(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|Developer|DEVELOPER)[*_]{0,3}[ \t]{0,3}[:：])",
     re.MULTILINE,
 )
+
+
+def printable(text: str) -> str:
+    """`text` with its control characters shown, for a file that people print in a terminal."""
+    return _CONTROL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
 
 
 def neutralise(text: str) -> str:

@@ -33,16 +33,22 @@ class Section:
 _FENCE_LINE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
 
 
-_COMMENT = re.compile(r"^[ \t]*<!--.*?-->[ \t]*$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
 
 
 def without_comments(text: str) -> str:
     """The text with its comments, where they have lines of their own, blanked; no line is lost. Behind the last `-->`
     nothing is looked for: every `<!--` there would be searched to the end."""
-    end = text.rfind("-->") + len("-->")
-    if end < len("-->"):
+    last = text.rfind("-->")
+    if last < 0:
         return text
-    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text[:end]) + text[end:]
+    end = text.find("\n", last) if "\n" in text[last:] else len(text)
+    return _COMMENT.sub(_blanked, text[:end]) + text[end:]
+
+
+def _blanked(comment: re.Match[str]) -> str:
+    """Nothing of it but its lines; one with words behind it stays."""
+    return comment[0] if comment[1].strip() else "\n" * comment[0].count("\n")
 
 
 def split_front_matter(text: str) -> SplitText:

@@ -8,11 +8,13 @@ required` and `password = os.environ["PW"]` are left alone. Every search is line
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mcp_server.core.model import ToolCall, Turn
+from mcp_server.core.text import secret_forms
+from mcp_server.core.text.secret_forms import mixed
 
 MARK = "[redacted:"
 
@@ -65,9 +67,20 @@ def redact_turn(turn: Turn) -> Turn:
     return replace(turn, content=content, name=name, tool_calls=calls, redacted=tuple(dict.fromkeys(kinds)))
 
 
+_CODES = re.compile(
+    r"(?:\x1b|\\(?:x1b|u001b|033|e))\[[0-9;]{0,20}m|\\[nrt]|\\u00[0-9a-f]{2}|%(?:20|22|26|27|3[AaDdFf])", re.IGNORECASE
+)
+"""What programs write in a text for a colour, an end of line or a quote: the letter that it ends with would hide the
+beginning of a key (`\\nghp_…`)."""
+
+
 def secrets(text: str) -> tuple[SecretSpan, ...]:
     """Every secret in the text, in order, none overlapping another."""
-    found = [*_private_keys(text), *_formed(text), *_in_urls(text), *_after_scheme(text), *_assigned(text)]
+    shown = (
+        _CODES.sub(lambda match: " " * len(match.group()), text) if any(sign in text for sign in "\\\x1b%") else text
+    )
+    formed = (SecretSpan(*span) for span in secret_forms.found(shown))
+    found = [*_private_keys(text), *formed, *_in_urls(text), *_after_scheme(shown), *_assigned(text, shown)]
     found.sort(key=lambda secret: (secret.start, -secret.end))
     apart: list[SecretSpan] = []
     for secret in found:
@@ -77,69 +90,6 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
             continue
         apart.append(secret)
     return tuple(apart)
-
-
-# ---------------------------------------------------------------- keys with a form of their own
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    kind: str
-    needles: tuple[str, ...]  # a text without any of these is not searched
-    pattern: re.Pattern[str]
-    accept: Callable[[str], bool] = lambda value: True
-
-
-def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] | None = None) -> _Form:
-    # No restart inside a run of key characters: that would make long runs quadratic.
-    compiled = re.compile(rf"(?<![A-Za-z0-9_-])(?:{pattern})")
-    return _Form(kind, tuple(needles.split()), compiled, accept or (lambda value: True))
-
-
-def _mixed(value: str) -> bool:
-    """Letters and digits in one unbroken run of eight or more, as random keys have and names do not."""
-    return any(
-        any(c.isdigit() for c in run) and any(c.isalpha() for c in run) for run in re.findall(r"[A-Za-z0-9]{8,}", value)
-    )
-
-
-_FORMS = (
-    _form("aws-key", "AKIA ASIA", r"(?:AKIA|ASIA)[A-Z2-7]{16}(?![A-Za-z0-9])"),
-    _form("github-token", "gh github_pat_", r"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{22,255}", _mixed),
-    _form("gitlab-token", "gl", r"gl(?:pat|ptt|rt|dt|ft|oas|soat|cbt|imt|agent)-[A-Za-z0-9_.-]{20,300}"),
-    _form(
-        "slack-token",
-        "xox xapp-",
-        r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,300}",
-        lambda value: any(map(str.isdigit, value)),
-    ),
-    _form(
-        "slack-webhook", "hooks.slack.com", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,200}"
-    ),
-    _form("stripe-key", "sk_ rk_ whsec_", r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,255}|whsec_[A-Za-z0-9+/=]{24,255}"),
-    _form("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,300}"),
-    _form("openai-key", "sk-", r"sk-(?!ant-)(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_-]{20,300}", _mixed),
-    _form(
-        "google-key",
-        "AIza ya29. GOCSPX-",
-        r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,500}|GOCSPX-[A-Za-z0-9_-]{20,60}",
-    ),
-    _form("npm-token", "npm_", r"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])"),
-    _form("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,500}"),
-    _form("huggingface-token", "hf_", r"hf_[A-Za-z0-9]{30,60}(?![A-Za-z0-9])"),
-    _form("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{30,60}"),
-    _form("digitalocean-token", "do", r"do[opr]_v1_[a-f0-9]{64}"),
-    _form("telegram-token", ":AA", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
-    _form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-)
-
-
-def _formed(text: str) -> Iterator[SecretSpan]:
-    for form in _FORMS:
-        if any(needle in text for needle in form.needles):
-            for match in form.pattern.finditer(text):
-                if form.accept(match.group()):
-                    yield SecretSpan(form.kind, match.start(), match.end())
 
 
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -172,7 +122,7 @@ def _end_of_lines(text: str, position: int) -> int:
     return position
 
 
-_URL_PASSWORD = re.compile(r"://[^\s/:@\"'<>]{0,100}:([^\s/@\"'<>]{1,200})@(?=[A-Za-z0-9\[])")
+_URL_PASSWORD = re.compile(r"://[^\s/:@\"'<>]{0,100}:([^\s/\"'<>]{1,200})@(?=[A-Za-z0-9\[])")
 
 
 def _in_urls(text: str) -> Iterator[SecretSpan]:
@@ -183,29 +133,53 @@ def _in_urls(text: str) -> Iterator[SecretSpan]:
 
 
 _SCHEME = re.compile(
-    r"\b(?:[Bb]earer|BEARER|[Aa]uthorization[\"']?[:=][ \t]{0,4}[\"']?[Bb]asic)[ \t]{1,4}([A-Za-z0-9._~+/-]{16,4000}=*)"
+    r"\b(?:bearer|authorization\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?(?:basic|token|api-?key|bot))"
+    r"[ \t]{1,4}([A-Za-z0-9._~+/-]{16,4000}=*)",
+    re.IGNORECASE,
 )
 
 
 def _after_scheme(text: str) -> Iterator[SecretSpan]:
-    if "earer" in text or "BEARER" in text or "asic" in text:
+    lower = text.lower()
+    if "bearer" in lower or "authorization" in lower:
         for match in _SCHEME.finditer(text):
-            if _mixed(match.group(1)):
+            if mixed(match.group(1)):
                 yield SecretSpan("bearer-token", *match.span(1))
 
 
 # ---------------------------------------------------------------- passwords and keys by what stands before them
 
 
-_PASSWORD = r"pass(?:word|wd|phrase|code)|pwd|lozinka|šifra"
-_KEY = r"secret(?:[_-]?(?:access)?[_-]?key)?|(?:api|access|private|signing|encryption|auth)[_-]?key|token|credentials?"
+_PASSWORD = (
+    r"pass(?:word|wd|phrase|code|wort)|kennwort|pwd|lozinka|šifra|contraseña|mot[ \t]de[ \t]passe|senha|wachtwoord"
+    r"|hasło|heslo|пароль|密码"
+)
+_KEY = (
+    r"secret(?:[_-]?(?:access)?[_-]?key)?|(?:api|access|account|private|signing|encryption|auth|master)[_-]?key|token"
+    r"|credentials?"
+)
+_VALUE = (
+    r"(?:\"(?P<double>[^\"\n]{4,400})\"|'(?P<single>[^'\n]{4,400})'|`(?P<tick>[^`\n]{4,400})`"
+    r"|(?P<bare>[^\s\"'`,;|]{6,400}))"
+)
 _ASSIGNED = re.compile(
-    rf"(?:(?P<password>{_PASSWORD})|(?P<key>{_KEY}))[0-9]{{0,2}}"
-    r"(?P<how>[\"'`]?[ \t]{0,8}(?::=|=>|={1,3}|:)[ \t]{0,8}|[ \t]{1,4}(?:is|je)[ \t]{1,4}(?::[ \t]{1,4})?)"
-    r"(?:\"(?P<double>[^\"\n]{4,400})\"|'(?P<single>[^'\n]{4,400})'|`(?P<tick>[^`\n]{4,400})`|(?P<bare>[^\s\"'`,;|]{6,400}))",
+    rf"(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[0-9]{{0,2}}"
+    r"(?P<how>\\{0,3}[\"'`]?[ \t]{0,12}(?::=|=>|={1,3}|[:：])[ \t]{0,12}|[ \t]{1,4}(?:is|je)[ \t]{1,4}(?::[ \t]{1,4})?)"
+    rf"\\{{0,3}}{_VALUE}",
     re.IGNORECASE,
 )
-_HINTS = re.compile(r"pass|pwd|lozink|šifr|secret|key|token|credential", re.IGNORECASE)
+_GIVEN = re.compile(  # to a command, or in a `.netrc`
+    rf"(?:(?<![\w-])--[a-z0-9-]{{0,40}}(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[ \t]{{1,4}}"
+    r"|\bsshpass[ \t]{1,4}-p[ \t]{0,4}"
+    r"|\blogin[ \t]{1,4}[^\s]{1,100}[ \t]{1,4}password[ \t]{1,4}"
+    rf"|(?<!\S)(?:-u|--user)[ \t=]{{1,4}}[\"']?[^\s:\"']{{1,100}}:(?=\S)){_VALUE}",
+    re.IGNORECASE,
+)
+_HINTS = (
+    *("pass", "pwd", "kennwort", "lozinka", "šifra", "contraseña", "senha", "wachtwoord", "hasło", "heslo", "пароль"),
+    *("密码", "secret", "key", "token", "credential", "login", "-u"),
+)
+"""In lower case; a text without any of these holds nothing that is assigned."""
 _EMPTY_WORDS = frozenset(
     """
     password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined
@@ -223,22 +197,20 @@ _PLACEHOLDER = re.compile(
 _CODE = re.compile(r"^[A-Za-z_][\w.]*(?:[(\[].*|(?:\.[A-Za-z_]\w*)+)$|^[A-Za-z_][\w.]*\($")
 
 
-def _assigned(text: str) -> Iterator[SecretSpan]:
-    if not _HINTS.search(text):
+def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
+    lower = shown.lower()
+    if not any(hint in lower for hint in _HINTS):
         return
-    for match in _ASSIGNED.finditer(text):
+    for match in (*_ASSIGNED.finditer(shown), *_GIVEN.finditer(shown)):
         group = next(name for name in ("double", "single", "tick", "bare") if match.group(name) is not None)
         start, end = match.span(group)
-        value = match.group(group)
-        if group == "bare":
-            value = value.rstrip(".)]}>\\")
-            end = start + len(value)
-        prose = match.group("how").strip().rstrip(":").strip().lower() in {"is", "je"}
-        if match.group("password"):
+        value = text[start:end].rstrip(".)]}>\\" if group == "bare" else "\\")
+        prose = (match.groupdict().get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je"}
+        if match.group("key") is None:
             if _looks_like_password(value, quoted=group != "bare", prose=prose):
-                yield SecretSpan("password", start, end)
+                yield SecretSpan("password", start, start + len(value))
         elif not prose and _looks_like_key(value):
-            yield SecretSpan("secret", start, end)
+            yield SecretSpan("secret", start, start + len(value))
 
 
 def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
@@ -266,7 +238,7 @@ def _random(value: str) -> bool:
     """As a generator makes them: mixed letters and digits in one run, or long and varied without being words."""
     if value.startswith(("http://", "https://", "/", "./")):
         return False
-    if _mixed(value):
+    if mixed(value):
         return True
     return (
         len(value) >= 20

@@ -24,34 +24,44 @@ def suffix(pattern: str) -> str:
     return found[0].lower() if found else ""
 
 
+_TOKEN = re.compile(r"\*{2,}/?|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
+
+
 @lru_cache(maxsize=MOST_PATTERNS)
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """What stands between two stars is taken where it is first found, and nowhere else: whatever matches after a later
+    one matches after that as well. Without it, ten stars in a pattern could take years."""
     pattern = pattern.replace("\\", "/").removeprefix("./")
-    start = "" if pattern.startswith("/") else r"(?>.*/)?" if "/" not in pattern else r"(?:.*/)?"
-    return re.compile(start + _translated(pattern), re.IGNORECASE | re.DOTALL)
-
-
-def _translated(pattern: str) -> str:
-    written: list[str] = []
-    place = 0
-    while place < len(pattern):
-        if pattern.startswith("**/", place):
-            written.append(r"(?:.*/)?")
-            place += 3
-        elif pattern.startswith("**", place):
-            written.append(r".*")
-            place += 2
-        elif pattern[place] == "*":
-            written.append(r"[^/]*")
-            place += 1
-        elif pattern[place] == "?":
-            written.append(r"[^/]")
-            place += 1
-        elif pattern[place] == "[" and (end := pattern.find("]", place + 2)) > 0:
-            inside = pattern[place + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            written.append(f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
-            place = end + 1
+    if "/" in pattern and not pattern.startswith("/"):
+        pattern = f"**/{pattern}"
+    chunks: list[tuple[str, list[str]]] = [("", [""])]  # the `**` before it, and what stands between its `*`
+    for token in _TOKEN.findall(pattern):
+        if token.startswith("**"):
+            if chunks[-1] != (token, [""]):  # twice in a row is once
+                chunks.append((token, [""]))
+        elif token == "*":
+            chunks[-1][1].append("")
         else:
-            written.append(re.escape(pattern[place]))
-            place += 1
-    return "".join(written)
+            chunks[-1][1][-1] += _one(token)
+    written = "" if "/" in pattern else r"(?>.*/)?"
+    for place, (star, (first, *others)) in enumerate(chunks, start=1):
+        skipped = r"(?:.*?/)??" if star.endswith("/") else r".*?" if star else ""
+        last = place == len(chunks)  # has to reach the end of the path
+        end = f"[^/]*{others.pop()}" if last and others else ""
+        inside = "".join((skipped, first, *(f"(?>[^/]*?{one})" for one in others), end))
+        written += inside if last else f"(?>{inside})"
+    return re.compile(written, re.IGNORECASE | re.DOTALL)
+
+
+def _one(token: str) -> str:
+    """A character, `?`, or a class; what is no class stands for itself."""
+    if token == "?":
+        return "[^/]"
+    body = token[1:-1].removeprefix("!").removeprefix("^")
+    if body:
+        inside = re.sub(r"[\\\[\]&~|^]|-(?=-)", r"\\\g<0>", body)
+        try:
+            return re.compile(f"[{'' if body == token[1:-1] else '^/'}{inside}]").pattern
+        except re.error:  # such as `[z-a]`
+            pass
+    return re.escape(token)

@@ -90,3 +90,10 @@ def test_comments_that_never_end_cost_no_time_and_hide_nothing() -> None:
     body = "<!--\n- a template's\n-->\n- first\n" + "<!-- open\n" * 20_000 + "- last\n"
     assert [entry.text for entry in entries.entries(body)] == ["- first", "- last"]
     assert time.process_time() - begun < 5
+
+
+def test_what_looks_like_a_comment_in_an_entry_hides_no_other() -> None:
+    body = entries.appended(BODY, "Facts", entries.written("HTML comments begin with <!-- as in\n<!-- this", None))
+    body = entries.appended(body, "Facts", entries.written("the oven is hot", None)) + "\n<!-- a template's -->\n"
+    assert entries.same_entry(body, "The oven is hot") is not None
+    assert entries.same_entry(body, "HTML comments begin with <!-- as in\n<!-- this") is not None

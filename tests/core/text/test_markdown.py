@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.markdown import sections, split_front_matter
+from mcp_server.core.text.markdown import sections, split_front_matter, without_comments
 
 
 def test_front_matter_is_split_off_with_its_lines() -> None:
@@ -70,4 +70,12 @@ def test_a_heading_full_of_blanks_costs_no_time() -> None:
     begun = time.process_time()
     (section,) = sections("# a" + " " * 50_000 + "b")
     assert section.title.startswith("a ")
+    assert time.process_time() - begun < 5
+
+
+def test_a_comment_with_words_behind_it_takes_nothing_with_it_that_follows() -> None:
+    assert without_comments("<!-- a --> words\nmore\n<!-- b\n-->\n") == "<!-- a --> words\nmore\n\n\n"
+    begun = time.process_time()
+    open_ones = "<!-- open\n" * 20_000 + "--> x\n-->\n"
+    assert without_comments(open_ones) == open_ones
     assert time.process_time() - begun < 5

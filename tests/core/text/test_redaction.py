@@ -24,6 +24,22 @@ SECRETS = [
     ("pypi-token", f"pypi-AgEIcHlwaS5vcmc{KEY}"),
     ("huggingface-token", f"hf_{KEY[:34]}"),
     ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4"),
+    ("github-token", f"ghs_12345_eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.eyJ{KEY}.{KEY}-_{KEY}"),
+    ("google-key", f"AQ.Ab8RN6{KEY}"),
+    ("google-key", f"1//0g{KEY}"),
+    ("azure-key", f"aB38Q~{KEY[:34]}"),
+    ("slack-token", f"xoxc-123456789012-123456789012-{KEY}"),
+    ("slack-token", f"xoxd-{KEY}%2F{KEY}%3D"),
+    ("slack-webhook", f"https://hooks.slack.com/triggers/T0/1/{KEY}"),
+    ("webhook", f"https://discord.com/api/webhooks/123456789012345678/{KEY}-_{KEY}"),
+    ("stripe-key", f"sk_org_live_{KEY}"),
+    *(
+        ("api-key", f"{begins}{KEY}")
+        for begins in ("gsk_", "xai-", "pplx-", "tvly-dev-", "nvapi-", "lsv2_pt_", "sb_secret_", "hvs.", "ATATT3xFfGF0")
+    ),
+    ("api-key", f"ABSK{KEY}+/{KEY}="),
+    ("api-key", "dapi" + "0123456789abcdef" * 2),
+    ("api-key", f"a1B2c3D4a1B2c3.atlasv1.{KEY}{KEY[:24]}"),
     ("private-key", "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nxyz=\n-----END RSA PRIVATE KEY-----"),
     ("private-key", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQyNTUxOQAAACBKJ8sHk2\n"),
 ]
@@ -37,8 +53,20 @@ VALUES = [
     ("secret", "AWS_SECRET_ACCESS_KEY=", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
     ("secret", 'token = "', 'f3a9c1e7b2d84056"'),
     ("bearer-token", "Authorization: Bearer ", "abcdef1234567890ABCDEF"),
+    ("bearer-token", "Authorization: Token ", "0123456789abcdef0123"),
     ("url-password", "postgres://admin:", "s3cret@db:5432/x"),
+    ("url-password", "postgres://admin:", "s3cr@et@db:5432/x"),
+    ("password", "Passwort: ", "Geheim123"),
+    ("password", "mot de passe : ", "Secret123"),
+    ("password", "mysql --password ", "hunter22"),
+    ("password", "curl -u ana:", "hunter22"),
+    ("password", "machine api.example.com login ana password ", "hunter22"),
+    ("secret", "deploy --api-key ", KEY),
+    ("secret", "AccountName=x;AccountKey=", f"{KEY}{KEY}=="),
+    ("secret", r'{"out": "{\"api_key\": \"', rf'{KEY}\"}}"'),
+    ("password", r'{"out": "{\"password\": \"', r'hunter22\"}"'),
 ]
+WRITTEN_BEFORE = [r"\n", r"\t", r"{\"key\":\"", "\x1b[32m", r"\u001b[1;32m", r"\u0022", "?next=%3Ftoken%3D"]
 HARMLESS = [
     "password: required",
     'password = os.environ["PW"]',
@@ -61,6 +89,11 @@ HARMLESS = [
     "Bearer authentication is required here",
     "see http://localhost:8080/@user and https://example.com/a:b@c",
     "commit 3f2a9c1e7b2d840561234 fixes it",
+    "docker run --user 1000:1000 and -u www-data:www-data",
+    "git push -u origin main:refs/heads/x2",
+    "tool --password prompt --token-count 500012345678 --key-file /home/x/id_rsa2048",
+    "key-value-stores, patterns and pul-requests; SKU12345; AQ.Abstract-things-that-are-long-words",
+    r"C:\new\table\123456789",
 ]
 
 
@@ -80,6 +113,11 @@ def test_a_password_is_found_by_what_stands_before_it(kind: str, before: str, se
 
     assert answer.kinds == (kind,)
     assert answer.text.startswith(f"{before}[redacted:{kind}]")
+
+
+@pytest.mark.parametrize("before", WRITTEN_BEFORE)
+def test_what_a_program_writes_before_a_key_does_not_hide_it(before: str) -> None:
+    assert redact(f'"out": "x {before}ghp_{KEY[:36]}"').text == f'"out": "x {before}[redacted:github-token]"'
 
 
 @pytest.mark.parametrize("text", HARMLESS)
