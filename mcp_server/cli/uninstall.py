@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def command(client: str | None, everything: bool, project: bool, purge: bool, yes: bool, as_json: bool) -> None:
     """Take our entry out of CLIENT's configuration; a file that nobody changed since gets the bytes it had."""
     from mcp_server.clients.installers.known import client_named
-    from mcp_server.clients.installers.plan import project_folder
+    from mcp_server.clients.installers.plan import plugin_of, project_folder
 
     if (client is None) == (not everything):
         both = client is not None
@@ -44,10 +44,17 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
     if purge and not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("--purge deletes the memory for good; say --yes where nobody can be asked")
     machine = this_machine()
+    plugin = plugin_of(machine)
+    if purge and plugin:
+        raise Refused(
+            f"the plugin {plugin} in Claude Code would begin an empty memory in its place; take it out first: "
+            f"claude plugin uninstall {plugin}"
+        )
     if client is not None:
         chosen = client_named(client)
         folder = project_folder(Path.cwd()) if project else None
         say_done(chosen, with_memory(lambda memory: taken_out(memory, chosen, machine, folder)), as_json)
+        _say_plugin(plugin if chosen.hooks and not as_json else None)
         return
     deleting = with_memory(_deletion) if purge else None
     if deleting is not None and not yes:
@@ -62,8 +69,9 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
         return
     for one, files in done:
         say_done(one, files, as_json=False)
-    if not done:
+    if not (done or plugin):
         click.echo("Nothing of this memory is in any client's configuration.")
+    _say_plugin(plugin)
     if deleting is not None:
         click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
 
@@ -94,6 +102,14 @@ def say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
     for one in done:
         kept = f" (backup: {one.backup})" if one.backup else ""
         click.echo(f"{client.title}: {one.path} {words[one.what]}{kept}")
+
+
+def _say_plugin(plugin: str | None) -> None:
+    """The plugin is Claude Code's to take out."""
+    if plugin:
+        click.echo(
+            f"Claude Code: the plugin {plugin} stays enabled; take it out with: claude plugin uninstall {plugin}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,18 +41,23 @@ class Serving:
 
 def run(serving: Serving, environ: Mapping[str, str]) -> None:
     """Serves until the client closes stdin, or HTTP is interrupted. Raises ContextManagerError if it cannot start."""
-    import logging
-
-    import anyio
-
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     from mcp_server.clients.hooks.command import local_folder
     from mcp_server.clients.hooks.marker import starting
     from mcp_server.clients.hooks.wire import WINDOW_VARIABLE
     from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
+    root = resolve_workspace(serving.workspace, environ)
+    said_in = Path(local_folder(str(root), environ))
+    starting(said_in)  # before what takes long: a prompt that comes now waits for us
+    import logging
+
+    import anyio
+
     from mcp_server.serve.server import build
+
+    starting(said_in)  # and still is: on a busy machine what was loaded took seconds
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
     @asynccontextmanager
     async def enter() -> AsyncIterator[Memory]:
@@ -60,10 +65,8 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         async with app.open_memory(serving.workspace, environ) as memory, app.maintain(memory, environ):
             yield memory
 
-    root = resolve_workspace(serving.workspace, environ)
     local = root / ".local"
     instructions = local / ("instructions-hooks.md" if serving.hooks else "instructions.md")
-    starting(Path(local_folder(str(root), environ)))
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
         window = environ.get(WINDOW_VARIABLE)

@@ -208,6 +208,17 @@ def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
     assert not (home / ".codex").exists()
 
 
+def test_the_plugin_is_not_ours_to_take_out_and_is_named(run: Run, home: Path, workspace: Path) -> None:
+    (home / ".claude").mkdir(exist_ok=True)
+    (home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
+    run("init")
+    for words in (("claude-code",), ("--all",)):
+        assert "take it out with: claude plugin uninstall context-manager@here" in run("uninstall", *words)
+    said = run("uninstall", "--all", "--purge", "--yes", code=1)
+    assert "would begin an empty memory in its place" in said
+    assert workspace.is_dir()
+
+
 def test_a_program_purges_a_memory_whose_local_folder_lies_elsewhere(
     run: Run, home: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

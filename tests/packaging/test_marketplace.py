@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1"}
         environ = {**kept, **quiet, "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / ".claude")}
         done = subprocess.run(
-            [program, *arguments], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=120, check=False
+            [program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -32,6 +33,8 @@ def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
     assert "Validation passed" in run("plugin", "validate", str(ROOT))
     document = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text("utf-8"))
     name = f"{document['plugins'][0]['name']}@{document['name']}"
-    run("plugin", "marketplace", "add", str(ROOT))
-    run("plugin", "install", name)
+    said = re.findall(r"`claude (plugin [^`]+)`", (ROOT / "README.md").read_text("utf-8"))
+    assert [words.split()[1:3] for words in said] == [["marketplace", "add"], ["install", name]]
+    for words in said:
+        run(*words.split())
     assert name.partition("@")[0] in run("plugin", "list")

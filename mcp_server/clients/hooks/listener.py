@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import secrets
+import socket
 import stat
 import sys
 import tempfile
@@ -159,6 +160,21 @@ def socket_path(local: Path) -> Path:
         raise PermissionError(f"{folder} is not this user's own folder; delete it, and hooks reach the server again")
     folder.chmod(0o700)
     return folder / "hooks.sock"
+
+
+def obstacle(local: Path) -> str:
+    """Why no server could listen here, for `doctor`; empty if one can. What is tried is taken away again."""
+    if not UNIX_SOCKETS:
+        return ""
+    try:
+        path = socket_path(local).with_name("tried.sock")
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as tried:
+            path.unlink(missing_ok=True)
+            tried.bind(str(path))
+        _leave(path, local)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _free_path(local: Path) -> Path:

@@ -72,7 +72,8 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     blocks = _blocks(message)
     texts = [block["text"] for block in blocks if _kind(block) not in _SILENT and isinstance(block.get("text"), str)]
     if not any(text.strip() for text in texts) and isinstance(message.get("text"), str):
-        texts = [message["text"]]  # exports of 2023 have nothing else
+        # Exports of 2023 have nothing else. Beside other blocks it is reasoning and "This block is not supported …".
+        texts = [message["text"]] if all(_kind(block) == "text" for block in blocks) else []
     pieces = [text.strip("\n") for text in texts if text.strip()]
     pieces += [f"[{_kind(block)}]" for block in blocks if _kind(block) in _PICTURES]
     pieces += _attached(message)
@@ -104,14 +105,18 @@ def _kind(block: Mapping[str, Any]) -> str:
 
 
 def _attached(message: Mapping[str, Any]) -> Iterator[str]:
-    """What came with a message: the text of attachments, the names of files."""
+    """What came with a message: the text of attachments, the names of files, which list the attachments once more."""
+    named: set[str] = set()
     for key in ("attachments", "files"):
         items = message.get(key)
         for item in items if isinstance(items, list) else ():
-            if isinstance(item, Mapping):
-                name = " ".join(str(item.get("file_name") or item.get("file_uuid") or "without a name").split())
-                text = item.get("extracted_content")
+            if not isinstance(item, Mapping):
+                continue
+            name = " ".join(str(item.get("file_name") or item.get("file_uuid") or "without a name").split())
+            text = item.get("extracted_content")
+            if key == "attachments" or name not in named:
                 yield f"[attached: {name}]" + (f"\n{text}" if isinstance(text, str) and text.strip() else "")
+            named.add(name)
 
 
 def _calls(blocks: list[Mapping[str, Any]]) -> tuple[ToolCall, ...]:

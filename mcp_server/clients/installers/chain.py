@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server import __version__
 from mcp_server.actions.doctor import Check
-from mcp_server.clients.hooks import alone, command, queue, wire
+from mcp_server.clients.hooks import alone, command, listener, queue, wire
 from mcp_server.clients.installers import claude_code_hooks
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
 from mcp_server.clients.installers.install import record_of
@@ -91,6 +91,8 @@ def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) 
     if found.state == "installed" and found.client.hooks and ("--hooks" in found.words) != bool(found.hooks):
         odd = "with --hooks, and there are none" if "--hooks" in found.words else "without --hooks, and there are some"
         return Check(_title(found), False, f"{said}, but {odd}", again)
+    if found.problem:
+        return Check(_title(found), False, f"{said}, but {found.problem}", matters=False)
     return Check(_title(found), True, said)
 
 
@@ -146,14 +148,23 @@ def _tried(words: Sequence[str], machine: Machine) -> tuple[str, float]:
 
 def _hook_door(memory: Memory) -> Check:
     """Can hooks reach the process that maintains the workspace? Asking for no event at all changes nothing."""
+    local = memory.files.local
     held = memory.locks.try_maintainer()
+    stalls = False
     if held is not None:
         held.release()
+    else:
+        try:
+            if command.ask(str(local), "", {}, time.monotonic() + ANSWER_PATIENCE) is not None:
+                return Check("hook door", True, "the running server answers hooks")
+        except TimeoutError:
+            stalls = True
+    if why := listener.obstacle(local):
+        advice = "mend that folder, or set workspace.local_dir to another one; until then prompts get nothing"
+        return Check("hook door", False, f"hooks cannot reach a server: {why}", advice)
+    if held is not None:
         return Check("hook door", True, "no server is running now; what hooks bring is queued until one is")
-    local = memory.files.local
-    if command.ask(str(local), "", {}, time.monotonic() + ANSWER_PATIENCE) is not None:
-        return Check("hook door", True, "the running server answers hooks")
-    if alone.starting(str(local)) or not _lives(local / wire.ADDRESS):
+    if not stalls and (alone.starting(str(local)) or not _lives(local / wire.ADDRESS)):
         return Check(
             "hook door", True, "a command is working on the memory; what hooks bring is queued until it is done"
         )

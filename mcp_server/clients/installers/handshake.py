@@ -21,8 +21,8 @@ from anyio.abc import ByteReceiveStream, Process
 
 from mcp_server import __version__
 
-PATIENCE = 10.0
-"""Seconds for the whole conversation."""
+PATIENCE = 30.0
+"""Seconds for the whole conversation: as long as Claude Code waits. A first start on a busy machine takes over 10."""
 
 GOODBYE = 2.0
 """Seconds that the process has to end by itself once its stdin is closed."""

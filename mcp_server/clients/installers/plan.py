@@ -14,7 +14,7 @@ from mcp_server.clients.installers.config_file import ConfigFile
 from mcp_server.clients.installers.known import Client, claude_code_settings
 from mcp_server.clients.installers.launch import Launch
 from mcp_server.clients.installers.machine import Machine
-from mcp_server.errors import Invalid, Refused
+from mcp_server.errors import ContextManagerError, Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ def hooks_place(machine: Machine, project: Path | None) -> Path:
 
 def plugin_of(machine: Machine) -> str | None:
     """The name of our plugin, if Claude Code has it enabled."""
-    settings = config_file.read(claude_code_settings(machine))
     try:
+        settings = config_file.read(claude_code_settings(machine))
         root = jsonc.parse(settings.text, str(settings.path)).root
-    except Invalid:  # said where it is read to be changed
+    except ContextManagerError:  # said where it is read to be changed
         return None
     enabled = root.value.get("enabledPlugins") if root is not None and isinstance(root.value, dict) else None
     if not isinstance(enabled, dict):

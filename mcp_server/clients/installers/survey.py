@@ -77,8 +77,9 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
     except ContextManagerError as error:
         return Found(client, project, path, "broken", str(error))
     names = entries.ours(servers)
+    plugin = plugin_of(machine) if client.hooks else None
     if not names:
-        plugin = plugin_of(machine) if client.hooks and project is None else None
+        plugin = plugin if project is None else None
         state: State = "plugin" if plugin else "not installed" if client.here(machine) else "not here"
         if plugin is None:
             return Found(client, project, path, state, hooks=hooks)
@@ -88,7 +89,10 @@ def look(client: Client, machine: Machine, project: Path | None = None) -> Found
     entry = servers[names[0]]
     env = entry.get("env") if isinstance(entry.get("env"), dict) else {}
     words = tuple(entries.words_of(entry))
-    return Found(client, project, path, "installed", "", names[0], words, {key: str(env[key]) for key in env}, hooks)
+    undo = f"context-manager uninstall {client.name}{' --project' if project else ''}"
+    twice = f"the plugin is enabled too and does it again; keep one: claude plugin disable {plugin}, or {undo}"
+    variables = {key: str(env[key]) for key in env}
+    return Found(client, project, path, "installed", twice if plugin else "", names[0], words, variables, hooks)
 
 
 def _hooks(client: Client, machine: Machine, project: Path | None) -> dict[str, dict[str, Any]]:

@@ -220,6 +220,26 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
     assert not alone.starting(str(local))
 
 
+def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace: Path) -> None:
+    (workspace / ".local").mkdir(parents=True)
+    program = """
+import os, sys
+from mcp_server.__main__ import main
+from mcp_server.clients.hooks import alone
+
+def imported(event, arguments):
+    if event == "import" and arguments[0] in ("anyio", "mcp", "pydantic"):
+        print(arguments[0], alone.starting(sys.argv[2] + "/.local"), flush=True)
+        os._exit(0)
+
+sys.addaudithook(imported)
+main()
+"""
+    command = [sys.executable, "-c", program, "--workspace", str(workspace)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split()[1:] == ["True"]
+
+
 async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(workspace: Path, tmp_path: Path) -> None:
     project, elsewhere = tmp_path / "a project", tmp_path / "elsewhere"
     (project / "deep").mkdir(parents=True)

@@ -41,13 +41,14 @@ def export() -> list[Any]:
         {"type": "voice_note", "text": "So I heard."},
     ]
     attachments = [{"file_name": "list.txt", "extracted_content": "oars\nrope"}]
+    files = [{"file_uuid": "f1", "file_name": "list.txt"}, {"file_uuid": "f2", "file_name": "boat.png"}]
     return [
         {
             "uuid": C1,
             "name": "Kayaks",
             "created_at": "2025-03-01T09:59:00Z",
             "chat_messages": [
-                message("m1", "human", "Which colour?", attachments=attachments, files=[{"file_name": "boat.png"}]),
+                message("m1", "human", "Which colour?", attachments=attachments, files=files),
                 message("m2", "assistant", "old text", content=used),
                 message("m3", "human", " "),
                 message("m4", "robot", "beep"),
@@ -83,6 +84,29 @@ async def test_conversations_become_sessions(memory: Memory, tmp_path: Path) -> 
         "conversation without a message": 1,
         "not an object with `chat_messages`": 1,
     }
+
+
+async def test_a_message_of_tools_alone_has_no_words_and_no_reasoning(memory: Memory, tmp_path: Path) -> None:
+    """What such a message has as `text` is its reasoning, and a placeholder for each tool (as of 2026)."""
+    placeholder = "\n```\nThis block is not supported on your current device yet.\n```\n\n"
+    tools = [
+        {"type": "thinking", "thinking": "SECRET THOUGHTS"},
+        {"type": "tool_use", "id": "t", "name": "web_search", "input": {"query": "kayaks"}},
+        {"type": "tool_result", "tool_use_id": "t", "name": "web_search", "content": []},
+        {"type": "text", "text": ""},
+    ]
+    document = export()[:1]
+    document[0]["chat_messages"] = [
+        message("m1", "human", "Look it up."),
+        message("m2", "assistant", f"SECRET THOUGHTS{placeholder}", content=tools),
+        message("m3", "assistant", "SECRET THOUGHTS", content=tools[:1]),
+    ]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(document))
+    report = await import_path(memory, path)
+    said = await session_turns(memory, f"claude-ai-{C1}")
+    assert [(turn.content, [call.summary for call in turn.tool_calls]) for turn in said[1:]] == [("", ["kayaks"])]
+    assert report.reasons == {"reasoning": 2, "message without text": 1}
 
 
 async def test_an_export_is_known_again_and_grows(memory: Memory, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute
 
 from mcp_server.actions.doctor import Check
 from mcp_server.app import maintain, open_memory
@@ -131,6 +132,19 @@ async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> 
     assert "clients" not in found
 
 
+async def test_a_plugin_beside_an_installation_is_told_of(memory: Memory, here: Machine) -> None:
+    """Whoever enables it later: `install` refuses to come second."""
+    install(memory, plan(client_named("claude-code"), here, launch(memory, here)))
+    settings = here.home / ".claude" / "settings.json"
+    settings.write_text(
+        json.dumps({**json.loads(settings.read_bytes()), "enabledPlugins": {"context-manager@x": True}})
+    )
+    found = (await checks(memory, here))["Claude Code"]
+    assert not found.ok
+    assert not found.matters
+    assert "keep one: claude plugin disable context-manager@x, or context-manager uninstall claude-code" in found.detail
+
+
 async def test_a_plugin_whose_commands_are_not_on_path_is_told_of(memory: Memory, here: Machine) -> None:
     """In Claude Code it says nothing: this is where somebody looks who wonders why."""
     (here.home / ".claude").mkdir()
@@ -181,3 +195,28 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
     assert "does not answer hooks" in hanging.detail
     assert working.ok
     assert "a command is working" in working.detail
+
+
+async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) -> None:
+    held = memory.locks.try_maintainer()
+    assert held is not None
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:  # takes calls and says nothing
+        address = memory.files.local / "run" / "hooks.json"
+        address.parent.mkdir(exist_ok=True)
+        address.write_text(json.dumps({"port": silent.extra(SocketAttribute.local_port), "token": "t", "pid": 1}))
+        found = (await checks(memory, here))["hook door"]
+    held.release()
+    assert not found.ok
+    assert "does not answer hooks" in found.detail
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no socket there")
+async def test_a_folder_in_which_no_server_can_listen_is_told_of(memory: Memory, here: Machine) -> None:
+    (memory.files.local / "run").write_text("a file")
+    found = (await checks(memory, here))["hook door"]
+    assert not found.ok
+    assert "hooks cannot reach a server" in found.detail
+    assert str(memory.files.local / "run") in found.detail
+    (memory.files.local / "run").unlink()
+    assert (await checks(memory, here))["hook door"].ok
+    assert list((memory.files.local / "run").iterdir()) == []
