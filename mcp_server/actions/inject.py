@@ -127,7 +127,7 @@ async def _for_prompt(
     memory: Memory, session: str, start: int | None, prompt: str, project: Project, paused: bool
 ) -> Injection:
     event = "UserPromptSubmit"
-    before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
+    before = asks_to_go_on(prompt, project.slug or "") and await going_on.begins(memory, session)
     last = await going_on.last_session(memory, project, session) if before else None
     asks = None if last else injection.asks_nothing(prompt)
     silent = (
@@ -324,7 +324,10 @@ def _rows(
 
 async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:
     """One line about what was decided. A log that cannot be written stops nothing."""
-    shown = memory.forgotten.clean(redact(prompt[: 4 * PROMPT_SHOWN]).text)[:PROMPT_SHOWN]
+    begins = prompt[: 4 * PROMPT_SHOWN]
+    if len(prompt) > len(begins):  # without its last word: half a secret is not known as one
+        begins = begins.rpartition(" ")[0]
+    shown = memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
     record = {
         "at": memory.clock().isoformat(),
         "event": said.event,

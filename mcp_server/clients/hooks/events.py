@@ -28,6 +28,7 @@ from mcp_server.actions.checkpoint import make
 from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.actions.projects import project_of
 from mcp_server.clients.capture import capture
+from mcp_server.clients.importers.claude_code.record import subagent_session
 from mcp_server.core.injection import asks_nothing
 from mcp_server.core.model import Caller
 from mcp_server.core.text.redaction import redact
@@ -196,6 +197,9 @@ async def _session_end(memory: Memory, given: Given) -> None:
         await memory.state.remove(PROMPTS, given.session)
         row = await memory.state.session(ended.session)
         await briefs.keep(memory, await project_of(memory, given.caller, (row.project if row else "") or "global"))
+        for agent in await memory.state.sessions(open_only=True):  # they end with who started them
+            if agent.kind == "subagent" and agent.session.startswith(subagent_session(given.session, "")):
+                await sessions.end_session(memory, agent.session)
 
 
 _EVENTS = {

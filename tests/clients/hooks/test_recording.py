@@ -87,6 +87,18 @@ async def test_a_late_end_does_not_close_a_session_that_was_resumed(told: Memory
     assert (await sessions.require(told, "now")).status == "closed"
 
 
+async def test_subagents_end_with_the_session_that_started_them(told: Memory, window: Open) -> None:
+    now, beside = window(), window("now2")
+    for one in (now, beside):
+        await one.prompt("Look at the hull.")
+        one.write("user", "Count the planks.", isSidechain=True, agentId="a1")
+        await one.hook("Stop")
+    assert (await sessions.require(told, "now-agent-a1")).status == "open"
+    await now.hook("SessionEnd", reason="other")
+    assert (await sessions.require(told, "now-agent-a1")).status == "closed"
+    assert (await sessions.require(told, "now2-agent-a1")).status == "open"
+
+
 async def test_ending_what_was_never_begun_is_nothing(memory: Memory) -> None:
     assert await handle(memory, "SessionEnd", {"session_id": "ghost", "reason": "other"}) == {}
     with pytest.raises(NotFound):

@@ -31,7 +31,7 @@ def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None
     place = project_place(batch.cwd or cwd)
     for agent, of_agent in turns.items():
         yield ImportedSession(
-            session_id=batch.session if agent == MAIN else f"{batch.session}-agent-{agent}",
+            session_id=batch.session if agent == MAIN else subagent_session(batch.session, agent),
             turns=tuple(of_agent),
             source=SOURCE,
             project=project or place.name,
@@ -40,6 +40,11 @@ def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None
             kind="main" if agent == MAIN else "subagent",
             unique_ids=True,
         )
+
+
+def subagent_session(session: str, agent: str) -> str:
+    """The session of a subagent, by its id and the session that started it."""
+    return f"{session}-agent-{agent}"
 
 
 STILL_WRITTEN = timedelta(minutes=10)
