@@ -32,12 +32,15 @@ ABOUT_IT = frozenset(
 )
 """… and no other word that it is about: who names a subject wants that."""
 
+LONGEST = 300
+"""Characters: who says more wants more than to go on."""
+
 
 def asks_to_go_on(message: str, project: str = "") -> bool:
     """Whether a message asks for what was done before, whatever that was. A command of the client never does. The name
     of the `project` that it is said in is no subject."""
     said = message.strip()
-    if not said or said[0] in "/!#<":
+    if not said or said[0] in "/!#<" or len(said) > LONGEST:
         return False
     spoken = f" {' '.join(words(said))} "
     return any(f" {phrase} " in spoken for phrase in PHRASES) and not subject_words(said) - ABOUT_IT - {*words(project)}

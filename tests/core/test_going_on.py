@@ -43,6 +43,7 @@ def test_it_does(message: str) -> None:
         "Which port does the staging database listen on?",
         "does the for loop need a continue statement?",
         "write a haiku about autumn leaves",
+        "continue " * 40,
     ],
 )
 def test_it_does_not(message: str) -> None:

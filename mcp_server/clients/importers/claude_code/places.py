@@ -91,7 +91,7 @@ def project_place(cwd: str | None) -> ProjectPlace:
             (place / marker).exists() for place in (there, *there.parents) for marker in (".git", ".context-manager")
         ):
             return ProjectPlace(folder=str(there))
-        if folder.is_relative_to(tempfile.gettempdir()):
+        if any(folder.is_relative_to(place) for place in (tempfile.gettempdir(), "/tmp")):
             return ProjectPlace()
     name = PurePosixPath(cwd.replace("\\", "/")).name
     return ProjectPlace(name=name or None)
