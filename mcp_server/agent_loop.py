@@ -20,9 +20,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from mcp_server.actions import checkpoint, pressure, sessions
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions import sessions
+from mcp_server.actions.checkpoints import checkpoint
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.pressure import pressure
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.core.model import Caller, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.core.pressure.mirror import Message, aligned, face, mark, mirrored, note_of, said

@@ -24,8 +24,9 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
-from mcp_server.actions import committing, costs, sessions
+from mcp_server.actions import costs, sessions
 from mcp_server.actions.ask_llm import MeteredLlm
+from mcp_server.actions.history import committing
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
 from mcp_server.llm.providers import KEYS, Chosen, choose
@@ -259,7 +260,8 @@ def _timezone(settings: Settings) -> str:
 
 async def catch_up(memory: Memory) -> None:
     """For one command: brings state and index up to date with files and queue, unless a server does that."""
-    from mcp_server.actions import came_over, restore
+    from mcp_server.actions.checkpoints import restore
+    from mcp_server.actions.history import came_over
     from mcp_server.clients.hooks import queue
     from mcp_server.clients.hooks.events import work
 

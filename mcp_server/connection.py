@@ -67,7 +67,7 @@ class Connection:
     async def caller(self, client: str | None = None) -> Caller:
         """The caller of every action but `observe`."""
         if self.window:
-            from mcp_server.actions.windows import session_in
+            from mcp_server.actions.injecting.windows import session_in
 
             self.follow(await session_in(await self.memory(), self.window))
         return self._caller(await self._explicit(client), client, self.session)

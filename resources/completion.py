@@ -27,7 +27,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion | None:
-        from mcp_server.actions.checkpoints import listed
+        from mcp_server.actions.checkpoints.checkpoints import listed
         from mcp_server.actions.clarity_views import items_of
         from mcp_server.actions.sessions import list_sessions
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import pressure_log, sessions
-from mcp_server.actions.gauges import gauges
-from mcp_server.actions.live_set import holders
-from mcp_server.actions.similar import query_of
+from mcp_server.actions import sessions
+from mcp_server.actions.pressure import pressure_log
+from mcp_server.actions.pressure.gauges import gauges
+from mcp_server.actions.pressure.live_set import holders
+from mcp_server.actions.pressure.similar import query_of
 from mcp_server.core.advisor.advise import MOST, QUIET, Advice, advise
 from mcp_server.core.advisor.items import ContextItem, items_of
 from mcp_server.core.advisor.message import message

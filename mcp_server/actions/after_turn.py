@@ -12,9 +12,11 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-from mcp_server.actions import advisor, clarity, cold, full_window, live_set, noted, pressure, session_state
-from mcp_server.actions.gauges import gauges_of
-from mcp_server.actions.similar import Seen
+from mcp_server.actions import advisor, clarity
+from mcp_server.actions.checkpoints import noted, session_state
+from mcp_server.actions.pressure import cold, full_window, live_set, pressure
+from mcp_server.actions.pressure.gauges import gauges_of
+from mcp_server.actions.pressure.similar import Seen
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk

@@ -21,8 +21,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
 from mcp_server.actions.anchor import anchors
-from mcp_server.actions.as_of import as_of
-from mcp_server.actions.topic_context import items_of_active
+from mcp_server.actions.checkpoints.as_of import as_of
+from mcp_server.actions.watching.topic_context import items_of_active
 from mcp_server.core.anchors import anchored_since
 from mcp_server.core.clarity import pruner
 from mcp_server.core.clarity.block import BlockItem

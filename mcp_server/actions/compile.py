@@ -11,14 +11,15 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import going_on, sessions
-from mcp_server.actions.as_of import as_of
+from mcp_server.actions import sessions
+from mcp_server.actions.checkpoints.as_of import as_of
+from mcp_server.actions.checkpoints.left_off import left_off
 from mcp_server.actions.clarity import block_of
-from mcp_server.actions.left_off import left_off
-from mcp_server.actions.live_context import MOST_DROPPED, Live, live_context
+from mcp_server.actions.injecting import going_on
+from mcp_server.actions.pressure.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_asked, project_of, slugs_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
-from mcp_server.actions.topic_context import in_context
+from mcp_server.actions.watching.topic_context import in_context
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.core.compiler.history import newest

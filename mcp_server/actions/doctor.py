@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server import __version__
-from mcp_server.actions import forget, restore
 from mcp_server.actions.approve import waiting_sentence
+from mcp_server.actions.checkpoints import restore
+from mcp_server.actions.forgetting import forget
 from mcp_server.actions.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory

@@ -9,9 +9,10 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import closed_sessions, sessions, watch
+from mcp_server.actions import closed_sessions, sessions
 from mcp_server.actions.after_turn import after_turns
 from mcp_server.actions.projects import claim, project_of
+from mcp_server.actions.watching import watch
 from mcp_server.core.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.projects import slugify
 from mcp_server.core.source_keys import TurnKey, content_sha, missing, sort_out

@@ -15,10 +15,11 @@ from typing import Literal, get_args
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions, watch
+from mcp_server.actions import sessions
 from mcp_server.actions.after_turn import after_turns
-from mcp_server.actions.live_set import loaded_chunk
+from mcp_server.actions.pressure.live_set import loaded_chunk
 from mcp_server.actions.projects import claim, project_of
+from mcp_server.actions.watching import watch
 from mcp_server.core.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.core.source_keys import TurnKey, content_sha, repeated
 from mcp_server.core.text.redaction import redact, redact_turn, secrets

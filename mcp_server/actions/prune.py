@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import get_args
 
 from mcp_server.actions import sessions
-from mcp_server.actions.prune_knowledge import prune_files, prune_memory
+from mcp_server.actions.lifecycle.prune_knowledge import prune_files, prune_memory
 from mcp_server.actions.prune_session import prune_advised, prune_clarity, prune_ladder
 from mcp_server.core.model import Caller
 from mcp_server.core.pruning import Pruned, Strategy

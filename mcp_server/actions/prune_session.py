@@ -6,10 +6,12 @@ its own window: what goes here goes from our mirror alone, and every answer says
 
 from __future__ import annotations
 
-from mcp_server.actions import advisor, checkpoint, clarity, pressure, sessions
+from mcp_server.actions import advisor, clarity, sessions
 from mcp_server.actions.anchor import anchored_ids
-from mcp_server.actions.gauges import gauges
-from mcp_server.actions.pressure import Plan
+from mcp_server.actions.checkpoints import checkpoint
+from mcp_server.actions.pressure import pressure
+from mcp_server.actions.pressure.gauges import gauges
+from mcp_server.actions.pressure.pressure import Plan
 from mcp_server.core.advisor.advise import Recommendation
 from mcp_server.core.clarity.pruner import Verdict
 from mcp_server.core.model import Delivery, Turn

@@ -24,12 +24,12 @@ from typing import Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.cold import go_cold_again, recover_chunk
+from mcp_server.actions.checkpoints.restore import Restored, restore
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import REFUSE_LINES, stamped
-from mcp_server.actions.restore import Restored, restore
-from mcp_server.actions.revert import Reverted
-from mcp_server.actions.reverted import bring_back
+from mcp_server.actions.history.revert import Reverted
+from mcp_server.actions.history.reverted import bring_back
+from mcp_server.actions.pressure.cold import go_cold_again, recover_chunk
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.cold import ColdRecord, read_record
 from mcp_server.core.text import entries

@@ -8,10 +8,10 @@ from itertools import islice
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.cold import find_cold
-from mcp_server.actions.drops import cold_records, one_line
+from mcp_server.actions.history.reverted import taken_back
+from mcp_server.actions.pressure.cold import find_cold
+from mcp_server.actions.pressure.drops import cold_records, one_line
 from mcp_server.actions.recover import KEPT_COLD, WRITABLE, Kind
-from mcp_server.actions.reverted import taken_back
 from mcp_server.core.text import entries
 from mcp_server.core.text.recovering import entry_id, lost_lines, matching
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY

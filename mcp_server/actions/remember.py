@@ -10,10 +10,10 @@ from typing import get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.actions.committing import WRITTEN_IN
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.actions.editing import archive, edited
+from mcp_server.actions.history.committing import WRITTEN_IN
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.lifecycle.lines import disowned
 from mcp_server.core.model import Caller, KnowledgeChange

@@ -13,8 +13,9 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import closed_sessions, pauses, sessions
-from mcp_server.actions.cold import expired_records
+from mcp_server.actions import closed_sessions, sessions
+from mcp_server.actions.injecting import pauses
+from mcp_server.actions.pressure.cold import expired_records
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.cold_storage import path_of

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import as_of
+from mcp_server.actions.checkpoints import as_of
 from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
-from mcp_server.actions.put_away import put_away
+from mcp_server.actions.pressure.put_away import put_away
 from mcp_server.core.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.core.source_keys import keys_of
 from mcp_server.core.text.transcript import Transcript
@@ -253,7 +253,7 @@ async def _end_if_idle(memory: Memory, session: str) -> bool:
 async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it. The
     commit comes later."""
-    from mcp_server.actions import checkpoint  # it asks for sessions itself
+    from mcp_server.actions.checkpoints import checkpoint  # it asks for sessions itself
 
     await checkpoint.before(memory, row.session, "end")
     transcript = await run_sync(memory.transcripts.read, row.path)

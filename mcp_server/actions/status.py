@@ -10,14 +10,18 @@ from typing import Any, get_args
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import checkpoints, clarity_views, forget, pauses, restore, sessions, topics
+from mcp_server.actions import clarity_views, sessions
 from mcp_server.actions.anchor import problems as anchor_problems
 from mcp_server.actions.approve import waiting_sentence
-from mcp_server.actions.checkpoint_views import told, when
+from mcp_server.actions.checkpoints import checkpoints, restore
+from mcp_server.actions.checkpoints.checkpoint_views import told, when
 from mcp_server.actions.costs import costs
-from mcp_server.actions.git_view import git_problems, git_view
-from mcp_server.actions.health import health
+from mcp_server.actions.forgetting import forget
+from mcp_server.actions.history.git_view import git_problems, git_view
+from mcp_server.actions.injecting import pauses
+from mcp_server.actions.pressure.health import health
 from mcp_server.actions.projects import map_problems
+from mcp_server.actions.watching import topics
 from mcp_server.core.model import Category
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid

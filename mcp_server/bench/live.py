@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import anyio
 
-from mcp_server.actions.cold import come_back
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.pressure.cold import come_back
+from mcp_server.actions.pressure.similar import Seen
 from mcp_server.actions.recover import recover
 from mcp_server.actions.sessions import session_turns
-from mcp_server.actions.similar import Seen
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns
 from mcp_server.bench.metrics import mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations

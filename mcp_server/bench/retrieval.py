@@ -17,8 +17,8 @@ from typing import Any, Literal
 import anyio
 
 from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
-from mcp_server.actions.condense import condense
-from mcp_server.actions.extract import extract
+from mcp_server.actions.lifecycle.condense import condense
+from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.evidence import KnownTurn, derived_units, inside, known_turns, whole

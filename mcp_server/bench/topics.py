@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.judge import Verdict, decided, weigh
-from mcp_server.actions.watch import first_tier
+from mcp_server.actions.watching.judge import Verdict, decided, weigh
+from mcp_server.actions.watching.watch import first_tier
 from mcp_server.bench.workbench import Workbench
 from mcp_server.core.topics import Heard
 from mcp_server.errors import Invalid, NotFound

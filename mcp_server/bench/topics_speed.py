@@ -11,8 +11,8 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.judge import weigh
-from mcp_server.actions.watch import first_tier
+from mcp_server.actions.watching.judge import weigh
+from mcp_server.actions.watching.watch import first_tier
 from mcp_server.bench import made_up
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.workbench import Workbench

@@ -24,8 +24,8 @@ def command() -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The records in cold storage, the newest first."""
-    from mcp_server.actions.drops import cold_records, one_line
     from mcp_server.actions.mirrors import mirror_note
+    from mcp_server.actions.pressure.drops import cold_records, one_line
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:

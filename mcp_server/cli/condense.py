@@ -11,7 +11,7 @@ from mcp_server.cli.printing import count, json_option, print_json, print_text
 from mcp_server.cli.progress import working
 
 if TYPE_CHECKING:
-    from mcp_server.actions.condense import Condensed
+    from mcp_server.actions.lifecycle.condense import Condensed
 
 
 @click.command("condense")
@@ -24,7 +24,7 @@ def command(period: str, dry_run: bool, as_json: bool) -> None:
     daily: closed conversations become knowledge, long journals get shorter. weekly: the best lines of each week go into
     MEMORY.md, stale ones leave it. monthly: also old journals and plans go to archive/, and the indexes are rewritten.
     """
-    from mcp_server.actions.condense import Period, condense
+    from mcp_server.actions.lifecycle.condense import Period, condense
     from mcp_server.app import catch_up
     from mcp_server.memory import Memory
 

@@ -11,7 +11,7 @@ from mcp_server.cli.printing import count, json_option, print_json, print_text
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
-    from mcp_server.actions.extract import Extracted
+    from mcp_server.actions.lifecycle.extract import Extracted
 
 
 @click.command("extract")
@@ -27,7 +27,7 @@ def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bo
 
     Every line names the message that it comes from. What was read is not read again; what you wrote stays.
     """
-    from mcp_server.actions.extract import extract
+    from mcp_server.actions.lifecycle.extract import extract
     from mcp_server.app import catch_up
     from mcp_server.memory import Memory
 

@@ -11,7 +11,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text, visible
 
 if TYPE_CHECKING:
-    from mcp_server.actions.forget import Receipt
+    from mcp_server.actions.forgetting.forget import Receipt
     from mcp_server.memory import Memory
 
 MOST_ROWS = 200
@@ -32,8 +32,8 @@ def command(text: str | None, lines: str | None, yes: bool, history: bool, as_js
     First shows every copy and what happens to it; with --yes it happens. What was interrupted is carried on by
     `forget --yes` alone, and by the next start of a server.
     """
-    from mcp_server.actions.forget import finish, forget, plan_forget
-    from mcp_server.actions.forget_target import ForgetTarget
+    from mcp_server.actions.forgetting.forget import finish, forget, plan_forget
+    from mcp_server.actions.forgetting.forget_target import ForgetTarget
     from mcp_server.cli.progress import working
 
     target = ForgetTarget(text=text, lines=_range(lines), **options)
@@ -68,7 +68,7 @@ def _range(lines: str | None) -> tuple[int, int] | None:
 
 
 def _print(receipt: Receipt, history: bool) -> None:
-    from mcp_server.actions.forget_words import ELSEWHERE, git_sentences
+    from mcp_server.actions.forgetting.forget_words import ELSEWHERE, git_sentences
 
     if receipt.nothing and not receipt.done:
         click.echo("No copy was found: nothing would change.")

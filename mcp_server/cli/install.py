@@ -94,7 +94,7 @@ async def _install(
 ) -> None:
     from anyio.to_thread import run_sync
 
-    from mcp_server.actions import briefs
+    from mcp_server.actions.injecting import briefs
     from mcp_server.app import catch_up
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.handshake import handshake

@@ -14,7 +14,7 @@ from mcp_server.cli.printing import console, json_option, print_json, visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mcp_server.actions.tuning import Tuning
+    from mcp_server.actions.pressure.tuning import Tuning
     from mcp_server.core.pressure.log_stats import LogStats, Spread
     from mcp_server.memory import Memory
 
@@ -54,7 +54,7 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     a day, and compare.
     """
     from mcp_server.actions.mirrors import mirror_note
-    from mcp_server.actions.tuning import tuning
+    from mcp_server.actions.pressure.tuning import tuning
 
     async def ask(memory: Memory) -> tuple[Tuning, str]:
         found = await tuning(memory, session, since)

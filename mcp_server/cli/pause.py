@@ -12,7 +12,7 @@ from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.actions.pauses import Pause
+    from mcp_server.actions.injecting.pauses import Pause
     from mcp_server.core.projects import Project
     from mcp_server.memory import Memory
 
@@ -47,7 +47,7 @@ here_option = click.option("--here", is_flag=True, help="Only in the project of 
 @json_option
 def command(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
     """Push nothing into prompts, everywhere or in one project. What is said is recorded all the same."""
-    from mcp_server.actions import briefs, pauses
+    from mcp_server.actions.injecting import briefs, pauses
 
     async def act(memory: Memory) -> Pause:
         made = await pauses.pause(memory, await chosen(memory, project, here), duration)

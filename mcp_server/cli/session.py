@@ -70,7 +70,7 @@ def show(session: str, everything: bool, as_json: bool) -> None:
 @json_option
 def end(session: str, as_json: bool) -> None:
     """Close a conversation and commit its transcript."""
-    from mcp_server.actions.extract import extract_pending
+    from mcp_server.actions.lifecycle.extract import extract_pending
     from mcp_server.actions.sessions import SessionEnded, end_session
     from mcp_server.memory import Memory
 

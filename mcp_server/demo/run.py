@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.extract import extract
+from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.report import ImportReport
 from mcp_server.clients.importers.run import import_path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from mcp_server.actions.enrich import enrich_all
-from mcp_server.actions.reword import reword_all
+from mcp_server.actions.checkpoints.enrich import enrich_all
+from mcp_server.actions.pressure.reword import reword_all
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change

@@ -6,7 +6,8 @@ import logging
 
 import anyio
 
-from mcp_server.actions import briefs, sessions
+from mcp_server.actions import sessions
+from mcp_server.actions.injecting import briefs
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change

@@ -10,8 +10,8 @@ from functools import partial
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import committing, explore, sync, tagging
-from mcp_server.actions.reconstruct import RECONSTRUCTIONS
+from mcp_server.actions.history import committing, explore, sync, tagging
+from mcp_server.actions.history.reconstruct import RECONSTRUCTIONS
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.git_merging import remove_leftovers

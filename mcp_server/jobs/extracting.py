@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import anyio
 
-from mcp_server.actions.extract import extract_pending, is_waiting
+from mcp_server.actions.lifecycle.extract import extract_pending, is_waiting
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs import child
 from mcp_server.memory import Memory

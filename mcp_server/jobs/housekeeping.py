@@ -11,18 +11,12 @@ import time
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import (
-    came_over,
-    checkpoint,
-    clarity,
-    closed_sessions,
-    cold,
-    costs,
-    noted,
-    sent,
-    sessions,
-    topics,
-)
+from mcp_server.actions import clarity, closed_sessions, costs, sessions
+from mcp_server.actions.checkpoints import checkpoint, noted
+from mcp_server.actions.history import came_over
+from mcp_server.actions.injecting import sent
+from mcp_server.actions.pressure import cold
+from mcp_server.actions.watching import topics
 from mcp_server.memory import Memory
 
 LEFTOVER_NS = 3600 * 10**9

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from mcp_server.actions import forget, restore
+from mcp_server.actions.checkpoints import restore
+from mcp_server.actions.forgetting import forget
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcp_server.actions.condense import Period, condense
-from mcp_server.actions.extract import extract_pending
-from mcp_server.actions.prune_knowledge import prune_files
+from mcp_server.actions.lifecycle.condense import Period, condense
+from mcp_server.actions.lifecycle.extract import extract_pending
+from mcp_server.actions.lifecycle.prune_knowledge import prune_files
 from mcp_server.jobs.scheduler import Job
 from mcp_server.memory import Memory
 

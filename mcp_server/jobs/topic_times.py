@@ -7,7 +7,7 @@ from datetime import datetime
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.events import fire
+from mcp_server.actions.watching.events import fire
 from mcp_server.core.topics import Cron
 from mcp_server.jobs import cron
 from mcp_server.memory import Memory

@@ -36,7 +36,7 @@ class Webhooks:
         await _json(said, status)(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[int, dict[str, object]]:
-        from mcp_server.actions.events import webhook
+        from mcp_server.actions.watching.events import webhook
         from mcp_server.errors import ContextManagerError, Invalid, NotFound
 
         place = _PATH.fullmatch(request.url.path)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import advisor
-from mcp_server.actions.forget import forget
-from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.observe import ContextChunk, NewTurn, Observed, observe
 from mcp_server.actions.status import status
 from mcp_server.app import open_memory

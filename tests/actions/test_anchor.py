@@ -8,10 +8,10 @@ import pytest
 
 from mcp_server.actions import clarity
 from mcp_server.actions.anchor import anchor, anchored_ids, anchors, problems
-from mcp_server.actions.forget import forget
-from mcp_server.actions.forget_target import ForgetTarget
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.actions.sessions import end_session, show_session
 from mcp_server.core.model import Caller
 from mcp_server.core.pressure.chunks import chunk_id

@@ -16,8 +16,8 @@ from mcp_server.actions import clarity
 from mcp_server.actions.anchor import anchor
 from mcp_server.actions.clarity_views import view
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.forget import forget
-from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.sessions import end_session, session_turns

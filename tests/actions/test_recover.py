@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from anyio import run_process
 
-from mcp_server.actions.forget_target import ForgetTarget, meant
+from mcp_server.actions.forgetting.forget_target import ForgetTarget, meant
 from mcp_server.actions.recover import recover
 from mcp_server.actions.recoverable import recoverable
 from mcp_server.actions.remember import NewFact, remember

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.forget import forget
-from mcp_server.actions.forget_target import ForgetTarget
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.actions.recover import recover
 from mcp_server.actions.recoverable import Recoverable, as_text, meant, recoverable
 from mcp_server.actions.sessions import end_session

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import sessions
-from mcp_server.actions.live_set import live_set
-from mcp_server.actions.pauses import pause, pauses
+from mcp_server.actions.injecting.pauses import pause, pauses
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.reset import plan_reset, reset
 from mcp_server.actions.search import SearchRequest, search

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.actions.recover import recover
 from mcp_server.actions.sessions import session_turns
 from mcp_server.app import open_memory

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.cli.main import main
 from mcp_server.cli.topics_test import BAR, bar
-from tests.actions.test_gate_log import write
+from tests.actions.watching.test_gate_log import write
 from tests.conftest import KEYWORDS_ONLY
 
 TOPIC = """---

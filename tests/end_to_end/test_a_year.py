@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import sessions
-from mcp_server.actions.committing import commit_changes
+from mcp_server.actions.history.committing import commit_changes
+from mcp_server.actions.history.tagging import tag_days
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.tagging import tag_days
 from mcp_server.app import catch_up, open_memory
 from mcp_server.core.model import Caller
 from mcp_server.core.text.remembering import MEMORY

@@ -16,10 +16,11 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from mcp_server.actions import checkpoints, clarity
-from mcp_server.actions.live_set import live_set
-from mcp_server.actions.restore import finish
-from mcp_server.actions.stored_inputs import verify
+from mcp_server.actions import clarity
+from mcp_server.actions.checkpoints import checkpoints
+from mcp_server.actions.checkpoints.restore import finish
+from mcp_server.actions.checkpoints.stored_inputs import verify
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.app import open_memory
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.killed import Killed

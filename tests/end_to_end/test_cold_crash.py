@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.cold import expire, recover_chunk
-from mcp_server.actions.drops import cold_records, drops
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.pressure.cold import expire, recover_chunk
+from mcp_server.actions.pressure.drops import cold_records, drops
+from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.actions.recover import recover
 from mcp_server.actions.recoverable import recoverable
 from mcp_server.actions.sessions import session_turns
@@ -27,7 +27,7 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import anyio
-from mcp_server.actions.cold import recover_chunk
+from mcp_server.actions.pressure.cold import recover_chunk
 from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
 from mcp_server.store.cold_storage import ColdStorage

@@ -28,8 +28,8 @@ KILLED = """
 import os, signal, sys
 import anyio
 from pathlib import Path
-from mcp_server.actions.forget import forget
-from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.app import open_memory
 
 def step(at):

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.committing import commit_changes
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.history import when
+from mcp_server.actions.history.committing import commit_changes
+from mcp_server.actions.history.history import when
+from mcp_server.actions.history.sync import sync
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.actions.sessions import end_session
-from mcp_server.actions.sync import sync
 from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
 from tests.gitting import WHO, attempt, git, write

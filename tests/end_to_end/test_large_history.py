@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import explore, history
-from mcp_server.actions.checkpoint import make
-from mcp_server.actions.committing import commit_changes
-from mcp_server.actions.compare_trees import compare
-from mcp_server.actions.forget import plan_forget
-from mcp_server.actions.forget_target import ForgetTarget
+from mcp_server.actions.checkpoints.checkpoint import make
+from mcp_server.actions.forgetting.forget import plan_forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
+from mcp_server.actions.history import explore, history
+from mcp_server.actions.history.committing import commit_changes
+from mcp_server.actions.history.compare_trees import compare
+from mcp_server.actions.history.reconstruct import merge, reconstruct
+from mcp_server.actions.history.revert import revert
+from mcp_server.actions.history.sync import sync
+from mcp_server.actions.history.tagging import tag
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.read import read
-from mcp_server.actions.reconstruct import merge, reconstruct
 from mcp_server.actions.recover import recover
 from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.revert import revert
 from mcp_server.actions.sessions import end_session
-from mcp_server.actions.sync import sync
-from mcp_server.actions.tagging import tag
 from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
 from tests.gitting import attempt, git, subjects, write

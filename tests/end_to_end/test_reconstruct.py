@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.committing import commit_changes
-from mcp_server.actions.extract import extract
+from mcp_server.actions.history.committing import commit_changes
+from mcp_server.actions.history.reconstruct import reconstruct, reconstructions
 from mcp_server.actions.imports import record_session
-from mcp_server.actions.reconstruct import reconstruct, reconstructions
+from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.app import open_memory
-from tests.actions.test_extract import ANA, talk
-from tests.actions.test_reconstruct import OWN, head, tree
+from tests.actions.history.test_reconstruct import OWN, head, tree
+from tests.actions.lifecycle.test_extract import ANA, talk
 from tests.end_to_end.servers import DATABASE_TROUBLE, Served, done, eventually, facts, served
 from tests.gitting import git, subjects
 from tests.serving import PLAIN
@@ -123,7 +123,7 @@ KILLED = """
 import sys
 from pathlib import Path
 import anyio
-from mcp_server.actions.reconstruct import reconstruct
+from mcp_server.actions.history.reconstruct import reconstruct
 from mcp_server.app import open_memory
 from mcp_server.store import durable
 from mcp_server.store.git_repository import Repository

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions import briefs
+from mcp_server.actions.injecting import briefs
 from mcp_server.actions.remember import NewFact, remember
 from mcp_server.core.model import Caller
 from mcp_server.jobs import briefs as job

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
-from mcp_server.actions.extract import extract_pending
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.actions.lifecycle.extract import extract_pending
 from mcp_server.app import maintain, open_memory
 from mcp_server.errors import Unavailable
 from mcp_server.jobs import child

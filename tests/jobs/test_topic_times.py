@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.topics import list_topics
+from mcp_server.actions.watching.topics import list_topics
 from mcp_server.app import open_memory
 from mcp_server.jobs.topic_times import fire_due
 from mcp_server.memory import Memory

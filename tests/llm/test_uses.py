@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions import checkpoints
-from mcp_server.actions.checkpoint import make
-from mcp_server.actions.committing import commit_changes
-from mcp_server.actions.enrich import enrich_all
-from mcp_server.actions.extract import extract
+from mcp_server.actions.checkpoints import checkpoints
+from mcp_server.actions.checkpoints.checkpoint import make
+from mcp_server.actions.checkpoints.enrich import enrich_all
+from mcp_server.actions.history.committing import commit_changes
 from mcp_server.actions.imports import record_session
-from mcp_server.actions.live_set import live_set
+from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.pressure.live_set import live_set
+from mcp_server.actions.pressure.reword import reword_all
 from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.reword import reword_all
 from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
 from mcp_server.memory import Memory
 from mcp_server.store import logs
-from tests.actions.test_extract import ANA, LINE, talk
-from tests.actions.test_reword import BETTER, KNOBS, compact
+from tests.actions.lifecycle.test_extract import ANA, LINE, talk
+from tests.actions.pressure.test_reword import BETTER, KNOBS, compact
 from tests.conftest import KEYWORDS_ONLY
 from tests.gitting import subjects
 from tests.llm.endpoint import Endpoint, Reply, endpoint

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from mcp_server.actions.topics import list_topics
+from mcp_server.actions.watching.topics import list_topics
 from mcp_server.app import open_memory
 from mcp_server.serve import _webhooks
 from mcp_server.serve.http import WebhookDoor, application

@@ -1,1 +1,1 @@
-"""Watchers at work: what tier 2 and tier 3 need besides pure functions, and what is kept of their decisions."""
+"""Topics: what sets them off, which are active, and what is kept of those decisions."""

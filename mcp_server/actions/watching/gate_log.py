@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.pressure_log import append, written
+from mcp_server.actions.pressure.pressure_log import append, written
 from mcp_server.actions.watching.similarity import similarity
 from mcp_server.core.topics import Heard
 from mcp_server.core.watchers.useful import OWN, Pending, pending, used
@@ -21,7 +21,7 @@ from mcp_server.store import logs
 from mcp_server.store.topic_files import TopicSet
 
 if TYPE_CHECKING:
-    from mcp_server.actions.judge import Verdict
+    from mcp_server.actions.watching.judge import Verdict
 
 KIND = "gate"
 NAMESPACE = "gate"

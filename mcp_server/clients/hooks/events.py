@@ -23,8 +23,10 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions import briefs, checkpoints, inject, sent, sessions
-from mcp_server.actions.checkpoint import make
+from mcp_server.actions import sessions
+from mcp_server.actions.checkpoints import checkpoints
+from mcp_server.actions.checkpoints.checkpoint import make
+from mcp_server.actions.injecting import briefs, inject, sent
 from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.actions.projects import project_of
 from mcp_server.clients.capture import capture

@@ -29,7 +29,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import windows
+from mcp_server.actions.injecting import windows
 from mcp_server.clients.hooks import marker, wire
 from mcp_server.memory import Memory
 from mcp_server.store import durable

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mcp_server.actions import inject, sessions
+from mcp_server.actions import sessions
+from mcp_server.actions.injecting import inject
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 from tests.clients.hooks.windows import ClaudeWindow

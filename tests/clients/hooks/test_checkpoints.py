@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import checkpoints, inject, sessions
+from mcp_server.actions import sessions
+from mcp_server.actions.checkpoints import checkpoints
+from mcp_server.actions.injecting import inject
 from mcp_server.core.injection import LONGEST
 from mcp_server.memory import Memory
 from mcp_server.store import logs

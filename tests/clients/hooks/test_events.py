@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions import briefs, pauses, sessions
+from mcp_server.actions import sessions
+from mcp_server.actions.injecting import briefs, pauses
 from mcp_server.clients.hooks.events import handle
 from mcp_server.core.model import COMPACTION, Caller
 from mcp_server.memory import Memory

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.actions import sessions
-from mcp_server.actions.inject import LOG
+from mcp_server.actions.injecting.inject import LOG
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import catch_up, open_memory
 from mcp_server.core.model import Caller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions import inject
+from mcp_server.actions.injecting import inject
 from mcp_server.memory import Memory
 from mcp_server.store import logs
 from tests.actions.playbooks import TEA, write

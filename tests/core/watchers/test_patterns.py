@@ -7,7 +7,7 @@ from time import perf_counter
 
 import pytest
 
-from mcp_server.actions.senses import compile_regex, language
+from mcp_server.actions.watching.senses import compile_regex, language
 from mcp_server.core.topics import (
     Code,
     Cron,

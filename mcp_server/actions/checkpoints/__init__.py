@@ -1,0 +1,1 @@
+"""What is taken down of a conversation, kept as checkpoints, and gone back to."""

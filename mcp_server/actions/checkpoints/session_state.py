@@ -1,0 +1,84 @@
+"""Session state: everything of a session that a checkpoint keeps and a recovery puts back, raw, by a table.
+
+A feature that keeps something by session in the state needs one line here and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_server.actions import clarity
+from mcp_server.actions.checkpoints import as_of, noted
+from mcp_server.core.model import Turn
+from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.memory import Memory
+from mcp_server.store.live_sets import READINGS, STEPS
+from mcp_server.store.session_states import Place, SessionState, SessionStates
+
+TOPICS = "topics"
+"""Namespace of the state: session → its active topics by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An entry of the state: its key is `prefix` and the session. `heard` is the field of its value, if it has one,
+    that says up to which turn the conversation was taken in: what came later is taken in when somebody looks."""
+
+    namespace: str
+    prefix: str = ""
+    heard: str | None = None
+
+    def place(self, session: str) -> Place:
+        return self.namespace, self.prefix + session
+
+
+KEPT = (
+    Kept(clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
+    Kept(clarity.NAMESPACE, f"{clarity.PRUNED}:"),
+    Kept(noted.NAMESPACE, "", "turn"),
+    Kept(TOPICS),
+    Kept(READINGS),
+    Kept(STEPS),
+)
+
+
+async def snapshot(memory: Memory, session: str) -> SessionState:
+    """The session's state as of this moment."""
+    return await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+
+
+async def put_back(
+    memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
+) -> None:
+    """Puts a session's state in the place of what is there, with these live chunks, in one transaction. `turn` is the
+    last turn that it has seen; of the `turns` that there are the later ones are hidden."""
+    places = [kept.place(session) for kept in KEPT] + [(as_of.NAMESPACE, session)]
+    entries = {namespace: dict(values) for namespace, values in stored.entries.items()}
+    if turn < turns:
+        entries[as_of.NAMESPACE] = {session: as_of.entry(turn, turns)}
+    await SessionStates(memory.state).put(session, places, entries, chunks)
+
+
+async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
+    """A session that was wound back goes on with these turns: those that were hidden are not taken in any more. Call it
+    under the transcript's lock, before anything hears the turns."""
+    hidden = await memory.state.get(as_of.NAMESPACE, session)
+    if hidden is None:
+        return
+    last = turns[0].number - 1
+    for kept in KEPT:
+        namespace, key = kept.place(session)
+        value = await memory.state.get(namespace, key) if kept.heard else None
+        if isinstance(value, Mapping) and kept.heard and int(value.get(kept.heard, last)) < last:
+            await memory.state.put(namespace, key, {**value, kept.heard: last})
+    await memory.state.remove(as_of.NAMESPACE, session)
+
+
+def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
+    """The active topics of a session's entries, by name."""
+    value = stored.get(TOPICS, {}).get(session)
+    if isinstance(value, Mapping):
+        return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))
+    return ()

@@ -1,0 +1,1 @@
+"""A text, a turn, a conversation or a file is deleted for real."""

@@ -1,0 +1,152 @@
+"""Explore: what if? A branch of the memory with a folder of its own, to be merged or dropped within a week. (S4 §3.3)
+
+The live files are never switched. What is in an exploration's folder is a whole workspace: edit it, or point any
+command at it with `--workspace`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions.history.branch_folders import BranchFolders
+from mcp_server.actions.history.committing import OURS, commit_changes
+from mcp_server.actions.history.merging import Joined, join
+from mcp_server.core.history.messages import message
+from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store.git import Git
+from mcp_server.store.git_changes import changes
+from mcp_server.store.git_tags import PREFIX, unused
+from mcp_server.store.git_worktrees import Branch
+
+log = logging.getLogger(__name__)
+
+EXPLORATIONS = BranchFolders("explore/", "exploration", "explore")
+
+DAYS = 7
+"""An exploration is dropped after so many days; what was not merged keeps a tag."""
+
+STATE = "explore"
+"""Namespace of the state: name → when it was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exploration:
+    """One: where its folder is (None: it is gone), since when, how many commits and uncommitted files it has of its
+    own, and when it is dropped."""
+
+    name: str
+    place: str | None
+    begun: datetime
+    commits: int
+    uncommitted: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What was dropped, and the tag that its unmerged work has now."""
+
+    name: str
+    tag: str | None
+
+
+async def create(memory: Memory, name: str) -> Exploration:
+    """Begins one from the memory as it is now. Raises Invalid for a name that is none, Conflict for one that is taken,
+    Unavailable without git."""
+    await EXPLORATIONS.check(memory, name)
+    await commit_changes(memory)
+    async with EXPLORATIONS.making(memory, name):
+        await memory.state.put(STATE, name, memory.clock().isoformat())
+    return await _one(memory, name)
+
+
+async def explorations(memory: Memory) -> list[Exploration]:
+    """All of them, the oldest first. Raises Unavailable without git."""
+    branches = await EXPLORATIONS.all(memory)
+    begun = await memory.state.entries(STATE)
+    found = [await run_sync(_shown, branch, begun.get(EXPLORATIONS.short(branch))) for branch in branches]
+    return sorted(found, key=lambda one: one.begun)
+
+
+async def merge(memory: Memory, name: str) -> Joined | None:
+    """Brings an exploration's work into the memory and ends it; None if it had none. Raises NotFound, Refused if files
+    that it changes are staged, Unavailable."""
+    branch = await _committed(memory, name)
+    joined = await join(memory, branch.commit, lambda plan: f"explore: merge {name}")
+    await _remove(memory, branch)
+    return joined
+
+
+async def drop(memory: Memory, name: str) -> Dropped:
+    """Ends an exploration; its unmerged work gets a tag under `memory/before/`, and the folder goes. Raises NotFound,
+    Unavailable."""
+    branch = await _committed(memory, name)
+    tag: str | None = None
+    if branch.ahead:
+        taken = {found.name for found in await run_sync(memory.git.tags.all)}
+        tag = unused(f"{PREFIX}before/drop-{name}", taken.__contains__)
+        async with memory.locks.git():
+            await run_sync(memory.git.tags.create, tag, branch.commit)
+    await _remove(memory, branch)
+    return Dropped(name, tag)
+
+
+async def drop_old(memory: Memory) -> list[Dropped]:
+    """Ends every exploration whose days are over; returns them. One that cannot be ended stays; the log says why."""
+    if not await run_sync(memory.git.worktrees.any, EXPLORATIONS.prefix):
+        return []
+    now = memory.clock()
+    dropped: list[Dropped] = []
+    for one in await explorations(memory):
+        if one.until <= now:
+            try:
+                dropped.append(await drop(memory, one.name))
+            except ContextManagerError as error:  # a secret in its folder: the others go all the same
+                log.warning("the exploration %s is over and was not dropped: %s", one.name, error)
+    return dropped
+
+
+async def _committed(memory: Memory, name: str) -> Branch:
+    """The branch, with what lies uncommitted in its folder."""
+    branch = await EXPLORATIONS.find(memory, name)
+    if branch.place is not None:
+        there = Git(branch.place, memory.git.clock)
+        found = await run_sync(changes, there, branch.place, OURS)
+        if found:
+            text = await run_sync(message, "explore", found)
+            async with memory.locks.git():
+                left_out = (await run_sync(there.commit_files, [one.path for one in found], text)).left_out
+            if left_out:
+                path, reason = next(iter(left_out.items()))
+                raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Mend or delete it first")
+    return await EXPLORATIONS.find(memory, name)
+
+
+async def _remove(memory: Memory, branch: Branch) -> None:
+    await EXPLORATIONS.remove(memory, branch)
+    await memory.state.remove(STATE, EXPLORATIONS.short(branch))
+
+
+async def _one(memory: Memory, name: str) -> Exploration:
+    return await run_sync(_shown, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name))
+
+
+def _shown(branch: Branch, begun: str | None) -> Exploration:
+    since = datetime.fromisoformat(begun) if begun else branch.at
+    place: Path | None = branch.place
+    uncommitted = len(Git(place).uncommitted(OURS)) if place is not None else 0
+    last = max(since, branch.at) if branch.ahead else since
+    return Exploration(
+        EXPLORATIONS.short(branch),
+        str(place) if place is not None else None,
+        since,
+        branch.ahead,
+        uncommitted,
+        last + timedelta(days=DAYS),
+    )

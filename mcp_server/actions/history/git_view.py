@@ -1,0 +1,105 @@
+"""What `status` says of git: where the branch stands, what waits, what was left out, what is off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import closed_sessions
+from mcp_server.actions.history import committing
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store.git_lfs import lfs_problem
+
+MOST_SHOWN = 20
+
+PROBES = {
+    "knowledge/reference/x.md": "knowledge/",
+    "topics/x.md": "topics/",
+    "archive/memory/x.md": "archive/",
+    "checkpoints/x/x.md": "checkpoints/",
+    "raw/conversations/2026/01/01/x.md": "raw/conversations/",
+    "anchors.yaml": "anchors.yaml",
+}
+"""A path that may not exist, in each of our places, and how the place is called."""
+
+
+async def git_view(memory: Memory) -> Mapping[str, Any]:
+    """JSON values all the way down. Never raises for what is wrong with git: it says so."""
+    knobs = memory.settings.git
+    version = await run_sync(memory.git.version)
+    waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
+    view: dict[str, Any] = {
+        "git": version or "not found: capture, search and compiling work; history needs git on PATH",
+        "last_commit": (await run_sync(memory.git.head) if version else None) or "none",
+        "commits_waiting": len(waiting),
+        "auto_commit": knobs.auto_commit,
+    }
+    if version is None:
+        return view
+    report = await committing.report(memory)
+    try:
+        view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
+        view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
+        view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
+        view["history"] = await run_sync(_reach, memory)
+        view |= await run_sync(_remote, memory)
+    except ContextManagerError as error:
+        view["trouble"] = str(error)
+    said = await memory.state.get(committing.STATE, committing.PUSH)
+    view["auto_push"] = knobs.auto_push
+    trouble = [report.note, said["said"] if said else "", await run_sync(lfs_problem, memory.files.root)]
+    view["left_out"] = [f"{path}: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
+    view["warnings"] = [f"{path}: {why}" for path, why in sorted(report.warned.items())]
+    view["waiting_for_your_commit"] = sorted(report.waiting)[:MOST_SHOWN]
+    view["what_is_wrong"] = [one for one in trouble if one and one != "git.auto_commit is off"]
+    return view
+
+
+async def git_problems(memory: Memory) -> list[str]:
+    """What `status` shows among the problems: files that are not committed, and why nothing can be."""
+    report = await committing.report(memory)
+    named = [f"{path} is not committed: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
+    if memory.settings.git.auto_commit and report.note:
+        named.append(f"nothing could be committed: {report.note}")
+    if await run_sync(memory.git.available):
+        if memory.settings.git.auto_commit:
+            named += await _ignored(memory)
+        busy, files = await run_sync(memory.git.unmerged)
+        named += [
+            f"{path} has an unresolved conflict ({busy}); it is left out of contexts until then" for path in files
+        ]
+    return named
+
+
+async def _ignored(memory: Memory) -> list[str]:
+    """Folders of ours that the user's .gitignore keeps out of git."""
+    try:
+        found = await run_sync(memory.git.ignored, list(PROBES))
+    except ContextManagerError:
+        return []
+    return [
+        f"{PROBES[path]} is ignored by git ({where}): nothing new in it is committed" for path, where in found.items()
+    ]
+
+
+def _reach(memory: Memory) -> str:
+    """How far back history goes."""
+    if memory.git.is_shallow():
+        return "shallow: what is older was never fetched; `git fetch --unshallow` in the workspace brings it"
+    return "whole"
+
+
+def _remote(memory: Memory) -> Mapping[str, Any]:
+    """How far this copy and the remote's were apart when it was last fetched."""
+    remotes = memory.git.remote.names()
+    name = memory.settings.git.remote or (remotes[0] if len(remotes) == 1 else None)
+    if name is None or name not in remotes:
+        return {"remote": "none" if not remotes else f"{', '.join(remotes)}; git.remote names {name or 'none'}"}
+    branch = memory.git.remote.counterpart(name, memory.git.branch() or "main")
+    counted = memory.git.remote.ahead_behind(name, branch)
+    if counted is None:
+        return {"remote": f"{name}, never synced"}
+    return {"remote": name, "ahead": counted[0], "behind": counted[1]}

@@ -1,0 +1,125 @@
+"""Sync: two copies of one memory, on two machines, become the same. (SPEC §13)
+
+What is here is committed, what is there is fetched and merged (`merging`), and the result is pushed, never by force. If
+somebody pushes in between, it is done again. Without the network everything here is committed all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import closed_sessions, sessions
+from mcp_server.actions.history import came_over
+from mcp_server.actions.history.committing import Swept, commit_changes
+from mcp_server.actions.history.merging import TRIES, Joined, join
+from mcp_server.core.history.messages import label
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+from mcp_server.store.git_merging import Plan
+
+MOST_NAMED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync did: commits that were made of what was here, how many came from the remote, the files that changed
+    here, those in which two versions now stand side by side, and whether it was pushed."""
+
+    remote: str
+    branch: str
+    committed: tuple[str, ...]
+    received: int
+    changed: tuple[str, ...]
+    contested: tuple[str, ...]
+    pushed: bool
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def markdown(self) -> str:
+        """In words."""
+        lines = [
+            f"{self.remote}/{self.branch}: {_count(len(self.committed), 'commit')} made, "
+            f"{_count(self.received, 'commit')} received, {_count(len(self.changed), 'file')} changed here, "
+            f"{'pushed' if self.pushed else 'nothing to push'}"
+        ]
+        lines += [f"- {path}: both copies had edited the same; both versions stand there" for path in self.contested]
+        lines += [f"- left out: {said}" for said in self.left_out]
+        return "\n".join(lines)
+
+
+async def sync(memory: Memory, remote: str | None = None) -> Synced:
+    """Brings this copy and the remote's together. `remote` defaults to `git.remote`, else to the only one there is.
+
+    Raises:
+        NotFound: no such remote, or none at all.
+        Refused: files that the other side changed are staged here with changes.
+        Unavailable: no network, no permission, git is missing or in the middle of something.
+    """
+    git = memory.git
+    await run_sync(git.check_free)
+    name = await run_sync(git.remote.chosen, remote or memory.settings.git.remote)
+    await sessions.ready(memory)
+    await closed_sessions.commit_pending(memory)
+    swept = await commit_changes(memory)
+    branch = await run_sync(git.branch) or "main"
+    received, joined = 0, list[Joined]()
+    for _ in range(TRIES):
+        await run_sync(git.remote.fetch, name)
+        branch = await run_sync(git.remote.counterpart, name, branch)
+        tip = await run_sync(git.remote.tip, name, branch)
+        if tip is not None:
+            counted = await run_sync(git.remote.ahead_behind, name, branch)
+            received += counted[1] if counted else 0
+            done = await join(memory, tip, lambda plan: _message(name, plan))
+            joined += [done] if done else []
+            await came_over.take_in(memory)
+        counted = await run_sync(git.remote.ahead_behind, name, branch)
+        if counted is not None and counted[0] == 0:
+            return _synced(name, branch, swept, received, joined, pushed=False)
+        if await run_sync(git.remote.push, name, branch) == "pushed":
+            return _synced(name, branch, swept, received, joined, pushed=True)
+    raise Unavailable(f"{name} keeps changing; what is here is committed, sync again later")
+
+
+async def push_if_wanted(memory: Memory) -> str:
+    """For `git.auto_push`: pushes what is committed and not on the remote yet, without merging. Returns what is wrong,
+    in a sentence; empty if nothing is."""
+    knobs = memory.settings.git
+    if not knobs.auto_push:
+        return ""
+    if knobs.remote is None:
+        return "git.auto_push is on and git.remote names no remote: nothing is pushed"
+    name = await run_sync(memory.git.remote.chosen, knobs.remote)
+    own = await run_sync(memory.git.branch)
+    if own is None:
+        return ""
+    branch = await run_sync(memory.git.remote.counterpart, name, own)
+    counted = await run_sync(memory.git.remote.ahead_behind, name, branch)
+    if counted is not None and counted[0] == 0:
+        return ""
+    if await run_sync(memory.git.remote.push, name, branch) == "behind":
+        return f"{name} has commits that are not here; `context-manager sync` brings both together"
+    return ""
+
+
+def _message(remote: str, plan: Plan) -> str:
+    """The merge's message names the files that both copies had changed."""
+    both = sorted(plan.both)
+    subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")
+    body = [f"- {path}: changed on both sides" for path in both[:MOST_NAMED]]
+    return "\n".join([subject[:72], *(["", *body] if body else [])])
+
+
+def _synced(name: str, branch: str, swept: Swept, received: int, joined: list[Joined], *, pushed: bool) -> Synced:
+    changed = {path for one in joined for path in one.paths}
+    contested = {path for one in joined for path in one.contested}
+    left_out = tuple(f"{path}: {reason}" for path, reason in swept.left_out.items())
+    return Synced(
+        name, branch, swept.commits, received, tuple(sorted(changed)), tuple(sorted(contested)), pushed, left_out
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Conversations become knowledge, and knowledge is condensed and archived."""

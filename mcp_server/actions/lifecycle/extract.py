@@ -1,0 +1,339 @@
+"""Extract: conversations become knowledge: people, decisions, lessons, procedures, facts, the day's journal (S4 §8.3).
+
+Every line names the turn that it comes from. Doing it again changes nothing; a conversation that was read by the same
+versions of the extractors is not read again. What a person or an agent wrote stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import perf_counter
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import sessions
+from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
+from mcp_server.actions.despite_editors import despite_editors
+from mcp_server.actions.editing import difference, stamped
+from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
+from mcp_server.core.lifecycle.eviction import archived_path
+from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
+from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.lifecycle.merging import merged, standing
+from mcp_server.core.lifecycle.places import by_file
+from mcp_server.core.text.markdown import split_front_matter
+from mcp_server.core.text.remembering import Place
+from mcp_server.core.text.transcript import Transcript
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.store.changes import Change
+from mcp_server.store.files import WorkspaceFiles
+
+log = logging.getLogger(__name__)
+
+EXTRACTED = "extracted"
+"""Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
+
+JOURNALS = "knowledge/journal/"
+FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)
+"""Where extractors write, and so where reading a conversation anew takes out what an earlier reading wrote."""
+
+FLUSHED = ("Decision:", "Lesson:", "To-do:")
+"""Beginnings of journal lines that the flush before a drop writes: nobody else does."""
+
+BATCH = 20
+"""So many transcripts are read, then written: a crash loses no more, and that is done again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """What became of one file: lines added, and the change as a diff."""
+
+    path: str
+    added: int
+    diff: str
+
+
+@dataclass(slots=True)
+class Extracted:
+    """An extraction: transcripts read, those that were read before, lines found and files changed, by their paths."""
+
+    dry_run: bool = False
+    read: int = 0
+    known: int = 0
+    lines: int = 0
+    by_model: int = 0
+    fell_back: int = 0
+    files: dict[str, ChangedFile] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "dry_run": self.dry_run,
+            "read": self.read,
+            "known": self.known,
+            "lines": self.lines,
+            "added": sum(file.added for file in self.files.values()),
+            "by_model": self.by_model,
+            "fell_back": self.fell_back,
+            "files": [{"path": one.path, "added": one.added, "diff": one.diff} for one in self.files.values()],
+            "notes": self.notes,
+        }
+
+
+async def extract(
+    memory: Memory,
+    session: str | None = None,
+    names: Sequence[str] = (),
+    *,
+    anew: bool = False,
+    dry_run: bool = False,
+    show: Callable[[float, float, str], None] = lambda done, total, label: None,
+) -> Extracted:
+    """Reads the closed conversations, or `session`, open or not, by the extractors of these `names` (all without any).
+
+    `anew` reads again what was read. Of what is read a second time, what only the earlier reading says is taken out.
+
+    Raises:
+        Invalid: no extractor of that name. NotFound: no such session.
+    """
+    extractors = chosen(names)
+    done = Extracted(dry_run)
+    paths = await _paths(memory, session)
+    used = versions(extractors)
+    known = await memory.state.entries(EXTRACTED)
+    waiting: list[_Read] = []
+    for number, path in enumerate(paths, start=1):
+        show(number - 1, len(paths), path.rsplit("/", 1)[-1])
+        try:
+            transcript = await run_sync(memory.transcripts.read, path)
+        except ContextManagerError as error:
+            done.notes.append(f"left out: {error}")
+            continue
+        if transcript.head.ended is None and session is None:
+            continue
+        seen = _mark(used, transcript)
+        if not anew and not names and known.get(path) == seen:
+            done.known += 1
+            continue
+        try:
+            derived = await derive(memory, path, transcript, extractors)
+            waiting.append(_Read(derived, seen, not names and (anew or path in known)))
+        except ContextManagerError:
+            raise
+        except Exception as error:  # what stands in one conversation must not keep the others from being read
+            done.notes.append(f"left out: {path} cannot be read by the rules ({type(error).__name__}: {error})")
+            continue
+        if len(waiting) == BATCH:
+            await _finish(memory, waiting, done, bool(names))
+            waiting = []
+    await _finish(memory, waiting, done, bool(names))
+    show(len(paths), max(1, len(paths)), "")
+    return done
+
+
+async def is_waiting(memory: Memory) -> bool:
+    """Whether `extract_pending` has something to read."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return False
+    return bool(await memory.state.keys_of(PENDING_EXTRACTION))
+
+
+async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
+    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
+    that took, for whoever does it beside other work."""
+    if not await is_waiting(memory):
+        return 0
+    extractors = chosen(())
+    known = await memory.state.entries(EXTRACTED)
+    done = Extracted()
+    for path in await memory.state.keys_of(PENDING_EXTRACTION):
+        try:
+            transcript = await run_sync(memory.transcripts.read, path)
+        except ContextManagerError:  # gone, or broken: `status` names it, and `extract` reads it once it is mended
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        seen = _mark(versions(extractors), transcript)
+        if known.get(path) == seen:
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        began = perf_counter()
+        try:
+            derived = await derive(memory, path, transcript, extractors)
+        except ContextManagerError:
+            raise
+        except Exception as error:  # the same: `extract` names it again
+            log.warning("%s cannot be read by the rules: %s: %s", path, type(error).__name__, error)
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        await _finish(memory, [_Read(derived, seen, path in known)], done, False)
+        await anyio.sleep(rest * (perf_counter() - began))
+    return done.read
+
+
+async def _paths(memory: Memory, session: str | None) -> list[str]:
+    if session is None:
+        return await run_sync(lambda: sorted(memory.transcripts.all()))
+    return list((await sessions.show_session(memory, session)).paths)
+
+
+def _mark(used: str, transcript: Transcript) -> str:
+    return f"{used}; {len(transcript.turns)} turns"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A conversation that was read: its lines, what the state notes of it, and whether it was read before, by other
+    versions of the extractors or when it had fewer turns."""
+
+    derived: Derived
+    seen: str
+    anew: bool
+
+
+async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
+    """Writes what was derived, and notes that it was."""
+    if not waiting:
+        return
+    derived = [one.derived for one in waiting]
+    anew = frozenset(one.derived.path for one in waiting if one.anew)
+    done.read += len(derived)
+    done.lines += sum(len(one.lines) for one in derived)
+    done.by_model += sum(one.model for one in derived)
+    done.fell_back += sum(one.fell_back for one in derived)
+    for changed in await write_lines(memory, derived, anew=anew, dry_run=done.dry_run):
+        before = done.files.get(changed.path)
+        added, diff = (before.added, before.diff + "\n") if before else (0, "")
+        done.files[changed.path] = ChangedFile(changed.path, added + changed.added, diff + changed.diff)
+    if done.dry_run:
+        return
+    for one in waiting:
+        if not partly:
+            await memory.state.put(EXTRACTED, one.derived.path, one.seen)
+            await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
+
+
+async def write_lines(
+    memory: Memory, derived: Sequence[Derived], *, anew: Collection[str] = (), dry_run: bool = False
+) -> list[ChangedFile]:
+    """Writes lines into their files, durably, each file whole; returns what changed. `anew` are the transcripts of
+    which earlier lines go where they are not said again. `dry_run` only says what would change."""
+    lines = [(line, one.title) for one in derived for line in one.lines]
+    by_day = _sessions_by_journal(derived)
+    stale = frozenset(anew)
+    by_place = await run_sync(by_file, lines)
+
+    def work() -> list[ChangedFile]:
+        placed = _at_home(memory.files, by_place)
+        paths = {*placed, *(_holding(memory.files, stale) if stale else ())}
+        changed = [
+            _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run)
+            for path in sorted(paths)
+        ]
+        return [one for one in changed if one is not None]
+
+    if dry_run:
+        return await run_sync(work)
+    async with memory.locks.files():
+        changed = await run_sync(work)
+    for one in changed:
+        memory.changes.publish(Change("file", one.path))
+    return changed
+
+
+def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
+    """The sessions that a journal names."""
+    found: dict[str, list[str]] = {}
+    for one in derived:
+        for path in dict.fromkeys(f"knowledge/journal/{line.said}.md" for line in one.lines if line.file == "journal"):
+            found.setdefault(path, []).append(one.session)
+    return found
+
+
+def _at_home(
+    files: WorkspaceFiles, placed: Mapping[str, list[tuple[Place, Line]]]
+) -> dict[str, list[tuple[Place, Line]]]:
+    """Lines by the file in which they stand. What went to the archive stays there, and does not come back when its
+    conversation is read again; a journal that is archived goes on there."""
+    home: dict[str, list[tuple[Place, Line]]] = {}
+    for path, lines in placed.items():
+        cold = archived_path(path)
+        archived, live = files.text_or_none(cold), files.text_or_none(path)
+        if archived is None:
+            home[path] = lines
+        elif path.startswith(JOURNALS) and live is None:
+            home[cold] = lines
+        else:
+            only = [line for _, line in lines]
+            there, here = (standing(split_front_matter(text or "").body, only) for text in (archived, live))
+            for one, is_there, is_here in zip(lines, there, here, strict=True):
+                home.setdefault(cold if is_there and not is_here else path, []).append(one)
+    return home
+
+
+def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
+    """The files, also in the archive, in which a line names one of these transcripts as its source; not the indexes,
+    which only repeat it."""
+    marks = [f"[src: {path}#" for path in transcripts]
+    found = []
+    for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
+        for stat in files.walk(folder):
+            if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
+                continue
+            text = files.readable(stat.path)
+            if text is not None and any(mark in text for mark in marks):
+                found.append(stat.path)
+    return found
+
+
+def _written(
+    files: WorkspaceFiles,
+    path: str,
+    placed: list[tuple[Place, Line]],
+    stale: frozenset[str],
+    by_day: Mapping[str, Sequence[str]],
+    now: datetime,
+    dry_run: bool,
+) -> ChangedFile | None:
+    warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
+
+    def write() -> ChangedFile | None:
+        before = files.text_or_none(path)
+        after = rewritten(warm, before, placed, stale, by_day.get(warm, ()), now)
+        if after is None:
+            return None
+        if not dry_run:
+            files.write_atomic(path, after, before, new=before is None)
+        added = max(0, after.count("[src: ") - (before or "").count("[src: "))
+        return ChangedFile(path, added, difference(before or "", after, path))
+
+    return despite_editors(write)
+
+
+def rewritten(
+    path: str,
+    before: str | None,
+    placed: Sequence[tuple[Place, Line]],
+    stale: frozenset[str],
+    named: Sequence[str],
+    now: datetime,
+) -> str | None:
+    """The file with these lines, and without those that come from `stale` transcripts alone; None if nothing changes.
+
+    A new file begins with its place's template. `named` are sessions for a journal's front matter.
+    """
+    text = before if before is not None else placed[0][0].template
+    start = split_front_matter(text)
+    body = merged(start.body, placed, stale, FLUSHED)
+    if body == start.body and before is not None:
+        return None
+    after = text[: len(text) - len(start.body)] + body
+    for session in named or (None,):
+        after = stamped(path, after, now, session)
+    return after

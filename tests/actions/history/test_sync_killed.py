@@ -1,0 +1,72 @@
+"""A `sync` that is killed at any of its steps loses nothing, and the next one finishes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions.history.committing import commit_changes
+from mcp_server.actions.history.sync import sync
+from mcp_server.core.text.conflicts import marked_line
+from mcp_server.memory import Memory
+from tests.actions.two_copies import CORE, edit, same
+from tests.gitting import write
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
+
+KILLED = """
+import sys
+from pathlib import Path
+import anyio
+from mcp_server.actions.history.sync import sync
+from mcp_server.app import open_memory
+from mcp_server.store import durable
+from mcp_server.store.git_repository import Repository
+from tests.killing import die_at
+
+async def main():
+    async with open_memory(Path(sys.argv[1]), {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}) as memory:
+        die_at(int(sys.argv[2]), (Repository, "run"), (durable, "put"))
+        await sync(memory)
+
+anyio.run(main)
+"""
+
+
+async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finishes(
+    two: tuple[Memory, Memory], tmp_path: Path
+) -> None:
+    one, other = two
+    facts: list[str] = []
+    done = False
+    for step in range(1, 400, 11):
+        edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
+        write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
+        await sync(one)
+        edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
+        facts += [f"- one {step}", f"- other {step}"]
+        killed = await anyio.run_process([sys.executable, "-c", KILLED, str(other.files.root), str(step)], check=False)
+        assert killed.returncode in (0, -9), killed.stderr.decode()
+
+        await sync(other)
+        await sync(one)
+
+        assert same(one, other)
+        assert set(facts) <= set(one.files.read_text(CORE).split("\n"))
+        assert one.files.exists(f"knowledge/people/one{step}.md")
+        assert not marked_line(one.files.read_text(CORE))
+        if killed.returncode == 0:
+            done = True
+            break
+    assert done
+    leftovers = list((other.files.root / ".git").glob("context-manager*.index"))
+    for leftover in leftovers:
+        os.utime(leftover, (1, 1))
+    write(other.files.root, "knowledge/people/last.md", "# Last\n")
+    await commit_changes(other)
+    assert not any(leftover.exists() for leftover in leftovers)

@@ -1,0 +1,265 @@
+"""Conversations become knowledge: each line with the turn that says it, once, beside what people wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
+from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.actions.lifecycle.archive import archive_journals
+from mcp_server.actions.lifecycle.condense import condense
+from mcp_server.actions.lifecycle.extract import EXTRACTED, extract, extract_pending
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.app import open_memory
+from mcp_server.core.lifecycle.lines import sources_of
+from mcp_server.core.model import Caller
+from mcp_server.errors import Invalid, NotFound
+from mcp_server.jobs.registry import JOBS
+from mcp_server.jobs.scheduler import run_due
+from mcp_server.llm import LlmUnavailable
+from mcp_server.memory import Memory
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.fake_llm import FakeLlm
+
+pytestmark = pytest.mark.anyio
+START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+ANA = "knowledge/people/ana.md"
+
+
+def talk(*said: str, session: str = "talk-1", days: int = 0) -> ImportedSession:
+    turns = tuple(
+        ImportedTurn(
+            "user", text, START + timedelta(days=days, seconds=place), f"D{days}:{place}", "Bo" if place % 2 else "Ana"
+        )
+        for place, text in enumerate(said)
+    )
+    return ImportedSession(session, turns, "import:test", title="Ana and Bo")
+
+
+async def test_every_line_names_a_turn_that_says_it(memory: Memory) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "Lovely! I play the cello in Zagreb."))
+    done = await extract(memory)
+    assert (done.read, done.lines) == (1, 3)
+    text = memory.files.read_text(ANA)
+    assert "- 2023-05-07: Ana adopted two kittens on 7 May 2023. [src: raw/conversations/2023/05/08/" in text
+    for path in done.files:
+        for line in memory.files.read_text(path).splitlines():
+            for source in sources_of(line):
+                turns = {placed.turn.number: placed.turn for placed in memory.transcripts.read(source.path).turns}
+                assert any(word in turns[source.turn].content for word in ("kittens", "cello"))
+                assert any(word in line for word in ("kittens", "cello"))
+    journal = memory.files.read_text("knowledge/journal/2023-05-08.md")
+    assert 'sessions: ["talk-1"]' in journal
+
+
+async def test_doing_it_again_changes_nothing_also_after_the_state_is_lost(memory: Memory, workspace: Path) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
+    await extract(memory)
+    before = {path: path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")}
+    assert (await extract(memory)).known == 1
+    await memory.state.remove(EXTRACTED, *await memory.state.keys_of(EXTRACTED))
+    again = await extract(memory)
+    assert (again.read, again.files) == (1, {})
+    assert (await extract(memory, anew=True)).files == {}
+    assert {path: path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")} == before
+
+
+async def test_a_dry_run_says_what_would_be_written_and_writes_nothing(memory: Memory, workspace: Path) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday."))
+    looked = await extract(memory, dry_run=True)
+    assert not (workspace / ANA).exists()
+    assert "+- 2023-05-07: Ana adopted two kittens" in looked.files[ANA].diff
+    done = await extract(memory)
+    assert {path: one.diff for path, one in done.files.items()} == {
+        path: one.diff for path, one in looked.files.items()
+    }
+
+
+async def test_what_somebody_wrote_into_the_file_stays(memory: Memory) -> None:
+    own = "# Ana\n\nMy oldest friend.\n\n## About\n- 2020-01-01: likes being called Anči\n"
+    memory.files.write_atomic(ANA, own)
+    await record_session(memory, talk("I'm a nurse at the county hospital."))
+    await extract(memory)
+    text = memory.files.read_text(ANA)
+    assert "Ana is a nurse at the county hospital." in text
+    assert [line for line in text.splitlines() if "[src:" not in line] == own.splitlines()
+
+
+async def test_two_conversations_that_say_the_same_make_one_line(memory: Memory) -> None:
+    await record_session(memory, talk("I'm a nurse at the county hospital."))
+    await record_session(memory, talk("I'm a nurse at the county hospital.", session="talk-2", days=9))
+    await extract(memory, names=["people"])
+    (line,) = [line for line in memory.files.read_text(ANA).splitlines() if "nurse" in line]
+    assert line.count("[src: ") == 2
+    assert line.startswith("- 2023-05-08: ")
+
+
+async def test_an_open_conversation_is_read_only_when_it_is_asked_for(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "I moved to Lisbon last week.", session="s"), Caller())
+    assert (await extract(memory)).read == 0
+    assert (await extract(memory, "s")).read == 1
+    assert "Lisbon" in memory.files.read_text("knowledge/people/user.md")
+
+
+async def test_a_conversation_that_ends_becomes_knowledge_by_itself(memory: Memory) -> None:
+    await observe(memory, NewTurn("user", "I moved to Lisbon last week.", session="s"), Caller())
+    assert await extract_pending(memory) == 0
+    await sessions.end_session(memory, "s")
+    assert await extract_pending(memory) == 1
+    assert await extract_pending(memory) == 0
+    assert "Lisbon" in memory.files.read_text("knowledge/people/user.md")
+
+
+async def test_a_serving_process_does_it_and_manual_means_manual(
+    workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> None:
+    from mcp_server.app import maintain
+
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
+        await record_session(memory, talk("I adopted two kittens yesterday."))
+        async with memory.changes.listen() as heard, maintain(memory):
+            with anyio.fail_after(20):
+                async for change in heard:
+                    if change.path == ANA:
+                        break
+    manual = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "manual"}
+    async with open_memory(workspace, manual, clock=clock, new_id=new_id) as memory:
+        await record_session(memory, talk("I bought a red canoe in Split yesterday.", session="talk-2", days=1))
+        assert await extract_pending(memory) == 0
+        daily = await condense(memory, "daily")
+        assert "read only by `context-manager extract`" in daily.notes[0]
+        assert (await extract(memory)).read == 1
+
+
+async def test_hourly_means_once_an_hour(workspace: Path, clock: Clock, new_id: Callable[[], str]) -> None:
+    hourly = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "hourly"}
+    only = {"extract-hourly": JOBS["extract-hourly"]}
+    async with open_memory(workspace, hourly, clock=clock, new_id=new_id) as memory:
+        assert await run_due(memory, only) == []
+        await record_session(memory, talk("I adopted two kittens yesterday."))
+        clock.forward(minutes=10)
+        assert await run_due(memory, only) == []
+        clock.forward(minutes=10)
+        (ran,) = await run_due(memory, only)
+        assert (ran.ok, ran.outcome) == (True, "1 conversations read")
+        assert "kittens" in memory.files.read_text(ANA)
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
+        clock.forward(hours=2)
+        assert await run_due(memory, only) == []
+
+
+async def test_what_was_forgotten_is_not_derived_again(memory: Memory) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
+    await extract(memory)
+    await forget(memory, ForgetTarget(turn="talk-1#1"))
+    assert "kittens" not in memory.files.read_text(ANA)
+    await extract(memory, anew=True)
+    assert "kittens" not in memory.files.read_text(ANA)
+    assert "Zagreb" in memory.files.read_text("knowledge/people/bo.md")
+
+
+async def test_one_extractor_alone_leaves_the_rest_to_later(memory: Memory, workspace: Path) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday."))
+    await extract(memory, names=["journal"])
+    assert not (workspace / ANA).exists()
+    assert (await extract(memory)).read == 1
+    assert (workspace / ANA).exists()
+
+
+async def test_a_wrong_name_says_which_there_are(memory: Memory) -> None:
+    with pytest.raises(Invalid, match="no extractor 'peple'; there are decisions, "):
+        await extract(memory, names=["peple"])
+    with pytest.raises(NotFound):
+        await extract(memory, "nobody")
+
+
+async def test_a_broken_transcript_is_named_and_the_others_are_read(memory: Memory, workspace: Path) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday."))
+    broken = workspace / "raw/conversations/2023/05/08/0000-x-broken.md"
+    broken.write_text("---\nsession_id: x\n---\n")
+    done = await extract(memory)
+    assert done.read == 1
+    assert "0000-x-broken.md" in done.notes[0]
+
+
+LINE = {"kind": "event", "turn": 1, "person": "Ana", "day": None, "text": "Ana adopted two kittens from the shelter."}
+
+
+@pytest.mark.parametrize(("answer", "by_model"), [(json.dumps([LINE]), 1), ("no idea", 0), (LlmUnavailable("cap"), 0)])
+async def test_a_model_words_the_lines_where_there_is_one_and_the_rules_where_it_fails(
+    workspace: Path, clock: Clock, new_id: Callable[[], str], answer: str | Exception, by_model: int
+) -> None:
+    llm = FakeLlm([answer])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
+        await record_session(memory, talk("I adopted two kittens from the shelter yesterday."))
+        done = await extract(memory)
+        assert (done.by_model, done.fell_back) == (by_model, 1 - by_model)
+        text = memory.files.read_text(ANA)
+        assert ("on 7 May 2023" in text) != bool(by_model)
+        assert "two kittens from the shelter" in text
+        assert "kittens" in memory.files.read_text("knowledge/journal/2023-05-08.md")
+    assert [purpose for purpose, _ in llm.asked] == ["extraction"]
+
+
+async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_from_being_read(memory: Memory) -> None:
+    """Half characters, the ends of the calendar, sources that somebody made up."""
+    odd = "I moved to \ud83c Zagreb last week. [src: raw/conversations/2020/01/01/forged.md#7]"
+    await record_session(memory, talk(odd, session="talk-1"))
+    far = ImportedTurn("user", "I bought a horse yesterday.", datetime(1, 1, 1, tzinfo=UTC), "far", "Ana")
+    late = ImportedTurn(
+        "user", "I will buy a ship tomorrow.", datetime(9999, 12, 31, 23, 59, tzinfo=UTC), "late", "Ana"
+    )
+    await record_session(memory, ImportedSession("talk-2", (far, late), "import:test", title="Ana"))
+    await record_session(memory, talk("I adopted two kittens yesterday.", session="talk-3"))
+    done = await extract(memory)
+    assert (done.read, done.notes) == (3, [])
+    text = memory.files.read_text(ANA)
+    assert "kittens" in text
+    assert "Zagreb" in text
+    assert "forged" not in text
+    assert "ship" not in text, "the day after the last one has no date"
+    assert (await extract(memory)).read == 0
+    assert (await extract(memory, anew=True)).files == {}
+
+
+async def test_what_other_versions_of_the_extractors_made_of_a_conversation_goes_when_it_is_read_again(
+    memory: Memory,
+) -> None:
+    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await extract(memory)
+    path = recorded.path or ""
+    (line,) = (line for line in memory.files.read_text(ANA).split("\n") if "kittens" in line)
+    misfiled = memory.files.read_text(ANA).replace("## What happened", "## About")
+    memory.files.write_atomic(ANA, f"{misfiled}- 2023-05-08: Ana mewed. [src: {path}#1]\n- By hand\n")
+    await memory.state.put(EXTRACTED, path, "people 1; 2 turns")
+    await extract(memory)
+    text = memory.files.read_text(ANA)
+    assert "mewed" not in text
+    assert "- By hand" in text
+    assert text.count("kittens") == 1
+    assert text.index("## What happened") < text.index(line)
+
+
+async def test_of_a_day_that_is_archived_the_journal_goes_on_in_the_archive(memory: Memory) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await extract(memory)
+    await archive_journals(memory, False)
+    first = memory.files.read_text("archive/journal/2023-05-08.md")
+    await extract(memory, anew=True)
+    assert memory.files.read_text("archive/journal/2023-05-08.md") == first
+    late = talk("I bought an old cello from Marko in Zagreb yesterday.", "Great!", session="late")
+    await record_session(memory, late)
+    await extract(memory)
+    text = memory.files.read_text("archive/journal/2023-05-08.md")
+    assert "kittens" in text
+    assert "cello" in text
+    assert 'sessions: ["talk-1", "late"]' in text
+    assert not memory.files.exists("knowledge/journal/2023-05-08.md")

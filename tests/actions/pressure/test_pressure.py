@@ -1,0 +1,273 @@
+"""What happens by itself when a session grows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_server.actions.anchor import anchor
+from mcp_server.actions.observe import ContextChunk, NewTurn, observe
+from mcp_server.actions.pressure.gauges import gauges
+from mcp_server.actions.pressure.live_set import live_set
+from mcp_server.actions.pressure.pressure import plan
+from mcp_server.actions.sessions import session_turns
+from mcp_server.app import catch_up, open_memory
+from mcp_server.core.model import COMPACTION, ToolCall
+from mcp_server.core.pressure.chunks import text_of
+from mcp_server.memory import Memory
+from tests.conftest import Clock
+from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
+
+pytestmark = pytest.mark.anyio
+
+LOGS = ".local/logs/context"
+
+
+def logged(workspace: Path, kind: str) -> list[dict[str, Any]]:
+    file = workspace / LOGS / f"{kind}.jsonl"
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+def everything(root: Path) -> Mapping[str, bytes]:
+    return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+
+
+async def test_a_session_that_grows_stays_under_its_trigger_and_every_turn_is_somewhere(
+    workspace: Path, clock: Clock
+) -> None:
+    async with open_memory(workspace, limited(2000), clock=clock) as memory:
+        for new in talk(40):
+            await hold(memory, [new])
+            clock.forward(minutes=3)
+            assert (await gauges(memory, "s")).live < 0.5
+        turns = await session_turns(memory, "s")
+        chunks = {chunk.turn: chunk for chunk in await live_set(memory, "s")}
+        records = {record.turn: record for record in memory.cold.of("s")}
+        assert set(chunks) == {turn.number for turn in turns}
+        assert "cold" in {chunk.form for chunk in chunks.values()}
+        for turn in turns:
+            assert (chunks[turn.number].form == "whole") != (turn.number in records)
+            if turn.number in records:
+                assert records[turn.number].content == turn.content
+
+
+async def test_curation_at_the_users_message_takes_what_is_not_about_it(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(2700, compaction_trigger_pct=0.9), clock=clock) as memory:
+        await hold(memory, talk(16))
+        clock.forward(hours=2)
+        heard = await say(memory, "What did the accountant say about the greenhouse and the tax form?")
+        turns = await session_turns(memory, "s")
+        stands = forms(await live_set(memory, "s"))
+        assert all(stands[number] == "whole" for number in about(turns, 2))
+        assert all(stands[number] == "cold" for number in about(turns, 0))
+        assert any("curation" in note and "`recover`" in note for note in heard.notes)
+    (line,) = logged(workspace, "curation")
+    assert line["event"] == "memfas_curation"
+    assert line["drops_triggered"] == list(stands.values()).count("cold")
+    assert line["token_savings"] > 0
+    drop = logged(workspace, "drops")[0]
+    assert (drop["event"], drop["reason"], drop["threshold_used"]) == ("chunk_dropped", "low_relevance", 0.3)
+    assert (workspace / drop["cold_storage_path"]).exists()
+    assert set(line) >= {"timestamp", "query", "hits_found", "total_hits_before_curation"}
+
+
+@pytest.mark.parametrize("message", ["ok, thanks", "continue", "👍", ""])
+async def test_small_talk_takes_nothing_relevant_away(workspace: Path, clock: Clock, message: str) -> None:
+    untouched = limited(100_000)
+    async with open_memory(workspace, untouched, clock=clock) as memory:
+        await hold(memory, talk(16))
+        clock.forward(hours=2)
+        await say(memory, f"{SUBJECTS[1]}: which sail do we order for the Galeb?")
+        await say(memory, "The mainsail, and a berth in Split harbour.", "agent")
+        full = await memory.live.tokens("s")
+    async with open_memory(workspace, limited(int(full / 0.6)), clock=clock) as memory:
+        assert 0.59 < (await gauges(memory, "s")).live <= 0.61
+        turns = await session_turns(memory, "s")
+        await say(memory, message)
+        stands = forms(await live_set(memory, "s"))
+        assert all(stands[number] == "whole" for number in about(turns, 1))
+
+
+@pytest.mark.parametrize("message", ["ok, thanks", "continue", "👍", ""])
+async def test_small_talk_does_not_shorten_what_the_talk_is_about(workspace: Path, clock: Clock, message: str) -> None:
+    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
+        await hold(memory, talk(8))
+        found = ToolCall("Read", "sails.txt", f"{SUBJECTS[1]}, says the file. " * 60)
+        await say(memory, f"{SUBJECTS[1]}: which sail do we order for the Galeb?")
+        await say(memory, f"{SUBJECTS[1]}. " * 40, "agent", tool_calls=(found,))
+        await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(16)[8:]])
+        await catch_up(memory)
+        clock.forward(hours=2)
+        full = await memory.live.tokens("s")
+    async with open_memory(workspace, limited(int(full / 0.6)), clock=clock) as memory:
+        await say(memory, message)
+        stands = {(chunk.turn, chunk.part): chunk.form for chunk in await live_set(memory, "s")}
+        assert (stands[9, 0], stands[10, 0], stands[10, 1]) == ("whole", "whole", "whole")
+        assert "cold" in stands.values()
+
+
+async def test_small_talk_alone_clears_nothing(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
+        await hold(memory, [replace(turn, role="agent") for turn in talk(16)])
+        full = await memory.live.tokens("s")
+    async with open_memory(workspace, limited(int(full / 0.6)), clock=clock) as memory:
+        for message in ("ok, thanks", "continue", "👍", ""):
+            await say(memory, message)
+        assert set(forms(await live_set(memory, "s")).values()) == {"whole"}
+
+
+async def test_tool_results_shrink_to_their_call_before_anything_else_goes(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(2600, curation_trigger_pct=0.9), clock=clock) as memory:
+        call = ToolCall("Bash", "make all", "the compiler said a lot " * 60)
+        await say(memory, SUBJECTS[0])
+        await say(memory, "I built it.", "agent", tool_calls=(call, call))
+        await hold(memory, talk(16, length=2))
+        chunks = await live_set(memory, "s")
+        assert [chunk.form for chunk in chunks if chunk.turn == 2] == ["whole", "one line", "whole"]
+        assert {chunk.form for chunk in chunks if chunk.turn != 2} == {"whole"}
+        (record,) = memory.cold.of("s")
+        assert (record.form, record.content) == ("one line", f"[tool:Bash] make all → {call.result}")
+
+
+async def test_what_lies_between_is_summarised_and_its_source_is_kept(workspace: Path, clock: Clock) -> None:
+    knobs = limited(4000, summary_target_tokens=60, relevance_keep=0.9, curation_trigger_pct=0.5)
+    async with open_memory(workspace, knobs, clock=clock) as memory:
+        long = " ".join(f"{SUBJECTS[1]} and rope number {n}." for n in range(40))
+        await say(memory, long)
+        await hold(memory, [replace(turn, role="agent") for turn in talk(20, length=4)])
+        await say(memory, f"{SUBJECTS[1]}, and which rope?")
+        await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(12, length=4)])
+        chunk = (await live_set(memory, "s"))[0]
+        assert chunk.form == "summary"
+        assert chunk.tokens <= 60
+        assert memory.cold.get("s", chunk.id).content == long
+
+
+async def test_anchored_and_important_chunks_outlive_everything(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1500), clock=clock) as memory:
+        await say(memory, "The vault key hangs behind the clock.", important=True)
+        await say(memory, "Zanzibar is where we meet.", "agent")
+        await anchor(memory, "zanzibar", True)
+        await hold(memory, talk(40))
+        stands = forms(await live_set(memory, "s"))
+        assert (stands[1], stands[2]) == ("whole", "whole")
+
+
+async def test_the_limit_is_never_left_standing(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1000), clock=clock) as memory:
+        rules = " ".join(f"Rule {n} of this house is to be kept." for n in range(200))
+        await say(memory, rules, "system")
+        heard = await say(memory, "Now: " + " ".join(f"clause {n} stands." for n in range(300)))
+        full = await gauges(memory, "s")
+        assert full.live < 0.85
+        assert any("shortened" in note for note in heard.notes)
+        turns = await session_turns(memory, "s")
+        for record in memory.cold.of("s"):
+            assert record.content == text_of(turns[record.turn - 1], record.part)
+
+
+async def test_what_cannot_be_taken_out_is_said(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1000), clock=clock) as memory:
+        loaded = ContextChunk("file", "src/huge.py", 5000)
+        heard = await say(memory, "Look at src/huge.py please, what does the parser do?", chunks=(loaded,))
+        assert any("still over its limit" in note for note in heard.notes)
+
+
+async def test_what_the_index_does_not_know_yet_is_not_judged(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(2700, compaction_trigger_pct=0.9), clock=clock) as memory:
+        await hold(memory, talk(8))
+        await memory.index.rebuild()
+        await hold(memory, talk(16)[8:])
+        clock.forward(hours=2)
+        await say(memory, "What did the accountant say about the greenhouse and the tax form?")
+        stands = forms(await live_set(memory, "s"))
+        assert {stands[number] for number in range(9, 17)} == {"whole"}
+
+
+async def test_before_a_drop_its_decisions_go_into_the_journal_once(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1500), clock=clock) as memory:
+        await say(memory, "Decision: we bake with rye flour only.\nTODO: call the mason about the crack.")
+        await hold(memory, talk(30))
+        assert forms(await live_set(memory, "s"))[1] == "cold"
+        (journal,) = (workspace / "knowledge/journal").glob("*.md")
+        text = journal.read_text("utf-8")
+        row = await memory.state.session("s")
+        assert row is not None
+        assert text.count(f"- Decision: we bake with rye flour only. [src: {row.path}#1]") == 1
+        assert text.count("- To-do: call the mason about the crack.") == 1
+
+
+async def test_a_dry_run_leaves_every_byte_as_it_was(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
+        await hold(memory, talk(16))
+    async with open_memory(workspace, limited(1000), clock=clock) as memory:
+        before = everything(workspace)
+        planned = await plan(memory, "s", await session_turns(memory, "s"), "compaction", asked=True)
+        assert planned.changes
+        assert everything(workspace) == before
+
+
+async def test_logs_can_be_switched_off_and_nothing_else_changes(workspace: Path, clock: Clock) -> None:
+    off = limited(1500, log_drops="false", log_compaction="false", log_curation="false", log_recovery="false")
+    async with open_memory(workspace, off, clock=clock) as memory:
+        await hold(memory, talk(30))
+        assert memory.cold.of("s")
+    assert not list((workspace / LOGS).glob("*.jsonl"))
+
+
+async def test_health_and_compaction_are_logged_with_s1s_fields(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1500), clock=clock) as memory:
+        await hold(memory, talk(30))
+    health = logged(workspace, "context-health")[-1]
+    assert set(health) >= {
+        "timestamp",
+        "current_tokens",
+        "limit",
+        "pct_used",
+        "next_compaction_estimate",
+        "memcached_chunks",
+        "cold_storage_chunks",
+    }
+    assert (health["limit"], health["next_compaction_estimate"]) == (1500, 750)
+    compaction = logged(workspace, "compaction")[-1]
+    assert (compaction["event"], compaction["trigger"]) == ("compaction_triggered", "token_threshold")
+    assert compaction["config_used"] == "COMPACTION_TRIGGER_PCT=0.50"
+    assert compaction["tokens_after"] < compaction["tokens_before"]
+    assert set(compaction) >= {"chunks_dropped", "chunks_summarized"}
+
+
+async def test_when_the_client_compacts_its_window_our_mirror_follows(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(100_000), clock=clock) as memory:
+        await hold(memory, [replace(turn, delivery="add") for turn in talk(6)])
+        boundary = NewTurn("system", "The client compacted its window.", "s", name=COMPACTION)
+        await observe(memory, boundary, ASKS)
+        await observe(memory, NewTurn("user", f"{SUBJECTS[0]}, and now?", "s"), ASKS)
+        stands = forms(await live_set(memory, "s"))
+        assert stands == {**dict.fromkeys(range(1, 7), "cold"), 7: "whole", 8: "whole"}
+    assert logged(workspace, "compaction")[0]["trigger"] == "client"
+
+
+async def test_with_cold_storage_off_nothing_is_ever_dropped(workspace: Path, clock: Clock) -> None:
+    async with open_memory(workspace, limited(1000, cold_storage_enabled="false"), clock=clock) as memory:
+        await hold(memory, talk(20))
+        assert set(forms(await live_set(memory, "s")).values()) == {"whole"}
+        assert memory.cold.of("s") == []
+
+
+async def test_a_failure_after_the_turn_is_told_and_costs_no_turn(memory: Memory) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise OSError("the live set is gone")
+
+    broken = replace(memory, live=Broken())  # type: ignore[arg-type]
+    heard = await say(broken, "A word that must be kept.")
+    assert heard.recorded
+    assert any("the turn is recorded, but" in note for note in heard.notes)
+    assert [turn.content for turn in await session_turns(memory, "s")] == ["A word that must be kept."]
+    await say(memory, "And another one.", "agent")
+    assert list(forms(await live_set(memory, "s"))) == [1, 2]
