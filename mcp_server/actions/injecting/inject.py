@@ -129,7 +129,7 @@ async def _for_prompt(
     memory: Memory, session: str, start: int | None, prompt: str, project: Project, paused: bool
 ) -> Injection:
     event = "UserPromptSubmit"
-    before = asks_to_go_on(prompt, project.slug or "") and await going_on.begins(memory, session)
+    before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
     last = await going_on.last_session(memory, project, session) if before else None
     asks = None if last else injection.asks_nothing(prompt)
     silent = (

@@ -242,10 +242,6 @@ async def test_a_first_prompt_that_only_asks_to_go_on_gets_the_end_of_the_conver
     assert "told where you left off" in log(told)[0]["why"]
 
 
-async def test_the_projects_own_name_is_no_subject_of_going_on(told: Memory, window: Open) -> None:
-    assert "flat tyre" in await window("first").prompt("where were we with boats?")
-
-
 async def test_a_long_prompt_is_logged_without_the_beginning_of_a_secret(told: Memory, window: Open) -> None:
     token = f"eyJhbGciOiJIUzI1NiJ9.{'eyJhIjoi' * 200}.{'c2lnbmF0' * 5}"
     await window().prompt(f"Why is {token} refused at the boathouse?")
