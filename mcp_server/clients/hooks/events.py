@@ -36,6 +36,7 @@ from mcp_server.core.model import Caller
 from mcp_server.core.text.redaction import redact
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.store.index.together import both
 
 log = logging.getLogger(__name__)
 
@@ -148,9 +149,14 @@ async def _session_start(memory: Memory, given: Given) -> inject.Injection | Non
 async def _prompt(memory: Memory, given: Given) -> inject.Injection | None:
     if given.agent:
         return None
-    if not await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS):
-        await _note_prompt(memory, given)
-    return await inject.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
+
+    async def pushed() -> inject.Injection:
+        return await inject.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
+
+    if await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS):
+        return await pushed()
+    said, _ = await both(pushed(), _note_prompt(memory, given))
+    return said
 
 
 async def _tool(memory: Memory, given: Given) -> None:

@@ -14,9 +14,6 @@ from mcp_server.store.index.few import FEW, Few
 from mcp_server.store.index.scope import Scope, count, inside
 from mcp_server.store.index.stems import Stems
 
-POSTINGS = 10_000
-"""Most passages that the fetching words may stand in together: about 0.7 µs each. The rarest always fetches."""
-
 FETCHING_WORDS = 32
 
 COUNTED = 5_000
@@ -53,8 +50,9 @@ class Asking:
     """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
 
 
-def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -> Asking:
-    """Reads the words of a query and chooses those that fetch: the rarest first, while the budget of postings lasts."""
+def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> Asking:
+    """Reads the words of a query and chooses those that fetch: the rarest always, then the next, as long as all
+    together stand in at most `postings` passages."""
     asked = read_query(text, speakers(connection, scope.projects))
     terms = stems.terms(asked.lookup)
     everywhere = _documents(connection, "knowledge_terms", terms)
@@ -77,7 +75,7 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope) -
     fetching: list[str] = []
     of_lines: list[str] = []  # words that no turn holds, too
     fetching_stems: list[tuple[int, int]] = []
-    budget = POSTINGS
+    budget = postings
     for frequency, word, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
         if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
             fetching.append(f'"{word}"')

@@ -82,7 +82,7 @@ def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
 def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]) -> tuple[Asking, Vector, list[Found]]:
     names = wanted.opened.names
     scope = scope_of(connection, wanted.filters)
-    asking = ask(connection, wanted.opened.words.stems, wanted.text, scope)
+    asking = ask(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
     ids = by_words(connection, asking, scope, wanted.depth) if wanted.mode != "vector" else []
     rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
     vector, by_meaning = near.result()
