@@ -73,7 +73,7 @@ def _call(server: ServerProcess, given: Mapping[str, str]) -> None:
 def _wait_until_it_listens(workspace: Path, environ: Mapping[str, str]) -> None:
     local = command.local_folder(str(workspace), environ)
     end = time.monotonic() + PATIENCE
-    while command.ask(local, "Nothing", {}, end) is None:
+    while command.ask(local, "Nothing", end) is None:
         if time.monotonic() > end:
             raise Unavailable("the server does not listen for hooks; context-manager doctor says why")
         time.sleep(0.05)  # another process gives no event to wait on

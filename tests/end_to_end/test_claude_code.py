@@ -210,10 +210,9 @@ async def _listening(desk: Desk, pid: int) -> None:
 
     async def listens() -> bool:
         try:
-            found = json.loads((desk.workspace / ".local" / wire.ADDRESS).read_text())
+            return wire.read_address((desk.workspace / ".local" / wire.ADDRESS).read_bytes())[1] == pid
         except (OSError, ValueError):
             return False
-        return bool(found["pid"] == pid)
 
     await eventually(listens)
 

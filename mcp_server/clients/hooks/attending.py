@@ -48,7 +48,7 @@ async def begun(memory: Memory) -> None:
 def _wait_for_the_door(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
     with contextlib.suppress(TimeoutError):  # somebody is there, and busy
-        while alone.starting(local) and command.ask(local, "Nothing", {}, end) is None and time.monotonic() < end:
+        while alone.starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
             time.sleep(0.02)  # another process is about to listen, or this one: there is nothing to wait on yet
 
 

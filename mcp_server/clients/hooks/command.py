@@ -1,7 +1,8 @@
 """`context-manager hook EVENT`: gives a client's hook to the running server and prints the answer.
 
 A client starts this for every prompt, so it must be quick: the standard library only, and little of it (a test holds
-that). It never fails and never keeps the user waiting: whatever goes wrong, it prints nothing and exits 0.
+that). A prompt is passed on unread (`wire`). It never fails and never keeps the user waiting: whatever goes wrong, it
+prints nothing and exits 0.
 
     a server listens      → its answer; nothing if it does not come in time
     none does             → SessionStart: the brief that was kept ready
@@ -11,13 +12,15 @@ that). It never fails and never keeps the user waiting: whatever goes wrong, it 
 from __future__ import annotations
 
 import _socket  # what `socket` adds to it takes 3 ms to import: a tenth of what a prompt waits for this command
-import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 
 from mcp_server.clients.hooks import wire
+
+TYPE_CHECKING = False  # `typing` would be heavy, and so is `collections`
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BUDGET = 1.5
 """Seconds for everything; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
@@ -32,6 +35,8 @@ CONNECT_SECONDS = 0.25
 """A port of this machine answers at once where somebody listens; where nobody does, Windows tries for two seconds."""
 
 LONGEST_INPUT = 64_000_000
+
+NOTHING: Mapping[str, str] = {}
 
 
 def main(arguments: list[str]) -> int:
@@ -55,44 +60,42 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     Without `event` the input's own `hook_event_name` counts; `workspace` is as the user gave it.
     """
     began = time.monotonic()
-    given = _object(said)
-    event = event or str(given.get("hook_event_name") or "")
+    beside = _beside(environ)
+    event = event or _named(said)
     root = os.path.abspath(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
     local = local_folder(root, environ)
-    fields = _fields(given, environ)
     if not os.path.isdir(root):  # nothing is remembered yet; a server may be making the workspace at this moment
-        if event in wire.LATER and fields.get("transcript_path"):
-            _later(local, event, fields)
+        if event in wire.LATER and _fields(said, beside).get("transcript_path"):
+            _later(local, event, said, beside)
         return _silent(environ, f"there is no memory in {root}")
-    paused = _on(environ.get(wire.PAUSE_VARIABLE))
-    queued = _later(local, event, fields) if event == "SessionEnd" else ""
+    queued = _later(local, event, said, beside) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
     stalls = False
     try:
-        answer = ask(local, event, fields, began + budget)
+        answer = ask(local, event, began + budget, said, beside)
         if answer is None and event == "UserPromptSubmit":
-            answer = _when_started(local, event, fields, began + max(budget, START_BUDGET))
+            answer = _when_started(local, event, began + max(budget, START_BUDGET), said, beside)
     except TimeoutError:
         answer, stalls = None, True
 
+    paused = "paused" in beside
     if answer is not None:
         if queued:
             _taken_back(queued)
-        if answer == {} or (paused and event in wire.INJECTING):
+        if answer == "{}" or (paused and event in wire.INJECTING):
             return _silent(environ, f"{event} was heard, and brings in nothing (context-manager last says why)")
-        return json.dumps(answer)
+        return answer
     if event in wire.LATER and not queued:
-        _later(local, event, fields)
-    resumed = fields.get("source") == "resume"  # its window holds a brief already
-    if event == "SessionStart" and not (paused or stalls or resumed):
+        _later(local, event, said, beside)
+    if event == "SessionStart" and not (paused or stalls):
         from mcp_server.clients.hooks.alone import brief
 
-        said_alone = brief(local, event, fields)
-        if said_alone:
-            return said_alone
+        fields = _fields(said, beside)
+        if fields.get("source") != "resume" and (said_alone := brief(local, event, fields)):
+            return said_alone  # a window that is resumed holds a brief already
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; what was said is recorded by the next one" if event in wire.LATER else ""
     return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
@@ -113,16 +116,20 @@ def local_folder(root: str, environ: Mapping[str, str]) -> str:
     return os.path.join(root, os.path.expanduser(chosen))
 
 
-def ask(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
-    """The server's answer; None if none listens. Raises TimeoutError if one does and says nothing until `patience` (on
-    the monotonic clock)."""
+def ask(
+    local: str, event: str, patience: float, said: bytes = b"{}", beside: Mapping[str, str] = NOTHING
+) -> str | None:
+    """The server's answer, a JSON object; None if none listens. Raises TimeoutError if one does and says nothing until
+    `patience` (on the monotonic clock). `beside` is what only this process can see (`wire`)."""
+    if len(said) > wire.LONGEST_SAID:
+        said = _shortened(said)
     try:
-        with open(os.path.join(local, wire.ADDRESS), encoding="utf-8") as file:
-            address = json.load(file)
-        request = json.dumps({"token": address["token"], "event": event, "given": fields})
-        connection = _connected(address, patience)
+        with open(os.path.join(local, wire.ADDRESS), "rb") as file:
+            token, _, kind, place = wire.read_address(file.read())
+        connection = _connected(kind, place, patience)
         try:
-            connection.sendall(request.encode("ascii") + b"\n")
+            connection.sendall(wire.request(token, event, beside, said))
+            connection.shutdown(_socket.SHUT_WR)
             received = b""
             while not received.endswith(b"\n"):
                 connection.settimeout(_left(patience))
@@ -132,21 +139,21 @@ def ask(local: str, event: str, fields: dict[str, object], patience: float) -> d
                 received += part
         finally:
             connection.close()
-        answer = json.loads(received)
+        answer = received[:-1].decode("ascii")
     except TimeoutError:
         raise
-    except (OSError, ValueError, LookupError, TypeError):  # nobody there, or nobody that we know
+    except (OSError, ValueError):  # nobody there, or nobody that we know
         return None
-    return answer if isinstance(answer, dict) else None
+    return answer if answer.startswith("{") and answer.endswith("}") else None
 
 
-def _when_started(local: str, event: str, fields: dict[str, object], patience: float) -> dict[str, object] | None:
+def _when_started(local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]) -> str | None:
     """The answer of a server that is only just starting, if one is: its first prompt may be the only one."""
     from mcp_server.clients.hooks.alone import starting
 
     while time.monotonic() < patience:
         is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
-        answer = ask(local, event, fields, patience)
+        answer = ask(local, event, patience, said, beside)
         if answer is not None or not is_starting:
             return answer
         time.sleep(0.02)  # the socket of a server that starts is not there yet: nothing to wait on
@@ -168,10 +175,10 @@ def _taken_back(queued: str) -> None:
         return
 
 
-def _later(local: str, event: str, fields: dict[str, object]) -> str:
+def _later(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> str:
     from mcp_server.clients.hooks.alone import enqueue
 
-    return enqueue(local, event, fields)
+    return enqueue(local, event, _fields(said, beside))
 
 
 def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
@@ -188,45 +195,41 @@ def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
     return event, workspace
 
 
-def _object(said: bytes) -> dict[str, object]:
-    try:
-        given = json.loads(said.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return {}
-    return given if isinstance(given, dict) else {}
+def _named(said: bytes) -> str:
+    from mcp_server.clients.hooks.given import whole
+
+    return str(whole(said).get("hook_event_name") or "")
 
 
-def _fields(given: dict[str, object], environ: Mapping[str, str]) -> dict[str, object]:
-    """What the server is told: the known fields, cut where they are long, and what only this process can see."""
-    fields: dict[str, object] = {}
-    for name in wire.FIELDS:
-        value = given.get(name)
-        if isinstance(value, str):
-            fields[name] = value[: wire.LONGEST_TEXT]
-        elif isinstance(value, bool | int | float):
-            fields[name] = value
-    for name, variable in (("project_dir", "CLAUDE_PROJECT_DIR"), ("window", wire.WINDOW_VARIABLE)):
-        if environ.get(variable):
-            fields[name] = environ[variable]
-    if _on(environ.get(wire.PAUSE_VARIABLE)):
-        fields["paused"] = True
-    return fields
+def _fields(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
+    from mcp_server.clients.hooks.given import fields_of
+
+    return fields_of(said, beside)
 
 
-def _connected(address: dict[str, object], patience: float) -> _socket.socket:
-    if "path" in address:
-        place: str | tuple[str, int] = str(address["path"])
-        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    else:
-        place = ("127.0.0.1", int(str(address["port"])))
-        connection = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+def _shortened(said: bytes) -> bytes:
+    import json
+
+    return json.dumps(_fields(said, NOTHING), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _beside(environ: Mapping[str, str]) -> dict[str, str]:
+    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(wire.WINDOW_VARIABLE)}
+    found = {name: value for name, value in seen.items() if value}
+    return {**found, "paused": "1"} if _on(environ.get(wire.PAUSE_VARIABLE)) else found
+
+
+def _connected(kind: str, where: bytes, patience: float) -> _socket.socket:
+    unix = kind == "unix"
+    place = where if unix else ("127.0.0.1", int(where))
+    connection = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
     try:
         left = _left(patience)
-        connection.settimeout(left if "path" in address else min(left, CONNECT_SECONDS))
+        connection.settimeout(left if unix else min(left, CONNECT_SECONDS))
         try:
             connection.connect(place)
         except TimeoutError:
-            if "path" in address:
+            if unix:
                 raise
             raise ConnectionError("nobody listens") from None
     except BaseException:

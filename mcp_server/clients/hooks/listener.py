@@ -1,7 +1,8 @@
 """The door through which hook commands reach the process that maintains the workspace.
 
 A Unix socket for this user alone (on Windows a loopback port), and a token beside it that only this user can read.
-One JSON line comes, one goes. Sessions are served side by side, the events of one in the order in which they came.
+What comes is what the client gave its hook, as it stands (`wire`); one line of JSON goes. Sessions are served side by
+side, the events of one in the order in which they came.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.injecting import windows
 from mcp_server.clients.hooks import marker, wire
+from mcp_server.clients.hooks.given import fields_of
 from mcp_server.memory import Memory
 from mcp_server.store import durable
 
@@ -56,11 +56,11 @@ async def listen(memory: Memory, handle: Handle) -> None:
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
     async with _bound(memory.files.local) as (listener, place):
-        address = {**place, "token": token, "pid": os.getpid()}
+        address = wire.address(token, os.getpid(), place)
         await run_sync(_announce, memory.files.local, address)
         try:
             await run_sync(marker.started, memory.files.local)
-            door = _Door(memory, handle, token)
+            door = _Door(memory, handle, token.encode())
             await listener.serve(door.answer)
         finally:
             _withdraw(memory.files.local, address)
@@ -70,7 +70,7 @@ async def listen(memory: Memory, handle: Handle) -> None:
 class _Door:
     memory: Memory
     handle: Handle
-    token: str
+    token: bytes
     _free: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(AT_ONCE))
     _sessions: dict[str, tuple[anyio.Lock, int]] = field(default_factory=dict)
 
@@ -90,20 +90,18 @@ class _Door:
 
     async def _read(self, client: SocketStream) -> tuple[str, dict[str, object]] | None:
         """Event and input; None from a stranger, and for what is no request."""
-        line = b""
-        with anyio.move_on_after(READ_SECONDS):
-            try:
-                line = await BufferedByteReceiveStream(client).receive_until(b"\n", wire.LONGEST_LINE)
-            except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.EndOfStream):
-                return None
+        sent = bytearray()
+        with anyio.move_on_after(READ_SECONDS) as patience:
+            with contextlib.suppress(anyio.EndOfStream):
+                while len(sent) <= wire.LONGEST_REQUEST:
+                    sent += await client.receive()
+        if patience.cancelled_caught or len(sent) > wire.LONGEST_REQUEST:
+            return None
         try:
-            asked = json.loads(line)
-            token, event, given = asked["token"], asked["event"], asked["given"]
-        except (ValueError, LookupError, TypeError, RecursionError):
+            token, event, beside, said = wire.read_request(bytes(sent))
+        except ValueError:
             return None
-        if not isinstance(token, str) or not hmac.compare_digest(token.encode(), self.token.encode()):
-            return None
-        return (event, given) if isinstance(event, str) and isinstance(given, dict) else None
+        return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
 
     async def _worked(self, event: str, given: dict[str, object]) -> dict[str, object]:
         session = str(given.get("session_id") or "")
@@ -128,17 +126,17 @@ class _Door:
 
 
 @asynccontextmanager
-async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, dict[str, Any]]]:
-    """The listening socket and what finds it."""
+async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, str]]:
+    """The listening socket and where it is, as `wire.address` takes it."""
     if not UNIX_SOCKETS:
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
-            yield ports, {"port": ports.extra(SocketAttribute.local_port)}
+            yield ports, f"port {ports.extra(SocketAttribute.local_port)}"
         return
     path = await run_sync(_free_path, local)
     listener = await anyio.create_unix_listener(path, mode=0o600)
     try:
         async with listener:
-            yield listener, {"path": str(path)}
+            yield listener, f"unix {path}"
     finally:
         _leave(path, local)
 
@@ -198,19 +196,19 @@ def _run_folder(local: Path) -> Path:
     return folder
 
 
-def _announce(local: Path, address: Mapping[str, object]) -> None:
+def _announce(local: Path, address: bytes) -> None:
     """Writes the address, whole and for this user alone."""
     place = _run_folder(local) / Path(wire.ADDRESS).name
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(address, file)
+    with os.fdopen(handle, "wb") as file:
+        file.write(address)
     durable.replace(beside, place)
 
 
-def _withdraw(local: Path, address: Mapping[str, object]) -> None:
+def _withdraw(local: Path, address: bytes) -> None:
     """Takes the address away, if it is still ours: a port that is free again may be anybody's."""
     place = local / wire.ADDRESS
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads(place.read_bytes()) == address:
+    with contextlib.suppress(OSError):
+        if place.read_bytes() == address:
             place.unlink()

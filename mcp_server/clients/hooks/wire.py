@@ -1,8 +1,11 @@
-"""What the hook command and the server agree on: where they meet, and what they say. No imports: the command is fast.
+"""What the hook command and the server agree on: where they meet, and what they say.
+
+The command reads none of what it is given and none of what it is answered: it passes both on as they stand. To import
+Python's `json`, and the `re` that this needs, takes half as long again as to start Python.
 
 Below the local folder (`.local/`):
 
-    run/hooks.json           where the server listens, and the token that it asks for
+    run/hooks                where the server listens, and the token that it asks for
     run/hooks.sock           the socket, where its path is short enough
     run/starting-PID         a server is about to listen
     queue/hooks/*.json       events that nobody has seen to yet
@@ -10,7 +13,13 @@ Below the local folder (`.local/`):
     brief/index.json         what a session start prints where no server listens
 """
 
-ADDRESS = "run/hooks.json"
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ADDRESS = "run/hooks"
 SOCKET = "run/hooks.sock"
 STARTING = "starting-"
 QUEUE = "queue/hooks"
@@ -24,27 +33,39 @@ INJECTING = ("SessionStart", "UserPromptSubmit", "PostToolUse")
 LATER = ("Stop", "SessionEnd", "PreCompact", "PostCompact")
 """Events whose work must be done, if not now then by the next server."""
 
-FIELDS = (
-    "session_id",
-    "transcript_path",
-    "cwd",
-    "prompt",
-    "source",
-    "trigger",
-    "reason",
-    "tool_name",
-    "agent_id",
-    "agent_type",
-    "last_assistant_message",
-    "stop_hook_active",
-)
-"""What of a hook's input goes to the server. The rest (a tool's whole response) stands in the client's transcript."""
+BESIDE = ("project_dir", "window", "paused")
+"""What of a request only the command can see, in its environment."""
 
-LONGEST_TEXT = 200_000
-"""Characters of a field; of what is longer the beginning goes."""
+LONGEST_SAID = 2_000_000
+"""Bytes; of what is longer the command sends only the fields that matter, each cut."""
 
-LONGEST_LINE = 4_000_000
-"""Bytes of a request; fits two fields of the greatest length, each character escaped."""
+LONGEST_REQUEST = 2 * LONGEST_SAID
+"""Bytes; fits two fields of the greatest length, however they are escaped."""
 
 STARTING_SECONDS = 15.0
 """So long after its start a server is expected to listen, if it lives."""
+
+
+def address(token: str, pid: int, place: str) -> bytes:
+    """The text of `run/hooks`: three lines. `place` is `unix PATH` or `port NUMBER`."""
+    return f"{token}\n{pid}\n{place}".encode("utf-8", "surrogateescape")
+
+
+def read_address(text: bytes) -> tuple[bytes, int, str, bytes]:
+    """Token, process, `unix` or `port`, and the path or number. Raises ValueError for any other text."""
+    token, pid, place = text.split(b"\n", 2)
+    kind, where = place.split(b" ", 1)
+    return token, int(pid), kind.decode(), where
+
+
+def request(token: bytes, event: str, beside: Mapping[str, str], said: bytes) -> bytes:
+    """What the command sends before it closes its side; then one line of JSON in ASCII comes back."""
+    words = (event.replace("\0", ""), *(beside.get(name, "") for name in BESIDE))
+    return b"\0".join([token, *(word.encode("utf-8", "surrogatepass") for word in words), said])
+
+
+def read_request(sent: bytes) -> tuple[bytes, str, dict[str, str], bytes]:
+    """Token, event, what the command saw, and what it was given. Raises ValueError for what is no request."""
+    token, *words, said = sent.split(b"\0", 2 + len(BESIDE))
+    event, *seen = (word.decode("utf-8", "surrogatepass") for word in words)
+    return token, event, {name: value for name, value in zip(BESIDE, seen, strict=True) if value}, said

@@ -3,7 +3,6 @@ workspace itself."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import time
@@ -155,7 +154,7 @@ def _hook_door(memory: Memory) -> Check:
         held.release()
     else:
         try:
-            if command.ask(str(local), "", {}, time.monotonic() + ANSWER_PATIENCE) is not None:
+            if command.ask(str(local), "", time.monotonic() + ANSWER_PATIENCE) is not None:
                 return Check("hook door", True, "the running server answers hooks")
         except TimeoutError:
             stalls = True
@@ -175,10 +174,10 @@ def _hook_door(memory: Memory) -> Check:
 def _lives(address: Path) -> bool:
     """True if the process that wrote the address is there."""
     try:
-        pid = int(json.loads(address.read_bytes())["pid"])
+        _, pid, _, _ = wire.read_address(address.read_bytes())
         if os.name == "posix":  # elsewhere signal 0 is no question
             os.kill(pid, 0)
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError):
         return False
     return True
 

@@ -15,6 +15,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_server.app import open_memory
 from mcp_server.clients.hooks import alone, command, listener, marker, queue, wire
+from mcp_server.clients.hooks.given import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.serving import PLAIN
@@ -22,25 +23,37 @@ from tests.serving import PLAIN
 pytestmark = pytest.mark.anyio
 
 
-def imported(code: str, workspace: Path) -> set[str]:
-    """The packages that a Python of its own loads for this, which says nothing else."""
-    done = subprocess.run(
-        [sys.executable, "-IXimporttime", "-c", code],
-        input=said(),
-        capture_output=True,
-        env={**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)},
-        check=True,
-    )
-    lines = done.stderr.decode().splitlines()
-    assert [line for line in lines if not line.startswith("import time:")] == []
-    return {line.rpartition("|")[2].strip().split(".")[0] for line in lines[1:]}
+def imported(workspace: Path, event: str) -> tuple[set[str], bytes]:
+    """The packages that the command loads for an event beyond those of a Python that does nothing (a system's hooks,
+    coverage), and what it prints."""
+
+    def run(code: str) -> tuple[set[str], bytes]:
+        done = subprocess.run(
+            [sys.executable, "-IXimporttime", "-c", code],
+            input=said(prompt="what do we know of the boats"),
+            capture_output=True,
+            env={**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)},
+            check=True,
+        )
+        lines = done.stderr.decode().splitlines()
+        assert [line for line in lines if not line.startswith("import time:")] == []
+        return {line.rpartition("|")[2].strip().split(".")[0] for line in lines[1:]}, done.stdout
+
+    start = f"import sys; sys.path[:0] = {sys.path!r}; sys.argv = ['', 'hook', {event!r}]; "
+    loaded, printed = run(f"{start}from mcp_server.cli.start import main; main()")
+    return loaded - run("pass")[0], printed
+
+
+async def test_a_prompt_that_a_server_answers_is_passed_on_unread(memory: Memory) -> None:
+    async with listening(memory, Told()):
+        loaded, printed = await anyio.to_thread.run_sync(imported, memory.files.root, "UserPromptSubmit")
+    assert json.loads(printed) == injecting("UserPromptSubmit", "known at UserPromptSubmit")
+    assert loaded & {"json", "re", "enum", "functools", "collections"} == set()
 
 
 def test_it_imports_nothing_heavy(workspace: Path) -> None:
-    start = f"import sys; sys.path[:0] = {sys.path!r}; sys.argv = ['', 'hook', 'Stop']; "
     workspace.mkdir()
-    by_itself = imported("pass", workspace)  # a system's hooks, coverage
-    loaded = imported(f"{start}from mcp_server.cli.start import main; main()", workspace) - by_itself
+    loaded, _ = imported(workspace, "Stop")
     assert loaded - set(sys.stdlib_module_names) == {"mcp_server"}
     slow = {
         "asyncio",
@@ -171,12 +184,14 @@ async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) ->
     run.mkdir(parents=True)
     for address in (
         "",
-        "[]",
-        '{"token": "t"}',
-        '{"token": "t", "path": "/nowhere/x.sock"}',
-        '{"token": "t", "port": 1}',
+        "\n\n",
+        "t\n1\nunix",
+        "t\nx\nunix /x",
+        "t\n1\nunix /nowhere/x.sock",
+        "t\n1\nport 1",
+        "t\n1\nport x",
     ):
-        (run / "hooks.json").write_text(address)
+        (run / "hooks").write_text(address)
         assert await responded(workspace, "UserPromptSubmit", prompt="x") is None
 
 
@@ -195,7 +210,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as nobody, anyio.create_task_group() as tasks:
         tasks.start_soon(nobody.serve, turn_away)
-        address.write_text(json.dumps({"port": nobody.extra(SocketAttribute.local_port), "token": ""}))
+        address.write_bytes(wire.address("", 1, f"port {nobody.extra(SocketAttribute.local_port)}"))
         tasks.start_soon(prompt)
         with anyio.fail_after(20):
             await asked.wait()
@@ -299,6 +314,35 @@ async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace:
         assert command.local_folder(str(workspace), {}) == str(memory.files.local) == str(tmp_path / "moved away")
 
 
+@pytest.mark.parametrize(
+    "prompt", ["two\nlines\r\n", "nul \0 and \0\0\0\0\0\0 more", "half a pair \ud83d", "naïve ✓ 🦉", '"}\n{"', " "]
+)
+async def test_what_is_said_arrives_as_it_was_said(memory: Memory, prompt: str) -> None:
+    told = Told()
+    surroundings = {"CLAUDE_PROJECT_DIR": "/with\nan end of line/and bytes \udcff", wire.WINDOW_VARIABLE: "/näh/w.sock"}
+    async with listening(memory, told):
+        await responded(memory.files.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
+    seen = {"project_dir": surroundings["CLAUDE_PROJECT_DIR"], "window": "/näh/w.sock"}
+    assert told.events == [("UserPromptSubmit", {"session_id": SESSION, "prompt": prompt, **seen})]
+
+
+async def test_an_answer_that_breaks_off_is_none(memory: Memory) -> None:
+    answers = [b'{"hookSpecificOutput": {"hookEventN', b"HTTP/1.1 400 Bad Request\r\n", b"\xff{}\n", b""]
+
+    async def break_off(client: SocketStream) -> None:
+        async with client:
+            await client.send(answers.pop())
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as strange, anyio.create_task_group() as tasks:
+        tasks.start_soon(strange.serve, break_off)
+        place = memory.files.local / wire.ADDRESS
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(wire.address("", 1, f"port {strange.extra(SocketAttribute.local_port)}"))
+        while answers:
+            assert await responded(memory.files.root, "UserPromptSubmit", prompt="x") is None
+        tasks.cancel_scope.cancel()
+
+
 async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Memory) -> None:
     told = Told()
     async with listening(memory, told):
@@ -311,7 +355,7 @@ async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Mem
         )
     assert json.loads(done.stdout)
     ((_, given),) = told.events
-    assert given["prompt"] == "é" * wire.LONGEST_TEXT
+    assert given["prompt"] == "é" * LONGEST_TEXT
     assert given["tool_name"] == "Bash"
     assert "tool_response" not in given
 

@@ -25,9 +25,11 @@ from tests.serving import PLAIN
 pytestmark = pytest.mark.anyio
 
 
-def address(memory: Memory) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((memory.files.local / wire.ADDRESS).read_text())
-    return found
+def socket_of(memory: Memory) -> Path:
+    """Where the door of this memory says that it is."""
+    _, _, kind, place = wire.read_address((memory.files.local / wire.ADDRESS).read_bytes())
+    assert kind == "unix"
+    return Path(os.fsdecode(place))
 
 
 @pytest.fixture
@@ -40,8 +42,8 @@ async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
     async with listening(memory, Told()):
         run = memory.files.local / "run"
         assert stat.S_IMODE(run.stat().st_mode) == 0o700
-        assert stat.S_IMODE((run / "hooks.json").stat().st_mode) == 0o600
-        place = Path(address(memory)["path"])
+        assert stat.S_IMODE((run / "hooks").stat().st_mode) == 0o600
+        place = socket_of(memory)
         assert stat.S_IMODE(place.stat().st_mode) == 0o600
         assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
 
@@ -50,18 +52,18 @@ async def test_without_the_token_nobody_is_answered(memory: Memory) -> None:
     told = Told()
     async with listening(memory, told):
         place = memory.files.local / wire.ADDRESS
-        place.write_text(json.dumps({**address(memory), "token": "guessed"}))
+        place.write_bytes(wire.address("guessed", os.getpid(), f"unix {socket_of(memory)}"))
         assert await responded(memory.files.root, "UserPromptSubmit", prompt="x") is None
     assert told.events == []
 
 
 @pytest.mark.parametrize(
     "line",
-    [b"\n", b"garbage\n", b"[]\n", b'{"token": 1}\n', b"\xff\xfe\n", b"no end of line", b"", b"[" * 100_000 + b"\n"],
+    [b"\n", b"garbage", b"\0\0\0\0\0{}", b"token\0\xff\0\0\0\0{}", b"\0" * 100, b"", b"[" * 100_000],
 )
 async def test_garbage_is_not_answered_and_hurts_nobody(memory: Memory, line: bytes) -> None:
     async with listening(memory, Told()):
-        async with await anyio.connect_unix(address(memory)["path"]) as stranger:
+        async with await anyio.connect_unix(socket_of(memory)) as stranger:
             if line:
                 await stranger.send(line)
             await stranger.send_eof()
@@ -72,7 +74,7 @@ async def test_garbage_is_not_answered_and_hurts_nobody(memory: Memory, line: by
 
 async def test_a_request_without_end_is_cut_off(memory: Memory) -> None:
     async with listening(memory, Told()):
-        async with await anyio.connect_unix(address(memory)["path"]) as stranger:
+        async with await anyio.connect_unix(socket_of(memory)) as stranger:
             with anyio.fail_after(30), pytest.raises(anyio.BrokenResourceError):
                 await stranger.send(b"x" * 100_000_000)
         assert await responded(memory.files.root, "Stop") is not None
@@ -81,7 +83,7 @@ async def test_a_request_without_end_is_cut_off(memory: Memory) -> None:
 async def test_slow_clients_are_let_go_and_keep_nobody_waiting(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "READ_SECONDS", 0.3)
     async with listening(memory, Told()):
-        path = address(memory)["path"]
+        path = socket_of(memory)
         slow = [await anyio.connect_unix(path) for _ in range(listener.AT_ONCE - 1)]
         assert await responded(memory.files.root, "Stop") is not None
         for client in slow:
@@ -149,7 +151,7 @@ async def _answers(memory: Memory) -> bool:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets here")
 async def test_a_path_that_is_too_long_for_a_socket_gets_a_private_folder(long_workspace: Path) -> None:
     async with open_memory(long_workspace, PLAIN) as memory, listening(memory, Told()):
-        place = Path(address(memory)["path"])
+        place = socket_of(memory)
         assert memory.files.root not in place.parents
         assert len(os.fsencode(place)) <= listener.LONGEST_PATH
         assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
@@ -180,7 +182,7 @@ async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
 ) -> None:
     monkeypatch.setattr(listener, "UNIX_SOCKETS", False)
     async with listening(memory, Told()):
-        assert set(address(memory)) == {"port", "token", "pid"}
+        assert wire.read_address((memory.files.local / wire.ADDRESS).read_bytes())[2] == "port"
         assert await responded(memory.files.root, "UserPromptSubmit") is not None
     assert not (memory.files.local / wire.ADDRESS).exists()  # a port that is free again may be anybody's
 
@@ -199,7 +201,7 @@ async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> No
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 caller.connect(dead.getsockname())
-        (run / "hooks.json").write_text(json.dumps({"port": dead.getsockname()[1], "token": "t", "pid": 1}))
+        (run / "hooks").write_bytes(wire.address("t", 1, f"port {dead.getsockname()[1]}"))
         printed = await responded(memory.files.root, "SessionStart", source="startup")
     assert printed["hookSpecificOutput"]["additionalContext"] == "Ana keeps bees."
 
@@ -227,10 +229,9 @@ async def test_another_server_takes_over_when_the_one_that_listens_is_killed(wor
 
     async def pid() -> int:
         try:
-            found = json.loads((local / wire.ADDRESS).read_text())["pid"]
+            return wire.read_address((local / wire.ADDRESS).read_bytes())[1]
         except (OSError, ValueError):
             return 0
-        return int(found)
 
     async def reaches(server: int) -> bool:
         if await pid() != server:

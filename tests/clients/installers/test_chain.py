@@ -14,6 +14,7 @@ from anyio.abc import SocketAttribute
 
 from mcp_server.actions.doctor import Check
 from mcp_server.app import maintain, open_memory
+from mcp_server.clients.hooks import wire
 from mcp_server.clients.installers.chain import examine_chain
 from mcp_server.clients.installers.install import install
 from mcp_server.clients.installers.known import client_named
@@ -184,9 +185,9 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
-    address = memory.files.local / "run" / "hooks.json"
+    address = memory.files.local / wire.ADDRESS
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
-        address.write_text(json.dumps({"path": str(address.with_name("gone.sock")), "token": "t", "pid": os.getpid()}))
+        address.write_bytes(wire.address("t", os.getpid(), f"unix {address.with_name('gone.sock')}"))
         hanging = (await checks(other, here))["hook door"]
         address.unlink()
         working = (await checks(other, here))["hook door"]
@@ -201,9 +202,9 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
     held = memory.locks.try_maintainer()
     assert held is not None
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:  # takes calls and says nothing
-        address = memory.files.local / "run" / "hooks.json"
+        address = memory.files.local / wire.ADDRESS
         address.parent.mkdir(exist_ok=True)
-        address.write_text(json.dumps({"port": silent.extra(SocketAttribute.local_port), "token": "t", "pid": 1}))
+        address.write_bytes(wire.address("t", 1, f"port {silent.extra(SocketAttribute.local_port)}"))
         found = (await checks(memory, here))["hook door"]
     held.release()
     assert not found.ok
