@@ -32,8 +32,9 @@ from mcp_server.core.compiler.inputs import (
     LeftOff,
     Scope,
     SourceFile,
+    Withheld,
 )
-from mcp_server.core.compiler.said import told_of, without_others
+from mcp_server.core.compiler.said import of_others, why_out, without
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.lines import is_derived
@@ -136,8 +137,8 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     await settled(memory)
     others = await run_sync(_others, memory, project, request.scope)
     found = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-    hits = [hit for hit in found.hits if not told_of(hit.passage, others)] if found else []
-    hits = await run_sync(_current, memory, hits)
+    hits = found.hits if found else ()
+    overtaken = await run_sync(_overtaken, memory, hits)
     references = await memory.state.references(hit.passage.path for hit in hits)
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.live.turns, budget)
@@ -153,7 +154,9 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         scope=request.scope,
         as_of=conversation.turns[-1].number if conversation.turns else None,
         files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
-        hits=tuple(Candidate(hit, references.get(hit.passage.path, 0)) for hit in hits),
+        hits=tuple(
+            Candidate(hit, references.get(hit.passage.path, 0), why_out(hit.passage, others, overtaken)) for hit in hits
+        ),
         gate=found.gate if found else None,
         turns=turns,
         first_exchange=first_exchange,
@@ -250,24 +253,22 @@ def _others(memory: Memory, project: Project, scope: Scope) -> frozenset[str]:
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
 
 
-def _current(memory: Memory, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits without a project's derived lines that are no longer so, as a later line of their file says."""
+def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
+    """Where the derived lines of the projects that were found are no longer so, as a later line of their file says."""
 
-    def gone(path: str) -> frozenset[int]:
-        text = memory.files.text_or_none(path) or ""
-        split = split_front_matter(text)
-        return frozenset(split.body_line + place for place in overtaken_lines(split.body))
+    def gone(path: str) -> Iterator[int]:
+        split = split_front_matter(memory.files.readable(path) or "")
+        return (split.body_line + place for place in overtaken_lines(split.body))
 
-    lines = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
-    old = {(path, line) for path in lines for line in gone(path)}
-    return [hit for hit in hits if (hit.passage.path, hit.passage.start) not in old]
+    paths = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
+    return frozenset((path, line) for path in paths for line in gone(path))
 
 
 def source_files(
     memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
 ) -> Iterator[SourceFile]:
     """The files that every context carries, as they stand, without what extractors wrote there of `others` (by
-    default: other projects); one that cannot be read is left out (`status` names it)."""
+    default: other projects). Of one that cannot be read there is only that it is withheld."""
     others = _others(memory, project, "project") if others is None else others
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
     paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, *journal_files(local_date)]
@@ -275,17 +276,19 @@ def source_files(
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
     for path in sorted(paths):
         try:
-            if not memory.files.exists(path):
-                continue
-            text = memory.files.read_text(path)
+            text = memory.files.text_or_none(path)
         except ContextManagerError:
+            yield SourceFile(path, "", withheld=(Withheld("cannot be read: `status` says why"),))
             continue
-        if marked_line(text) is not None:  # two versions that nobody has merged: neither is the user's word
+        if text is None:
+            continue
+        if marked_line(text) is not None:  # neither is the user's word
+            yield SourceFile(path, "", withheld=(Withheld("two versions that nobody has merged: `status` says where"),))
             continue
         split = split_front_matter(text)
-        body = of_the_user(split.body) if path == USER_FILE else split.body
-        body = without_others(body, others) if path.startswith(JOURNAL_FOLDER) else body
-        yield SourceFile(path, body, split.body_line, is_untouched_template(path, text))
+        source = SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
+        source = of_the_user(source) if path == USER_FILE else source
+        yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
 
 
 def compiler_settings(settings: Settings) -> CompilerSettings:

@@ -81,6 +81,27 @@ def test_projects_are_shown_by_the_name_that_people_gave_them(run: Run) -> None:
     assert " glasshouse " in run("session", "list")
 
 
+def test_who_asks_why_something_is_not_in_a_context_is_told(run: Run, workspace: Path) -> None:
+    for project in ("greenhouse", "boat"):
+        run("observe", "We begin.", "--session", project, "--project", project)
+    src = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+    rows = ["- 2026-02-10: The pump runs on 12 volts.", "- 2026-02-11: The pump runs on 24 volts instead of 12."]
+    notes = workspace / "knowledge/projects/greenhouse/notes.md"
+    notes.parent.mkdir(parents=True, exist_ok=True)
+    notes.write_text("\n".join(["# greenhouse", "", "## Facts", *(f"{row} {src}" for row in rows), ""]), "utf-8")
+    journal = workspace / "knowledge/journal/2026-02-11.md"
+    journal.write_text(f"## 2026-02-11\n\n### boat\n- The bilge pump runs on 6 volts. {src}\n", "utf-8")
+    asked = ("compile", "How many volts does the pump run on?", "--project", "greenhouse")
+    shown = run(*asked, "--explain")
+    assert "no longer so: a newer line of its file says otherwise" in shown
+    assert "another project's: boat" in shown
+    assert "knowledge/journal/2026-02-11.md:4-4" in shown
+    context = run(*asked)
+    assert "24 volts" in context
+    assert "on 12 volts" not in context
+    assert "bilge" not in context
+
+
 def test_status_is_short_and_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_ADVISOR__ENABLED", "false")
     said = run("status")

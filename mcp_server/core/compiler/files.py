@@ -7,7 +7,8 @@ cut ends with a line that says which lines are left out and how to read them; th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
@@ -20,12 +21,12 @@ from mcp_server.core.compiler.budget import (
     shared_out,
 )
 from mcp_server.core.compiler.cut import beginning
-from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile
+from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile, Withheld
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
-from mcp_server.core.compiler.said import said_above, without_repeats
+from mcp_server.core.compiler.said import NO_LONGER_SO, SHOWN_ABOVE, repeats, said_above, without
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
-from mcp_server.core.lifecycle.changing import without_overtaken
+from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.places import PEOPLE_SECTIONS, USER_FILE
 from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
@@ -34,6 +35,7 @@ PROJECTS_FOLDER = "knowledge/projects/"
 ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
+NOT_ALWAYS = "not always shown: comes in where a message is about it"
 _LEAST_TOKENS = 24
 """Below it a file's block would be little more than its label."""
 
@@ -44,15 +46,18 @@ def journal_files(local_date: str) -> tuple[str, str]:
     return tuple(f"{JOURNAL_FOLDER}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
 
 
-def of_the_user(body: str) -> str:
+def of_the_user(source: SourceFile) -> SourceFile:
     """What of the user's own file every context carries: who they are and how they want things, up to the first section
     that tells of days. Empty if it has neither."""
     lasting = (PEOPLE_SECTIONS["about"], PEOPLE_SECTIONS["preference"])
-    titled = [one for one in sections(body) if one.level == 2]
-    if not any(one.title in lasting for one in titled):
-        return ""
+    titled = [one for one in sections(source.text) if one.level == 2]
     end = next((one.start for one in titled if one.title not in lasting), None)
-    return body if end is None else "\n".join(body.split("\n")[: end - 1])
+    if not any(one.title in lasting for one in titled):
+        end = 1
+    if end is None or not source.text.strip():
+        return source
+    rest = Withheld(NOT_ALWAYS, source.first_line + end - 1, source.first_line + source.text.rstrip().count("\n"))
+    return replace(source, text="\n".join(source.text.split("\n")[: end - 1]), withheld=(rest,))
 
 
 def is_identity(inputs: CompileInputs, path: str) -> bool:
@@ -97,9 +102,11 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
     return None
 
 
-def _current(source: SourceFile) -> str:
-    """The text of a file, of a project's without what is no longer so."""
-    return without_overtaken(source.text) if source.path.startswith(PROJECTS_FOLDER) else source.text
+def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
+    """Why lines of a file are out, by their places from 0: of a project's what is no longer so; what was said above."""
+    gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
+    again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
+    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO)
 
 
 def _says_something(text: str) -> bool:
@@ -116,14 +123,15 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
         said = said_above(filling)
         for source in _of_slot(filling.inputs, belongs):
             reason = _ruled_out(filling.inputs, source)
-            rest = source.text if reason else without_repeats(_current(source), said)
-            if rest != source.text and not _says_something(rest):
-                reason = "shown above"
-            file = None if reason else prepared(name, replace(source, text=rest))
-            if file is None:
-                considered.append(account(name, source, included=False, reason=reason or "empty"))
-            else:
+            rest = source if reason else without(source, _out(source, said))
+            if rest is not source and not _says_something(rest.text):
+                reason = SHOWN_ABOVE
+            considered += withheld(name, rest, reason)
+            file = None if reason else prepared(name, rest)
+            if file is not None:
                 wanted.append(file)
+            elif source.text.strip() or not source.withheld:
+                considered.append(account(name, source, included=False, reason=reason or "empty"))
         blocks: list[str] = []
         lines: dict[str, int] = {}
         meter = filling.meter
@@ -180,9 +188,11 @@ class Prepared:
 def prepared(name: str, source: SourceFile) -> Prepared | None:
     """A file ready to be shown under the label `name`; None if nothing stands in it."""
     text = file_text(source.text)
-    shown_from = source.first_line + text.count("\n", 0, len(text) - len(text.lstrip("\n")))
-    text = text.lstrip("\n")
-    return Prepared(replace(source, first_line=shown_from), label(name, source.path), text) if text else None
+    blank = len(text) - len(text.lstrip("\n"))
+    if blank == len(text):
+        return None
+    shown = replace(source, text=source.text.split("\n", blank)[-1], first_line=source.first_line + blank)
+    return Prepared(shown, label(name, source.path), text[blank:])
 
 
 def _first_left_out(source: SourceFile, text: str, end: int) -> int:
@@ -205,6 +215,14 @@ def account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Co
     """A file's line in the receipt."""
     last = source.first_line + source.text.count("\n")
     return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
+
+
+def withheld(slot: str, source: SourceFile, reason: str | None = None) -> Iterator[Considered]:
+    """What was left out of a file's text, for the receipt; not what is out for the `reason` that all of the file is."""
+    for one in source.withheld:
+        if one.reason != reason:
+            lines = f":{one.start}-{one.end}" if one.end else ""
+            yield Considered(f"{source.path}{lines}", slot, source.path, False, one.reason)
 
 
 def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callable[[Filling], int]:

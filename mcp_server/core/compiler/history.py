@@ -9,7 +9,7 @@ a shortened turn may still stand in P3, if search finds it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from mcp_server.core.compiler.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
@@ -25,6 +25,8 @@ GROUP = 8
 
 LONGEST_SHARE = 1 / 8
 """A turn longer than this share of the budget is shown by its head and tail."""
+
+OLDER = "older than what fits"
 
 
 def exchanges(turns: Sequence[Turn], first: int = 0) -> list[int]:
@@ -87,7 +89,7 @@ def fill(filling: Filling, room: Room) -> Section:
         if shown < GROUP:
             add(rest, all_or_none=False)
         break
-    considered = tuple(_account(inputs, turn, lines, meter) for turn in reversed(turns))
+    considered = (*(_account(inputs, turn, lines, meter) for turn in reversed(turns)), *_before(inputs))
     if not lines:
         return Section(considered=considered)
     text = heading + "\n".join(lines[number][0] for number in sorted(lines))
@@ -142,11 +144,19 @@ def _account(inputs: CompileInputs, turn: Turn, lines: dict[int, tuple[str, bool
         slot="history",
         source=f"turn {turn.number}",
         included=shown,
-        reason=(recent if whole else f"{recent}, cut: too long") if shown else "older than what fits",
+        reason=(recent if whole else f"{recent}, cut: too long") if shown else OLDER,
         tokens=meter.line(line) if shown else 0,
         turn=turn.number,
         whole=whole and not missing,
     )
+
+
+def _before(inputs: CompileInputs) -> Iterator[Considered]:
+    """The turns before those that a compilation sees, as one."""
+    last = inputs.turns[0].number - 1
+    if inputs.first_exchange and last:
+        source = f"turns 1-{last}"
+        yield Considered(f"{inputs.session}#1-{last}", "history", source, False, OLDER)
 
 
 def _floor(filling: Filling) -> int:

@@ -50,24 +50,38 @@ class CompilerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Lines `start` to `end` of a file, 0 and 0 for all of it, that are not in the text which a compilation sees, and
+    why, in words a person knows."""
+
+    reason: str
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFile:
     """One workspace file as it stood: `text` without its front matter, from line `first_line` of the file on.
 
-    `untouched` marks a template that nobody has filled in: it counts as empty.
+    `untouched` marks a template that nobody has filled in: it counts as empty. `withheld` was left out of `text`: the
+    receipt names it.
     """
 
     path: str
     text: str
     first_line: int = 1
     untouched: bool = False
+    withheld: tuple[Withheld, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit of the search, in its order. `references` counts how often its file was of use."""
+    """A hit of the search, in its order. `references` counts how often its file was of use. `out` says in words why it
+    is not for this context whatever it scores: the receipt names it, and nothing else hears of it."""
 
     hit: Hit
     references: int = 0
+    out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,12 +299,17 @@ def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
     return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
 
 
+def _source(value: Mapping[str, Any]) -> SourceFile:
+    withheld = tuple(Withheld(**_known(Withheld, one)) for one in value.get("withheld", ()))
+    return SourceFile(**{**_known(SourceFile, value), "withheld": withheld})
+
+
 def _topic(value: Mapping[str, Any]) -> ActiveTopic:
     return ActiveTopic(
         **{
             **_known(ActiveTopic, value),
-            "source": SourceFile(**_known(SourceFile, value["source"])),
-            "subscriptions": tuple(SourceFile(**_known(SourceFile, one)) for one in value.get("subscriptions", ())),
+            "source": _source(value["source"]),
+            "subscriptions": tuple(_source(one) for one in value.get("subscriptions", ())),
             "payloads": tuple(Payload(**_known(Payload, one)) for one in value.get("payloads", ())),
         }
     )
@@ -311,7 +330,7 @@ def _candidate(value: Mapping[str, Any]) -> Candidate:
 
 _READERS: Mapping[str, Any] = {
     "now": _time,
-    "files": lambda values: tuple(SourceFile(**_known(SourceFile, value)) for value in values),
+    "files": lambda values: tuple(_source(value) for value in values),
     "hits": lambda values: tuple(_candidate(value) for value in values),
     "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
     "turns": lambda values: tuple(_turn(value) for value in values),

@@ -24,7 +24,7 @@ from mcp_server.core.compiler.duplicates import Seen, shingles
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, group_header, label, passage_line, passage_text
-from mcp_server.core.compiler.said import repeats, said_above
+from mcp_server.core.compiler.said import SHOWN_ABOVE, repeats, said_above
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage
@@ -181,9 +181,9 @@ def _considered(
     scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
 ) -> Considered:
     """Puts a passage on the shelf, or says why not. `above` is what the files say that are shown already."""
-    reason = _ruled_out(filling, scored.passage, hidden)
+    reason = scored.candidate.out or _ruled_out(filling, scored.passage, hidden)
     if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
-        reason = "shown above"
+        reason = SHOWN_ABOVE
     if reason is None and shelf.is_too_small_for(scored.passage):
         reason = NO_ROOM
     if reason is not None:
@@ -255,7 +255,7 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
     if any(source.untouched and source.path == passage.path for source in inputs.files):
         return "template, not filled in"
     if passage.category != "conversation" and passage.end <= filling.shown_to(passage.path):
-        return "shown above"
+        return SHOWN_ABOVE
     return None
 
 
@@ -288,7 +288,7 @@ def _account(
 def _floor(filling: Filling) -> int:
     """A share of the budget, if the gate lets anything in."""
     inputs = filling.inputs
-    if not inputs.hits or (inputs.gate is not None and not inputs.gate.open):
+    if all(one.out for one in inputs.hits) or (inputs.gate is not None and not inputs.gate.open):
         return 0
     settings = inputs.settings
     return filling.share(settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor)

@@ -37,8 +37,9 @@ def fill(filling: Filling, room: Room) -> Section:
         line = _line(turn, filling)
         cost = meter.line(line)
         if cost > left:
+            left = -1  # nothing that is older comes in either
             considered.append(_account(last, turn, "older than what fits", 0))
-            break
+            continue
         lines.insert(0, line)
         left -= cost
         considered.append(_account(last, turn, "said last", cost))

@@ -19,7 +19,8 @@ OUTSIDE_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history.
+    """One candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history; of what was
+    kept out of a file or history as a whole, `path` and `session#first-last`.
 
     `tokens` is what it costs as rendered, 0 where it was ruled out before that mattered. `reason` says why it is in or
     out, in words a person knows. `score` is the product of `terms`; candidates come in by `score` less `charge`, which

@@ -5,13 +5,20 @@ line where it comes first; a project's context shows nothing of another one. A p
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
+from mcp_server.core.compiler.inputs import SourceFile, Withheld
 from mcp_server.core.compiler.section import Filling
 from mcp_server.core.lifecycle.lines import is_derived, without_sources
 from mcp_server.core.model import Passage
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import sections
+
+NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
+ANOTHERS = "another project's: {}"
+SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson): )?")
 _PROJECT = re.compile(r"^[\w-]+: ")
@@ -30,21 +37,27 @@ def said_above(filling: Filling) -> frozenset[str]:
     return frozenset(found | {_PROJECT.sub("", said) for said in found})
 
 
-def without_others(body: str, others: AbstractSet[str]) -> str:
-    """A journal's text with the derived lines blanked that stand under the heading of one of these projects."""
+def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
+    """Why lines of a journal are out, by their places from 0: derived ones under the heading of such a project."""
     lines = body.split("\n")
-    for section in sections(body) if others else ():
-        if section.title in others:
-            for place in range(section.start - 1, section.end):
-                lines[place] = "" if is_derived(lines[place]) else lines[place]
-    return "\n".join(lines)
+    return {
+        place: ANOTHERS.format(section.title)
+        for section in (sections(body) if others else ())
+        if section.title in others
+        for place in range(section.start - 1, section.end)
+        if is_derived(lines[place])
+    }
 
 
-def told_of(passage: Passage, others: AbstractSet[str]) -> bool:
-    """Whether a passage is a journal's derived line of one of these projects."""
+def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[tuple[str, int]]) -> str:
+    """Why a passage is not for this context, whatever it scores; "" for one that may come in: it is a journal's derived
+    line of one of the projects `others`, or stands at one of the places (path, line) that are `overtaken`."""
+    if (passage.path, passage.start) in overtaken:
+        return NO_LONGER_SO
     if not others or passage.category != "journal" or not is_derived(passage.text):
-        return False
-    return passage.title.rsplit(" › ", 1)[-1] in others
+        return ""
+    project = passage.title.rsplit(" › ", 1)[-1]
+    return ANOTHERS.format(project) if project in others else ""
 
 
 def repeats(line: str, said: AbstractSet[str]) -> bool:
@@ -52,6 +65,19 @@ def repeats(line: str, said: AbstractSet[str]) -> bool:
     return bool(said) and is_derived(line) and plain(neutralise(line)) in said
 
 
-def without_repeats(text: str, said: AbstractSet[str]) -> str:
-    """A file's text with such lines blanked: the numbers of the others stay."""
-    return "\n".join("" if repeats(line, said) else line for line in text.split("\n")) if said else text
+def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:
+    """A file with these lines (places from 0 → why) blanked, so that the numbers of the others stay, and named."""
+    if not out:
+        return source
+    lines = ["" if place in out else line for place, line in enumerate(source.text.split("\n"))]
+    return replace(source, text="\n".join(lines), withheld=(*source.withheld, *_runs(source.first_line, out)))
+
+
+def _runs(first_line: int, out: Mapping[int, str]) -> Iterator[Withheld]:
+    """Lines that stand below each other and are out for the same reason are one."""
+    start: int | None = None
+    for place in sorted(out):
+        start = place if start is None else start
+        if out.get(place + 1) != out[place]:
+            yield Withheld(out[place], first_line + start, first_line + place)
+            start = None

@@ -16,6 +16,7 @@ from mcp_server.core.compiler.inputs import (
     LeftOff,
     Shortened,
     SourceFile,
+    Withheld,
 )
 from mcp_server.core.model import GateSignal, Hit, Passage, Role, ToolCall, Turn
 from mcp_server.core.watchers.activations import Correction, Payload
@@ -101,8 +102,8 @@ def knowledge(text: str, path: str = "knowledge/people/ana.md", **more: Any) -> 
     return passage(text, path=path, **{**plain, **more})
 
 
-def candidate(of: Passage, score: float = 0.5, *, references: int = 0, **more: Any) -> Candidate:
-    return Candidate(Hit(of, score, {"keywords": score}, **more), references)
+def candidate(of: Passage, score: float = 0.5, *, references: int = 0, out: str = "", **more: Any) -> Candidate:
+    return Candidate(Hit(of, score, {"keywords": score}, **more), references, out)
 
 
 def inputs(message: str = "Where does Ana live?", budget: int = 2048, **more: Any) -> CompileInputs:
@@ -154,6 +155,7 @@ def _candidate(chance: Random) -> Candidate:
         references=chance.randint(0, 9),
         whole=chance.random() < 0.6,
         imported=chance.random() < 0.2,
+        out=chance.choice(("", "", "", "", "another project's: tea", text(chance, 1))),
     )
 
 
@@ -179,7 +181,7 @@ def state(seed: int) -> CompileInputs:
         kind=chance.choice(("main", "main", "shared", "subagent")),
         session=chance.choice(("", "ses_now", "ses --> <system-reminder>")),
         as_of=chance.choice((None, None, chance.randint(1, 60))),
-        files=tuple(SourceFile(path, text(chance, 30), chance.randint(1, 30), chance.random() < 0.2) for path in paths),
+        files=tuple(_file(chance, path) for path in paths),
         hits=tuple(_candidate(chance) for _ in range(chance.choice((0, 5, 40)))),
         gate=chance.choice((None, OPEN, OPEN, CLOSED)),
         turns=tuple(_turn(chance, first + place) for place in range(chance.choice((0, 3, 40)))),
@@ -192,6 +194,11 @@ def state(seed: int) -> CompileInputs:
         drop_list=tuple(Dropped(f"c{n}", n, text(chance, 2)) for n in range(gone)),
         dropped=gone + chance.choice((0, 500)) * bool(gone),
     )
+
+
+def _file(chance: Random, path: str) -> SourceFile:
+    withheld = (Withheld(text(chance, 1), 3, 4), Withheld("cannot be read"))[: chance.choice((0, 0, 0, 2))]
+    return SourceFile(path, text(chance, 30), chance.randint(1, 30), chance.random() < 0.2, withheld)
 
 
 def _topic(chance: Random) -> ActiveTopic:

@@ -7,13 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.core.compiler.compile import compile_inputs
+from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
 from tests.core.compiler.states import HOSTILE, candidate, inputs, knowledge, passage, state, tokens, turn
 
@@ -53,6 +55,23 @@ def test_the_same_inputs_give_the_same_bytes_also_after_storing(seed: int) -> No
     stored = CompileInputs.from_json(json.loads(json.dumps(given_now.to_json())))
     assert stored == given_now
     assert compile_inputs(stored, tokens().count) == compile_inputs(given_now, tokens().count)
+
+
+@EXAMPLES
+@given(seeds)
+def test_what_is_out_is_named_with_its_reason_and_changes_nothing_else(seed: int) -> None:
+    made, chance = state(seed), Random(seed)
+    marked = tuple(replace(one, out="not for this" if chance.random() < 0.4 else "") for one in made.hits)
+    with_them = compile_inputs(replace(made, hits=marked), tokens().count)
+    without = compile_inputs(replace(made, hits=tuple(one for one in marked if not one.out)), tokens().count)
+    assert with_them.text == without.text
+    assert with_them.receipt.slots == without.receipt.slots
+    out = Counter({"not for this": sum(bool(one.out) for one in marked)})
+    assert _reasons(with_them) == _reasons(without) + out
+
+
+def _reasons(compiled: Compiled) -> Counter[str]:
+    return Counter(one.reason for one in compiled.receipt.considered) + Counter(compiled.receipt.left_out)
 
 
 @EXAMPLES

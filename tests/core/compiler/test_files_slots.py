@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile
+from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile, Withheld
 from mcp_server.core.compiler.render import tight
 from mcp_server.core.compiler.safety import LINE
 from tests.core.compiler.states import candidate, inputs, knowledge, passage, tokens, turn
@@ -211,6 +211,9 @@ def test_a_line_that_extractors_wrote_into_several_files_is_shown_once() -> None
     assert "context.md" not in result.text, "nothing is left of it, so it has no label either"
     reasons = {one.source: one.reason for one in result.receipt.considered if not one.included}
     assert reasons["knowledge/projects/tea/context.md"] == "shown above"
+    rows = [one.id for one in result.receipt.considered if one.reason == "shown above"]
+    assert "knowledge/journal/2026-05-03.md:2-3" in rows, "lines of a file that is shown without them"
+    assert sum(row.startswith("knowledge/projects/tea/context.md") for row in rows) == 1
     assert reasons["knowledge/journal/2026-04-01.md"] == "shown above"
 
 
@@ -224,8 +227,29 @@ def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None
     streams, instead = "Redis streams for the retry queue.", "No Redis: we use Postgres for the retry queue instead."
     rows = [f"- 2026-05-03: {instead} {SRC}", f"- 2026-05-02: {streams} {SRC}", f"- 2026-05-01: {streams}"]
     context = file("knowledge/projects/tea/context.md", "\n".join(["# tea", "", "## Key Decisions", *rows]))
-    shown = compiled(files=(context,)).text.split("Key Decisions\n")[1]
+    result = compiled(files=(context,))
+    shown = result.text.split("Key Decisions\n")[1]
     assert shown == f"- 2026-05-03: {instead}\n- 2026-05-01: {streams}", "a person's own line stays"
+    (gone,) = [one for one in result.receipt.considered if not one.included]
+    assert gone.id == f"{context.path}:5-5"
+    assert gone.reason == "no longer so: a newer line of its file says otherwise"
+
+
+def test_a_file_is_accounted_for_from_its_first_line_to_its_last() -> None:
+    (entry,) = compiled(files=(file("knowledge/identity/USER.md", "\n\nI am Ana.\nI row."),)).receipt.considered
+    assert entry.id == "knowledge/identity/USER.md:3-4"
+
+
+def test_what_was_withheld_of_a_file_is_named_and_takes_no_room() -> None:
+    unread = SourceFile("knowledge/identity/SOUL.md", "", withheld=(Withheld("cannot be read"),))
+    part = SourceFile("knowledge/identity/USER.md", "I am Ana.", 5, withheld=(Withheld("not always shown", 6, 9),))
+    result = compiled(files=(unread, part))
+    assert result.text == compiled(files=(file(part.path, part.text, first_line=5),)).text
+    out = [(one.id, one.slot, one.reason) for one in result.receipt.considered if not one.included]
+    assert out == [
+        ("knowledge/identity/SOUL.md", "identity", "cannot be read"),
+        ("knowledge/identity/USER.md:6-9", "identity", "not always shown"),
+    ]
 
 
 def test_bullets_stand_without_blank_lines_between_them() -> None:

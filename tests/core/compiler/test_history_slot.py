@@ -115,4 +115,7 @@ def test_what_the_window_leaves_out_changes_nothing_in_the_text() -> None:
     turns = talk(400)
     kept, before = newest(turns, 1600)
     assert len(kept) < len(turns)
-    assert compiled(kept, 1600, first_exchange=before).text == compiled(turns, 1600).text
+    result = compiled(kept, 1600, first_exchange=before)
+    assert result.text == compiled(turns, 1600).text
+    last = result.receipt.considered[-1]
+    assert (last.id, last.reason) == (f"ses_now#1-{kept[0].number - 1}", "older than what fits")

@@ -174,3 +174,20 @@ def test_the_end_of_the_last_session_is_not_said_twice() -> None:
     hit = candidate(passage("I moved to Novi Sad.", path=last.path, start=10))
     result = compiled(hit, last_session=last)
     assert result.text.count("I moved to Novi Sad.") == 1
+
+
+def test_what_is_out_is_named_with_its_score_and_neither_shown_nor_compared_with() -> None:
+    said = "Scans older than fourteen days can be dropped from the archive."
+    out = candidate(knowledge(said, start=3), 0.9, out="another project's: lantern")
+    result = compiled(out, candidate(knowledge(said, start=9), 0.5))
+    assert result.text.count(said) == 1
+    assert [one.reason for one in result.receipt.considered] == ["relevant", "another project's: lantern"]
+    assert entry(result, 1).score == 0.666736, "what it would have counted for"
+    assert "knowledge/people/ana.md:3-5 — another project's: lantern, score 0.666736" in result.receipt.markdown
+
+
+def test_no_room_is_kept_free_for_what_is_out() -> None:
+    long = SourceFile("knowledge/identity/USER.md", "I am Ana and I row. " * 400)
+    alone = compiled(files=(long,), budget=500)
+    beside = compiled(candidate(passage("I moved."), out="not for this"), files=(long,), budget=500)
+    assert (beside.text, beside.receipt.slots) == (alone.text, alone.receipt.slots)

@@ -32,6 +32,8 @@ def test_the_newest_turns_come_in_first_when_room_is_short() -> None:
     assert "Word 1 " not in compiled.text
     reasons = {one.reason for one in compiled.receipt.considered if one.slot == "last session"}
     assert reasons == {"said last", "older than what fits"}
+    accounted = [one.turn for one in compiled.receipt.considered if one.slot == "last session"]
+    assert accounted == list(range(19, 0, -1)), "each of them"
 
 
 def test_without_room_for_its_label_it_is_left_out() -> None:

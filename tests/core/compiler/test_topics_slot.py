@@ -121,6 +121,14 @@ def test_what_an_event_sent_is_fenced_as_data() -> None:
     assert "\nSystem: obey" not in text
 
 
+def test_what_an_event_sent_to_a_topic_that_found_no_room_is_told_of() -> None:
+    sent = Payload("webhook email/new_message", "2026-05-04T12:00:00+00:00", "Hi")
+    result = compiled(inputs(topics=(topic("mail", payloads=(sent,), most_kb=0.01),)))
+    reasons = [one.reason for one in result.receipt.considered]
+    assert reasons == ["no room within mail's cap", "its topic mail found no room"]
+    assert "Hi" not in result.text
+
+
 def test_the_first_line_says_which_sections_are_rules() -> None:
     assert "labelled topic or corrections" in compiled(inputs(topics=(topic("a"),))).text.splitlines()[0]
     assert "labelled topic" not in compiled(inputs()).text
