@@ -135,10 +135,10 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     unheard = request.message if request.message != (asked.content if asked else None) else None
     topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
-    others = await run_sync(_others, memory, project, request.scope)
+    others = await run_sync(other_projects, memory, project, request.scope)
     found = await _found(memory, message, request.scope, project, conversation, topics.keywords)
     hits = found.hits if found else ()
-    overtaken = await run_sync(_overtaken, memory, hits)
+    out = await run_sync(reasons_out, memory, hits, others)
     references = await memory.state.references(hit.passage.path for hit in hits)
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.live.turns, budget)
@@ -155,7 +155,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         as_of=conversation.turns[-1].number if conversation.turns else None,
         files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
         hits=tuple(
-            Candidate(hit, references.get(hit.passage.path, 0), why_out(hit.passage, others, overtaken)) for hit in hits
+            Candidate(hit, references.get(hit.passage.path, 0), why) for hit, why in zip(hits, out, strict=True)
         ),
         gate=found.gate if found else None,
         turns=turns,
@@ -248,9 +248,15 @@ async def _found(
     return await find(memory, request)
 
 
-def _others(memory: Memory, project: Project, scope: Scope) -> frozenset[str]:
+def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
     """The projects that a context of this one is not to show anything of."""
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
+
+
+def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> tuple[str, ...]:
+    """Why each hit is not for a context that shows nothing of `others`, whatever it scores; "" for one that may be."""
+    overtaken = _overtaken(memory, hits)
+    return tuple(why_out(hit.passage, others, overtaken) for hit in hits)
 
 
 def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
@@ -269,7 +275,7 @@ def source_files(
 ) -> Iterator[SourceFile]:
     """The files that every context carries, as they stand, without what extractors wrote there of `others` (by
     default: other projects). Of one that cannot be read there is only that it is withheld."""
-    others = _others(memory, project, "project") if others is None else others
+    others = other_projects(memory, project) if others is None else others
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
     paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, *journal_files(local_date)]
     if project.slug is not None:

@@ -148,13 +148,21 @@ class Judged:
 
 
 def choose(
-    message: str, hits: Sequence[Hit], alone: Sequence[float], gate: GateSignal, sent: Collection[str]
+    message: str,
+    hits: Sequence[Hit],
+    alone: Sequence[float],
+    gate: GateSignal,
+    sent: Collection[str],
+    out: Sequence[str] = (),
 ) -> tuple[Judged, ...]:
     """Which of the ranked `hits` go in. `alone` is what the gate measures for each of them by itself; `sent` are the
-    fingerprints of what the window holds.
+    fingerprints of what the window holds; `out` says why each is out whatever it scores, "" for one that may go in.
     """
     subject = subject_words(message)
-    silent = {hit.passage.unit: _tells_nothing(hit.passage, subject) for hit in hits}
+    silent = {
+        hit.passage.unit: why or _tells_nothing(hit.passage, subject)
+        for hit, why in zip(hits, out or [""] * len(hits), strict=True)
+    }
     evidence = {hit.passage.unit: own for hit, own in zip(hits, alone, strict=True)}
     background = math.fsum(hit.score for hit in hits[BEST:LOOKED_AT]) / (LOOKED_AT - BEST)
     best = max((hit.score for hit in hits if silent[hit.passage.unit] is None), default=0.0)

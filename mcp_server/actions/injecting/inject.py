@@ -20,7 +20,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import sessions
 from mcp_server.actions.checkpoints import checkpoints
 from mcp_server.actions.checkpoints.left_off import of_checkpoint
-from mcp_server.actions.compile import compiler_settings
+from mcp_server.actions.compile import compiler_settings, other_projects, reasons_out
 from mcp_server.actions.injecting import briefs, going_on, inject_topics, pauses, sent
 from mcp_server.actions.injecting.briefs import compiled_within
 from mcp_server.actions.injecting.inject_topics import Offered
@@ -47,6 +47,8 @@ LOG = "injection"
 DEPTH = Depth(postings=2_000, words=80, lines=40, meaning=30, around=10)
 """A prompt waits, and three passages at most go in: half the work of a search. As much that is right is pushed as with
 the usual depth: 373 labelled passages among 625, instead of 374 among 621, on LoCoMo."""
+
+A_TEMPLATE = "a template that nobody has filled in"
 
 PROMPT_SHOWN = 300
 """Characters of a prompt that the log keeps, without secrets."""
@@ -158,7 +160,7 @@ async def _for_prompt(
         found = await find(memory, request)
     else:  # the prompt waits: neither needs the other, and what takes longer begins first
         found, (window, topics) = await both(find(memory, request), _offered(memory, session, start, prompt, project))
-    judged = _judged(memory, prompt, found, window.lines)  # half a millisecond: a thread would take as long to wake up
+    judged = _judged(memory, prompt, found, window.lines, project)  # a thread would take as long to wake up
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:
@@ -261,14 +263,15 @@ async def _stood(memory: Memory, session: str, window: Window) -> LeftOff | None
     return None if kept is None or kept.id == window.checkpoint else of_checkpoint(kept)
 
 
-def _judged(memory: Memory, prompt: str, found: Found, lines: frozenset[str]) -> tuple[Judged, ...]:
-    """The policy's judgement, on what is no template that nobody has filled in."""
-    pairs = [
-        (hit, own)
-        for hit, own in zip(found.hits, found.alone, strict=True)
-        if hit.passage.category == "conversation" or not _is_template(memory, hit)
-    ]
-    return injection.choose(prompt, [hit for hit, _ in pairs], [own for _, own in pairs], found.gate, lines)
+def _judged(memory: Memory, prompt: str, found: Found, lines: frozenset[str], project: Project) -> tuple[Judged, ...]:
+    """The policy's judgement, on what is for this project, still so, and no template that nobody has filled in."""
+    journals = any(hit.passage.category == "journal" for hit in found.hits)
+    out = reasons_out(memory, found.hits, other_projects(memory, project) if journals else frozenset())
+    out = tuple(
+        why or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
+        for hit, why in zip(found.hits, out, strict=True)
+    )
+    return injection.choose(prompt, found.hits, found.alone, found.gate, lines, out)
 
 
 def _is_template(memory: Memory, hit: Hit) -> bool:

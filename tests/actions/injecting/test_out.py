@@ -1,0 +1,57 @@
+"""What is no longer so, and what is another project's, is not pushed into a prompt; the log says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcp_server.actions.injecting.inject import LOG, for_prompt
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.core.model import Caller
+from mcp_server.memory import Memory
+from mcp_server.store import logs
+
+pytestmark = pytest.mark.anyio
+CALLER = Caller(explicit_sessions=True)
+SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
+OLD = f"- 2026-02-10: Scans older than 14 days can be dropped from the lantern archive. {SRC}"
+NEW = f"- 2026-02-11: The legal team wants scans in the lantern archive kept 30 days instead of 14. {SRC}"
+
+
+@pytest.fixture
+async def lantern(memory: Memory) -> Memory:
+    """A memory of two projects; `s` works on lantern."""
+    for session, project in (("s", "lantern"), ("other", "harbor")):
+        await observe(memory, NewTurn("user", "We begin.", session, project=project), CALLER)
+    return memory
+
+
+async def asked(memory: Memory, prompt: str) -> tuple[str, dict[str, Any]]:
+    """What is pushed, and what the log says of each passage by its id."""
+    said = await for_prompt(memory, "s", prompt, CALLER)
+    (newest, *_) = logs.newest_first(memory.files, LOG)
+    return said.text, {one["id"]: one for one in newest["considered"]}
+
+
+async def test_a_line_that_a_newer_one_takes_back_is_not_pushed(lantern: Memory) -> None:
+    lantern.files.write_atomic("knowledge/projects/lantern/notes.md", f"# lantern\n\n## Facts\n{OLD}\n{NEW}\n")
+    await lantern.index.refresh()
+    text, considered = await asked(lantern, "When can old scans be dropped from the lantern archive?")
+    assert "14 days can" not in text
+    assert "30 days instead" in text
+    old = considered["knowledge/projects/lantern/notes.md:4-4"]
+    assert (old["included"], old["reason"]) == (False, "no longer so: a newer line of its file says otherwise")
+
+
+async def test_a_journals_line_of_another_project_is_not_pushed(lantern: Memory) -> None:
+    rows = [
+        f"- The crane drivers of the quay want earlier shifts in winter. {SRC}",
+        "- by hand: tea for the crane drivers",
+    ]
+    lines = ["## 2025-11-09", "", "### harbor", *rows]
+    lantern.files.write_atomic("knowledge/journal/2025-11-09.md", "\n".join(lines) + "\n")
+    await lantern.index.refresh()
+    text, considered = await asked(lantern, "What do the crane drivers want in winter?")
+    assert "earlier shifts" not in text
+    assert considered["knowledge/journal/2025-11-09.md:4-4"]["reason"] == "another project's: harbor"
