@@ -34,8 +34,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from mcp_server.core.model import GateSignal, Hit, Passage
 from mcp_server.core.scoring.gate import FRAME_WORDS
@@ -159,20 +160,24 @@ def choose(
     fingerprints of what the window holds; `out` says why each is out whatever it scores, "" for one that may go in.
     """
     subject = subject_words(message)
-    silent = {
-        hit.passage.unit: why or _tells_nothing(hit.passage, subject)
-        for hit, why in zip(hits, out or [""] * len(hits), strict=True)
-    }
+    by_unit = {hit.passage.unit: hit.passage for hit in hits}
     evidence = {hit.passage.unit: own for hit, own in zip(hits, alone, strict=True)}
+    left_out = {hit.passage.unit: why for hit, why in zip(hits, out or [""] * len(hits), strict=True)}
+
+    @cache  # most hits are too weak, whatever they tell
+    def silent(unit: str) -> str | None:
+        return (left_out[unit] or _tells_nothing(by_unit[unit], subject)) if unit in by_unit else None
+
     background = math.fsum(hit.score for hit in hits[BEST:LOOKED_AT]) / (LOOKED_AT - BEST)
-    best = max((hit.score for hit in hits if silent[hit.passage.unit] is None), default=0.0)
+    best = next((hit.score for hit in hits if silent(hit.passage.unit) is None), 0.0)
     judged: list[Judged] = []
     room = MOST_PASSAGES
     for hit in hits:
-        own, before = evidence[hit.passage.unit], _unit_before(hit.passage)
-        if own >= gate.threshold and silent.get(before) is not None:
+        unit, before = hit.passage.unit, _unit_before(hit.passage)
+        own = evidence[unit]
+        if own >= gate.threshold and silent(before) is not None:
             own = max(own, evidence[before])
-        reason = silent[hit.passage.unit] or _too_weak(hit, own, best, background, gate)
+        reason = left_out[unit] or _too_weak(hit, own, best, background, gate) or silent(unit)
         if reason is None and was_sent(own_text(hit.passage), sent):
             reason = SENT_BEFORE
         if reason is None and room == 0:
@@ -183,15 +188,15 @@ def choose(
 
 
 def _with_answers(
-    judged: Sequence[Judged], silent: Mapping[str, str | None], gate: GateSignal, sent: Collection[str], room: int
+    judged: Sequence[Judged], silent: Callable[[str], str | None], gate: GateSignal, sent: Collection[str], room: int
 ) -> Iterator[Judged]:
     """The same, with what an agent answered to a passage that goes in."""
     asked = {one.hit.passage.unit for one in judged if one.included and one.hit.passage.role == "user"}
     for one in judged:
         passage = one.hit.passage
         answers = passage.role == "agent" and _unit_before(passage) in asked and not one.included
-        tells = one.hit.whole and one.own >= gate.threshold - ANSWER_SLACK and silent[passage.unit] is None
-        if answers and tells and room and not was_sent(own_text(passage), sent):
+        tells = one.hit.whole and one.own >= gate.threshold - ANSWER_SLACK
+        if answers and tells and room and not silent(passage.unit) and not was_sent(own_text(passage), sent):
             room -= 1
             one = Judged(one.hit, one.own, True, "the answer to what goes in")
         yield one
