@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,8 +49,7 @@ async def changed_paths(root: Path, over: Event) -> AsyncIterator[frozenset[str]
         )
         yield frozenset()  # from here on nothing is missed; what changed before is the caller's to find
         async for changes in watching:
-            paths = frozenset(path for _, changed in changes if (path := _wanted(root, Path(changed))))
-            if paths:
+            if paths := _wanted(root, {Path(changed) for _, changed in changes}):
                 yield paths
             if _folders(root) != folders:
                 break
@@ -59,9 +59,9 @@ def _folders(root: Path) -> list[Path]:
     return [folder for name in FOLDERS if (folder := root / name).is_dir()]
 
 
-def _wanted(root: Path, changed: Path) -> str | None:
-    try:
-        path = changed.relative_to(root).as_posix()
-    except ValueError:
-        return None
-    return path if is_indexed(path) or "." not in changed.name else None
+def _wanted(root: Path, changed: set[Path]) -> frozenset[str]:
+    """The watcher follows links, the index does not: what lies behind one is told by its own path, if it is ours."""
+    real = {place: Path(os.path.realpath(place)) for place in {path.parent for path in changed}}
+    places = (real[path.parent] / path.name for path in changed)
+    paths = (place.relative_to(root).as_posix() for place in places if place.is_relative_to(root))
+    return frozenset(path for path in paths if is_indexed(path) or "." not in path.rpartition("/")[2])

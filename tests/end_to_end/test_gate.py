@@ -64,31 +64,30 @@ async def workspace_with_a_topic(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    ("reply", "active", "by", "why"),
-    [
-        (Reply("YES"), True, "llm", "the LLM said yes"),
-        (Reply("NO"), False, "llm", "the LLM said no"),
-        (Reply("banana"), True, "arithmetic", "neither YES nor NO"),
-        (Reply(raw=b"{no json"), True, "arithmetic", "no answer from the LLM"),
-        (Reply("broken", status=500), True, "arithmetic", "no answer from the LLM"),
-    ],
-    ids=["yes", "no", "nonsense", "garbage", "500"],
-)
-async def test_the_turn_completes_whatever_the_gates_endpoint_answers(
-    tmp_path: Path, reply: Reply, active: bool, by: str, why: str
-) -> None:
+ANSWERS = [
+    (Reply("YES"), True, "llm", "the LLM said yes"),
+    (Reply("NO"), False, "llm", "the LLM said no"),
+    (Reply("banana"), True, "arithmetic", "neither YES nor NO"),
+    (Reply(raw=b"{no json"), True, "arithmetic", "no answer from the LLM"),
+    (Reply("broken", status=500), True, "arithmetic", "no answer from the LLM"),
+]
+
+
+async def test_the_turn_completes_whatever_the_gates_endpoint_answers(tmp_path: Path) -> None:
     root = await workspace_with_a_topic(tmp_path)
-    with talking(reply) as (at, environ):
+    with talking(*(reply for reply, *_ in ANSWERS)) as (at, environ):
         async with served(root, env=environ) as server:
-            answer = await server.call("observe", role="user", content=ASK)
-    assert "turn 1 recorded" in answer
-    assert ("review" in answer) is active
-    line = gate_line(root)
-    assert (line["topic_name"], line["gate_result"], line["decided_by"]) == ("review", active, by)
-    assert why in line["why"]
-    assert [(asked["model"], asked["max_tokens"]) for asked in at.asked] == [("small", 1)]
-    assert ASK in at.asked[0]["messages"][0]["content"]
+            for number, (_, active, by, why) in enumerate(ANSWERS):
+                asked = f"{ASK} It is number {number}."  # what was judged once is not asked again
+                answer = await server.call("observe", role="user", content=asked, session=f"s{number}")
+                assert "turn 1 recorded" in answer
+                assert ("review" in answer) is active, why
+                line = gate_line(root)
+                assert (line["topic_name"], line["gate_result"], line["decided_by"]) == ("review", active, by)
+                assert why in line["why"]
+                assert len(at.asked) == number + 1
+                assert (at.asked[-1]["model"], at.asked[-1]["max_tokens"]) == ("small", 1)
+                assert asked in at.asked[-1]["messages"][0]["content"]
 
 
 async def test_an_endpoint_that_does_not_answer_costs_the_turn_its_limit(tmp_path: Path) -> None:

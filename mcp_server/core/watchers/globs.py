@@ -1,8 +1,8 @@
 """Path patterns: `*.py`, `docs/**/*.md`, `src/[ab]?.ts`, for paths as tools name them.
 
 A pattern without a slash is for the file's name; one with slashes for the end of its path, or for all of it if it
-begins with one. `*` and `?` stay within a folder, `**` does not. Windows' backslashes count as slashes, upper and lower
-case are the same.
+begins with one. `*` and `?` stay within a folder, `**` does not; where a name begins, `**/` is any folders or none.
+Windows' backslashes count as slashes, upper and lower case are the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def suffix(pattern: str) -> str:
     return found[0].lower() if found else ""
 
 
-_TOKEN = re.compile(r"\*{2,}/?|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
+_TOKEN = re.compile(r"(?<![^/])\*{2,}/|\*{2,}|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -43,7 +43,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
             chunks[-1][1].append("")
         else:
             chunks[-1][1][-1] += _one(token)
-    written = "" if "/" in pattern else r"(?>.*/)?"
+    written = "" if "/" in pattern else r"(?>(?:.*/)?)"
     for place, (star, (first, *others)) in enumerate(chunks, start=1):
         skipped = r"(?:.*?/)??" if star.endswith("/") else r".*?" if star else ""
         last = place == len(chunks)  # has to reach the end of the path

@@ -21,7 +21,7 @@ def plainly(pattern: str, path: str) -> bool:
             return here == len(path)
         if pattern.startswith("**", at):
             after = at + 2
-            if pattern.startswith("/", after):
+            if pattern.startswith("/", after) and pattern[at - 1 : at] in ("", "/"):
                 after += 1
                 ends = [here, *(place + 1 for place in range(here, len(path)) if path[place] == "/")]
             else:
