@@ -10,9 +10,10 @@ from pathlib import Path
 def main() -> None:
     """Serves, and exits with a code."""
     from mcp_server.garbage import look_seldom
+
+    look_seldom()  # first of all: what is imported makes hundreds of thousands of objects, and none is garbage
     from mcp_server.serve import main as serve
 
-    look_seldom()
     sys.exit(serve(sys.argv[1:], os.environ))
 
 

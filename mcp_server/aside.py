@@ -27,14 +27,14 @@ def main() -> None:
     order = Order.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
+    from mcp_server.garbage import look_seldom
+
+    look_seldom()
     import logging
 
     import anyio
 
-    from mcp_server.garbage import look_seldom
-
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    look_seldom()
     anyio.run(_work, order)
 
 
