@@ -122,9 +122,9 @@ class SearchAnswer:
         return self.cold.get((hit.passage.session, hit.passage.turn or 0))
 
 
-async def embed_ahead(memory: Memory, text: str) -> None:
-    """Begins what `find` would begin with, for a text that is no query with operators."""
-    await memory.index.embed_ahead(plain_query(text).text)
+def embed_ahead(memory: Memory, text: str) -> None:
+    """Does in this thread what `find` would begin with, for a text that is no query with operators."""
+    memory.index.embed_ahead(plain_query(text).text)
 
 
 async def find(memory: Memory, request: SearchRequest) -> Found:

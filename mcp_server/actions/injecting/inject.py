@@ -27,6 +27,8 @@ from mcp_server.actions.injecting.inject_topics import Offered
 from mcp_server.actions.injecting.sent import Window
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, embed_ahead, find
+from mcp_server.actions.watching import watch
+from mcp_server.actions.watching.watch import Seen
 from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
@@ -44,7 +46,7 @@ from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
-DEPTH = Depth(postings=2_000, words=80, lines=40, meaning=30, around=10)
+DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """A prompt waits, and three passages at most go in: half the work of a search. As much that is right is pushed as with
 the usual depth: on LoCoMo 373 labelled passages among 625 (instead of 374 among 621), on BEAM 23 among 30 (23 among
 28)."""
@@ -117,11 +119,13 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
         row = await sessions.current_row(memory, session, look=False)
         return await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
 
-    if injection.asks_nothing(prompt) is None:  # a prompt waits
-        (project, start), _ = await both(place(), embed_ahead(memory, prompt))
-    else:
-        project, start = await place()
-    said = await _for_prompt(memory, session, start, prompt, project, paused)
+    def look() -> Seen:
+        if injection.asks_nothing(prompt) is None:
+            embed_ahead(memory, prompt)
+        return watch.look(memory, prompt)
+
+    (project, start), seen = await both(place(), run_sync(look))  # a prompt waits
+    said = await _for_prompt(memory, session, start, prompt, project, seen, paused)
     if start is not None and not injection.is_the_clients(prompt) and not paused:
         said = await _with_checkpoint(memory, session, start, project, said)
     await _log(memory, session, project, said, prompt)
@@ -129,7 +133,7 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
 
 
 async def _for_prompt(
-    memory: Memory, session: str, start: int | None, prompt: str, project: Project, paused: bool
+    memory: Memory, session: str, start: int | None, prompt: str, project: Project, seen: Seen, paused: bool
 ) -> Injection:
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await going_on.begins(memory, session)
@@ -155,12 +159,13 @@ async def _for_prompt(
         depth=DEPTH,
     )
     if asks:
-        window, topics = await _offered(memory, session, start, prompt, project)
+        window, topics = await _offered(memory, session, start, prompt, project, seen)
         if not topics:
             return Injection(event, "", asks)
         found = await find(memory, request)
     else:  # the prompt waits: neither needs the other, and what takes longer begins first
-        found, (window, topics) = await both(find(memory, request), _offered(memory, session, start, prompt, project))
+        beside = _offered(memory, session, start, prompt, project, seen)
+        found, (window, topics) = await both(find(memory, request), beside)
     judged = _judged(memory, prompt, found, window.lines, project)  # a thread would take as long to wake up
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
@@ -228,11 +233,11 @@ async def _window(memory: Memory, session: str, start: int | None, project: Proj
 
 
 async def _offered(
-    memory: Memory, session: str, start: int | None, prompt: str, project: Project
+    memory: Memory, session: str, start: int | None, prompt: str, project: Project, seen: Seen
 ) -> tuple[Window, Offered]:
     """The window, and the topics that the prompt brings into it."""
     window = await _window(memory, session, start, project)
-    return window, await inject_topics.offered(memory, session, prompt, window.lines)
+    return window, await inject_topics.offered(memory, session, prompt, seen, window.lines)
 
 
 async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:

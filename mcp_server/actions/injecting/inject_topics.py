@@ -40,9 +40,9 @@ class Offered:
         return {mark for file in files if file.path in inside for mark in fingerprints(file.text)}
 
 
-async def offered(memory: Memory, session: str, prompt: str, sent: Collection[str]) -> Offered:
+async def offered(memory: Memory, session: str, prompt: str, seen: watch.Seen, sent: Collection[str]) -> Offered:
     """Judges the prompt, and returns what is active and not in the window; `sent` are the fingerprints of what is."""
-    topics, standing = await watch.ahead(memory, session, prompt)
+    topics, standing = await watch.ahead(memory, session, prompt, seen)
     living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
     active = await as_it_stands(memory, topics, standing.active, living)
     fresh = tuple(

@@ -65,17 +65,27 @@ async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: 
         return (f"the turn is recorded, but watching for topics failed: {error}",)
 
 
-async def ahead(memory: Memory, session: str, prompt: str) -> tuple[TopicSet, Standing]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What tier 1 sees in a message, among the topics that there are at this moment."""
+
+    message: Heard
+    topics: TopicSet
+    tier1: Tier1
+
+
+def look(memory: Memory, prompt: str) -> Seen:
+    """Tier 1 for a prompt. It reads files and counts: call it in a thread."""
+    message = Heard(bounded(prompt, LONGEST_WATCHED))
+    topics = memory.topics.read()
+    return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
+
+
+async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
     """Judges a prompt that a client's hook tells of before its transcript does; returns the topics, and where the
     session stands then. The turn is not judged again when it is recorded, unless an LLM took longer than a prompt can
     wait: then arithmetic decides, until it is."""
-    message = Heard(bounded(prompt, LONGEST_WATCHED))
-
-    def look() -> tuple[TopicSet, Tier1]:  # in one thread: a prompt waits
-        topics = memory.topics.read()
-        return topics, first_tier(memory, topics, message) if topics.topics else Tier1()
-
-    topics, tier1 = await run_sync(look)
+    message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
         return topics, Standing()
     standing = await activations.standing(memory.state, session)

@@ -217,6 +217,33 @@ class _Group:
     best: float = 0.0
 
 
+def _scale(candidates: Sequence[Candidate]) -> tuple[float, float, float, tuple[float, float, float]]:
+    """What raw values are measured by: the best BM25, the middle of the cosines and how far the best lies above it; and
+    how much keywords, coverage and meaning count for a match."""
+    cosines = [c.cosine for c in candidates if c.cosine is not None]
+    middle = median(cosines) if cosines else 0.0
+    span = max(cosines) - middle if cosines else 0.0
+    return max((c.bm25 for c in candidates), default=0.0), middle, span, (0.4, 0.3, 0.3) if cosines else (0.5, 0.5, 0.0)
+
+
+def matching_best(query: Query, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """The best match of each unit, the best `limit` units first, ties by path and line: a fifth of the work of `rank`,
+    for who only wants to know where to look on."""
+    top, middle, span, (by_words, by_coverage, by_meaning) = _scale(candidates)
+    words_only = (1 << len(query.idf)) - 1
+    shares = _Shares(query)
+    matches: list[tuple[float, str, int, int, Candidate]] = []
+    for c in candidates:
+        keywords = c.bm25 / top if top > 0 else 0.0
+        meaning = (c.cosine - middle) / span if c.cosine is not None and c.cosine > middle else 0.0
+        match = by_words * keywords + by_coverage * shares[c.matched & words_only] + by_meaning * meaning
+        matches.append((-match, c.path, c.line, c.part, c))
+    best: dict[str, Candidate] = {}
+    for *_, c in sorted(matches, key=itemgetter(0, 1, 2, 3)):
+        best.setdefault(c.unit, c)
+    return list(best.values())[:limit]
+
+
 def signals(
     query: Query, candidates: Sequence[Candidate], weights: RankingWeights = RankingWeights()
 ) -> list[tuple[Candidate, Signals]]:
@@ -224,11 +251,7 @@ def signals(
     lines = [c for c in candidates if c.derived]
     if lines:
         candidates = [c for c in candidates if not c.derived]
-    top = max((c.bm25 for c in candidates), default=0.0)
-    cosines = [c.cosine for c in candidates if c.cosine is not None]
-    middle = median(cosines) if cosines else 0.0
-    span = max(cosines) - middle if cosines else 0.0
-    by_words, by_coverage, by_meaning = (0.4, 0.3, 0.3) if cosines else (0.5, 0.5, 0.0)
+    top, middle, span, (by_words, by_coverage, by_meaning) = _scale(candidates)
     of_passage = (weights.keywords, weights.meaning, weights.coverage, weights.phrase, weights.time, weights.told)
     words_only = (1 << len(query.idf)) - 1  # without the names, which have no IDF
     shares = _Shares(query)

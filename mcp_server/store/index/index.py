@@ -172,12 +172,11 @@ class Index:
                 self._vectors[text] = vector
         return vector if vector.any() else None
 
-    async def embed_ahead(self, text: str) -> None:
-        """Embeds a query that will be asked in a moment, while whoever asks still looks up what else it takes."""
-        from anyio import to_thread
-
+    def embed_ahead(self, text: str) -> None:
+        """Embeds a query that will be asked in a moment, while whoever asks still looks up what else it takes. It may
+        take long: call it in a thread."""
         if numpy_is_there.is_set():
-            await to_thread.run_sync(self._vector, text)
+            self._vector(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
         """Returns once searches see these files as they now are on disk, and after `patience` seconds at the latest.

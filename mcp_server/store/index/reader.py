@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, Passage
-from mcp_server.core.scoring.ranking import Candidate, rank
+from mcp_server.core.scoring.ranking import Candidate, matching_best
 from mcp_server.store.index.asking import Asking
 from mcp_server.store.index.few import K1, B, idf
 from mcp_server.store.index.scope import Scope, inside
@@ -67,13 +67,13 @@ class Found:
 def around(
     connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope, best_units: int
 ) -> list[int]:
-    """The passages of the turns at one and two steps from the `best_units` that are not found yet.
+    """The passages of the turns at one and two steps from the `best_units` that match best, if not found yet.
 
     An answer often shares no word with the question that its neighbour repeats: without these, 7% of the turns that
     answer a question are no candidates at all (`bench retrieval`).
     """
     ids = {id(one.candidate): one.source or one.row_id for one in found}
-    best = [ids[id(one.candidate)] for one in rank(asking.asked, [one.candidate for one in found], limit=best_units)]
+    best = [ids[id(one)] for one in matching_best(asking.asked, [one.candidate for one in found], best_units)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
         "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "

@@ -9,7 +9,7 @@ from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.actions.observe import ContextChunk, NewTurn, observe
 from mcp_server.actions.watching.topics import forget_old, list_topics, problems, switch
-from mcp_server.actions.watching.watch import ahead
+from mcp_server.actions.watching.watch import ahead, look
 from mcp_server.core.model import Caller
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
@@ -197,12 +197,12 @@ async def test_what_an_active_topic_names_is_essential_to_clarity(memory: Memory
 async def test_a_prompt_that_a_hook_tells_of_is_judged_once(memory: Memory) -> None:
     write(memory, "topics/tea.md", TEA)
     await say(memory, "hello")
-    await ahead(memory, "s", "some tea")
-    await ahead(memory, "s", "some tea")
+    await ahead(memory, "s", "some tea", look(memory, "some tea"))
+    await ahead(memory, "s", "some tea", look(memory, "some tea"))
     assert await active(memory) == {"tea": "pattern “tea”"}
     write(memory, "topics/tea.md", TEA.replace("btea", "bcoffee"))
     assert (await say(memory, "some  tea")).notes == ()
-    await ahead(memory, "s", "some  tea")  # recorded by now
+    await ahead(memory, "s", "some  tea", look(memory, "some  tea"))  # recorded by now
     for number in range(3):
         await say(memory, f"something else {number}")
     assert "tea" in await active(memory)
