@@ -17,6 +17,7 @@ from mcp_server.core.scoring.ranking import (
     RankingWeights,
     ends_with_question,
     first_person,
+    matching_best,
     rank,
     signals,
     tells_time,
@@ -111,6 +112,26 @@ def test_every_unit_appears_once_best_first_ties_by_path_and_line(query: Query, 
 @given(queries, scopes(), st.integers(0, 10))
 def test_a_limit_cuts_the_list_and_changes_nothing_else(query: Query, candidates: list[Candidate], limit: int) -> None:
     assert rank(query, candidates, limit=limit) == rank(query, candidates)[:limit]
+
+
+@given(queries, scopes(), st.integers(0, 10), st.randoms(use_true_random=False))
+def test_best_matches_are_one_passage_a_unit_in_whatever_order_they_arrive(
+    query: Query, candidates: list[Candidate], limit: int, chance: random.Random
+) -> None:
+    found = matching_best(query, candidates, len(candidates))
+    assert sorted(c.unit for c in found) == sorted({c.unit for c in candidates})
+    shuffled = candidates[:]
+    chance.shuffle(shuffled)
+    assert matching_best(query, shuffled, limit) == found[:limit]
+
+
+def test_a_match_is_made_of_keywords_coverage_and_meaning_and_a_units_best_passage_counts() -> None:
+    weak = passage(1, bm25=2.0, matched=0b001, cosine=0.1)
+    words = passage(2, bm25=8.0, matched=0b111, cosine=0.1)
+    meaning = passage(3, cosine=0.9)
+    part = replace(meaning, part=1, line=31, bm25=9.0, matched=0b111, cosine=0.1)
+    assert matching_best(QUERY, [weak, meaning, words], 2) == [words, meaning]
+    assert matching_best(QUERY, [weak, meaning, words, part], 3) == [part, words, weak]
 
 
 @given(queries, scopes(), st.data())
