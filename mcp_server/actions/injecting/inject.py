@@ -47,9 +47,9 @@ from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
-"""A prompt waits, and three passages at most go in: half the work of a search. No less that is right is pushed than with
-the usual depth: on LoCoMo 374 labelled passages among 631 (instead of 374 among 621), on BEAM 27 among 34 (23 among
-28)."""
+"""A prompt waits, and three passages at most go in: half the work of a search. No less that is right is pushed than
+with the usual depth: on LoCoMo 374 labelled passages among 631 (instead of 374 among 621), on BEAM 27 among 34 (23
+among 28)."""
 
 A_TEMPLATE = "a template that nobody has filled in"
 

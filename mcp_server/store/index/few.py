@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mcp_server.store.index.schema import compared, state
 from mcp_server.store.index.scope import Scope
 from mcp_server.store.index.writer import in_bytes
 
@@ -95,7 +96,8 @@ def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scop
     if not rows:
         return []
     stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
-    apart = in_bytes(stored).astype(np.int32) - in_bytes(vector.astype("<f2"))
+    first = compared(state(connection))
+    apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
     order = np.argsort((apart * apart).sum(axis=1), kind="stable")[:most]
     return [rows[place][0] for place in order]
 

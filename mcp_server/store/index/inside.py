@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mcp_server.core.model import Passage
 from mcp_server.core.text.passages import indexed_text
 from mcp_server.store.index.reader import COLUMNS, JOINS, NAMED, learn, passage_of
-from mcp_server.store.index.schema import LINES, state
+from mcp_server.store.index.schema import LINES, compared, state
 from mcp_server.store.index.writer import packed_vectors
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def add_vectors(
     connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
 ) -> None:
     """Puts vectors to passages that had none."""
-    wide, small = packed_vectors(vectors)
+    wide, small = packed_vectors(vectors, compared(state(connection)))
     connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
     if not can_load:
         connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")

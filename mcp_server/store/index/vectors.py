@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_server.store.index.few import is_few, nearest_of
-from mcp_server.store.index.schema import LINES, VECTORS, state
+from mcp_server.store.index.schema import LINES, compared, create_vectors, state
 from mcp_server.store.index.scope import Scope, inside
 from mcp_server.store.index.writer import packed_vectors
 
@@ -29,7 +29,7 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     scope by itself."""
     if is_few(connection, scope):
         return nearest_of(connection, vector, scope, most)
-    (_, (small,)) = packed_vectors(vector.reshape(1, -1))
+    (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(connection)))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
     if scope.projects is not None:
         # The partition key allows IN: sqlite-vec then gives k neighbours of each partition.
@@ -114,14 +114,16 @@ def refill(connection: sqlite3.Connection) -> bool:
     if kept["vectors_stale"] != "1":
         return False
     connection.execute("DROP TABLE IF EXISTS knowledge_vec")
-    connection.execute(VECTORS.format(dimensions=int(kept["dimensions"])))
+    create_vectors(connection)
     rows = connection.execute(
         f"SELECT p.id, m.project, iif(m.derived, {LINES}, m.session), p.vector FROM passages p JOIN knowledge_meta m "
         f"ON m.id = p.id "
         "WHERE p.vector IS NOT NULL"
     ).fetchall()
     for row in rows:
-        (_, (small,)) = packed_vectors(np.frombuffer(row[3], dtype="<f2").astype(np.float32).reshape(1, -1))
+        (_, (small,)) = packed_vectors(
+            np.frombuffer(row[3], dtype="<f2").astype(np.float32).reshape(1, -1), compared(kept)
+        )
         connection.execute(
             "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))",
             (*row[:3], small),

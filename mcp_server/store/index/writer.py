@@ -15,7 +15,7 @@ from mcp_server.core.scoring.ranking import ends_with_question, first_person, te
 from mcp_server.core.text.passages import indexed_text, own_text
 from mcp_server.core.text.words import words
 from mcp_server.store.index.looking import Known, Look, ReadSoFar
-from mcp_server.store.index.schema import LINES, state
+from mcp_server.store.index.schema import LINES, compared, state
 from mcp_server.store.index.stems import Stems
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SCALE = 254.0
-"""int8 = round(254 · x): components of unit vectors of 256 dimensions lie within ±0.5."""
+"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _insert(
     meta, wide, near = [], [], []
     keywords: list[tuple[int, str]] = []
     of_lines: list[tuple[int, str]] = []
-    half, small = packed_vectors(vectors) if vectors is not None else ([], [])
+    half, small = packed_vectors(vectors, compared(state(connection))) if vectors is not None else ([], [])
     for position, (new, row, found) in enumerate(zip(ids, rows, cuts, strict=True)):
         p = row.passage
         project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
@@ -291,16 +291,19 @@ def _marks(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def packed_vectors(vectors: NDArray[np.float32]) -> tuple[list[bytes], list[bytes]]:
-    """Each vector as float16 (for the exact cosine) and as int8 (for finding neighbours)."""
+def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
+    """Each vector as float16 (for the exact cosine), and its `first` numbers as int8 (for finding neighbours)."""
     half = vectors.astype("<f2")
     # From the rounded ones, so that the table can be filled again from what is stored.
-    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half)]
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
 
 
-def in_bytes(half: NDArray[np.float16]) -> NDArray[np.int8]:
-    """Vectors in float16 as int8, the way the vector table holds them."""
+def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
+    """The `first` numbers of vectors (one a row) in float16 as int8, the way the vector table holds them: of length 1
+    again, so that L2 orders as the cosine does."""
     import numpy as np
 
-    whole: NDArray[np.float32] = np.rint(half.astype(np.float32) * SCALE)
+    shown = half[:, :first].astype(np.float32)
+    length = np.linalg.norm(shown, axis=1, keepdims=True)
+    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
     return whole.clip(-127, 127).astype(np.int8)

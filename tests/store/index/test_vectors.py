@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from mcp_server.core.text.query import plain_query
 from mcp_server.store.index import schema
@@ -12,22 +16,39 @@ from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 pytestmark = pytest.mark.anyio
 
 
+class Leading(HashEmbedder):
+    """Vectors that tell everything by their first numbers: an index compares no others of an embedder of this name."""
+
+    name = "wordllama"
+    dimensions = 256
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
+        found[:, : HashEmbedder.dimensions] = _SHORT.embed(texts)
+        return found
+
+
+_SHORT = HashEmbedder()
+both_kinds = pytest.mark.parametrize("embedder", [HashEmbedder, Leading])
+
+
+@both_kinds
 async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_later(
-    ws: Workspace, indexed: Make
+    ws: Workspace, indexed: Make, embedder: type[HashEmbedder]
 ) -> None:
     ws.write("knowledge/reference/a.md", "a walrus")
-    index = indexed(HashEmbedder())
+    index = indexed(embedder())
     await index.rebuild()
     generation = (await index.status()).generation
-    without = indexed(None, "hash")
+    without = indexed(None, embedder.name)
     ws.write("knowledge/reference/b.md", "a second walrus")
     await without.refresh()
     found = await without.candidates(plain_query("walrus"))
     assert found.used == "keyword"
     assert len(found.found) == 2
-    assert "hash" in found.messages[0]
+    assert embedder.name in found.messages[0]
     assert (await without.status()).generation == generation
-    again = indexed(HashEmbedder())
+    again = indexed(embedder())
     assert (await again.status()).not_embedded == 1
     await again.refresh()
     assert (await again.status()).not_embedded == 0
@@ -36,17 +57,18 @@ async def test_without_its_embedder_an_index_serves_keywords_and_is_completed_la
     assert await again.fingerprint() == followed
 
 
+@both_kinds
 async def test_without_sqlite_vec_numpy_finds_the_same(
-    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch, embedder: type[HashEmbedder]
 ) -> None:
     for number in range(30):
         ws.say(f"s{number % 4}", f"word{number} word{number + 1} word{number + 2}", project=f"p:{number % 2}")
-    index = indexed(HashEmbedder())
+    index = indexed(embedder())
     await index.rebuild()
     near = Filters(projects=frozenset({"p:1"}), exclude_session="s3")
     with_vec = await paths(index, "word7 word8", near, mode="vector")
     monkeypatch.setattr(schema, "load_vectors", lambda connection: False)
-    without = indexed(HashEmbedder())
+    without = indexed(embedder())
     assert await paths(without, "word7 word8", near, mode="vector") == with_vec
     status = await without.status()
     assert status.vectors == "numpy"
@@ -54,7 +76,7 @@ async def test_without_sqlite_vec_numpy_finds_the_same(
     ws.say("s0", "word7 word8 again")
     await without.refresh()
     monkeypatch.undo()
-    again = indexed(HashEmbedder())
+    again = indexed(embedder())
     assert len(await paths(again, "word7 word8", mode="vector")) == 31  # the vector table is stale: NumPy serves
     await again.refresh()
     followed = await again.fingerprint()
