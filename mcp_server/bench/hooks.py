@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import mcp_server
 from mcp_server.bench import made_up
 from mcp_server.bench.server_process import ServerProcess, ours, running
 from mcp_server.clients.hooks import command
@@ -29,6 +31,9 @@ def round_trips(workspace: Path, count: int) -> tuple[list[float], list[float], 
     """
     environ = {**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)}
     talk = made_up.Talk(6)
+    # pip compiles what it installs; a clone that nobody has started yet would be compiled at every call, and where
+    # Python is told to write no bytecode, for ever.
+    compileall.compile_dir(Path(mcp_server.__file__).parent, quiet=2)
     with running([*ours(workspace), "--hooks"], environ) as server:
         server.call("status")
         _wait_until_it_listens(workspace, environ)
