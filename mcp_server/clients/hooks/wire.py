@@ -1,7 +1,7 @@
 """What the hook command and the server agree on: where they meet, and what they say.
 
 The command reads none of what it is given and none of what it is answered: it passes both on as they stand. To import
-Python's `json`, and the `re` that this needs, takes half as long again as to start Python.
+Python's `json`, and the `re` that this needs, takes nearly half as long again as to start Python.
 
 Below the local folder (`.local/`):
 
@@ -36,10 +36,11 @@ LATER = ("Stop", "SessionEnd", "PreCompact", "PostCompact")
 BESIDE = ("project_dir", "window", "paused")
 """What of a request only the command can see, in its environment."""
 
-LONGEST_SAID = 2_000_000
-"""Bytes; of what is longer the command sends only the fields that matter, each cut."""
+LONGEST_SAID = 200_000
+"""Bytes; of what is longer (a tool's whole response) the command reads and sends only the fields that matter, each cut:
+the server has others to serve."""
 
-LONGEST_REQUEST = 2 * LONGEST_SAID
+LONGEST_REQUEST = 4_000_000
 """Bytes; fits two fields of the greatest length, however they are escaped."""
 
 STARTING_SECONDS = 15.0
