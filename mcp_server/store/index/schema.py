@@ -16,7 +16,7 @@ SCHEMA = 5
 
 LEADING: Mapping[str, int] = {"wordllama": 128}
 """Embedders whose vectors tell nearly as much by their first numbers (Matryoshka representations, arXiv 2205.13147):
-only these find neighbours, in half the time. No figure of `bench retrieval` changes by more than .002."""
+only these find neighbours, in half the time. NDCG@10 on LoCoMo (`bench retrieval`) stays .659."""
 
 LINES = -1
 """Stands for the session of derived lines in the vector table, which leaves them out by it."""
