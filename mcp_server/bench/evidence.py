@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mcp_server.core.compiler.receipt import Receipt
-from mcp_server.core.compiler.render import said
+from mcp_server.core.compiler.render import file_text, said
 from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.memory import Memory
 
@@ -20,19 +20,28 @@ class KnownTurn:
     shown: str
 
 
-async def derived_units(memory: Memory) -> Mapping[str, frozenset[str]]:
-    """The units of knowledge lines, each with the units of the turns that it names as its sources."""
+@dataclass(frozen=True, slots=True)
+class DerivedLine:
+    """A line of knowledge: its words as a context shows them, and the units of the turns that it names as sources."""
+
+    shown: str
+    sources: frozenset[str]
+
+
+async def derived_lines(memory: Memory) -> Mapping[str, DerivedLine]:
+    """The lines of knowledge that were derived from turns, by their units."""
     import anyio
 
-    def read() -> dict[str, frozenset[str]]:
-        found: dict[str, frozenset[str]] = {}
+    def read() -> dict[str, DerivedLine]:
+        found: dict[str, DerivedLine] = {}
         for folder in ("knowledge/", "archive/"):
             for stat in memory.files.walk(folder):
                 text = memory.files.text_or_none(stat.path) if stat.path.endswith(".md") else None
                 for number, line in enumerate((text or "").splitlines(), start=1):
                     sources = sources_of(line)
                     if sources:
-                        found[f"{stat.path}#{number}"] = frozenset(map(str, sources))
+                        shown = one_line(file_text(line))
+                        found[f"{stat.path}#{number}"] = DerivedLine(shown, frozenset(map(str, sources)))
         return found
 
     return await anyio.to_thread.run_sync(read)
@@ -67,12 +76,15 @@ def whole(turns: Iterable[KnownTurn], text: str) -> frozenset[str]:
 
 
 def inside(
-    turns: Iterable[KnownTurn], text: str, receipt: Receipt, derived: Mapping[str, frozenset[str]] | None = None
+    turns: Iterable[KnownTurn], text: str, receipt: Receipt, derived: Mapping[str, DerivedLine] | None = None
 ) -> frozenset[str]:
     """The ids of those that stand in `text` whole, with the part that was found of a long one, or as a line that was
-    derived from them."""
+    derived from them: found by search, or in a file that every context carries."""
     wanted = list(turns)
     units = {one.unit for one in receipt.considered if one.included and one.unit}
-    for unit in tuple(units):
-        units |= (derived or {}).get(unit, frozenset())
-    return whole(wanted, text) | frozenset(turn.turn_id for turn in wanted if turn.unit in units)
+    missing = {turn.unit for turn in wanted} - units
+    line = one_line(text)
+    for unit, known in (derived or {}).items():
+        if known.sources & missing and (unit in units or known.shown in line):
+            missing -= known.sources
+    return whole(wanted, text) | frozenset(turn.turn_id for turn in wanted if turn.unit not in missing)

@@ -21,7 +21,7 @@ from mcp_server.actions.lifecycle.condense import condense
 from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
-from mcp_server.bench.evidence import KnownTurn, derived_units, inside, known_turns, whole
+from mcp_server.bench.evidence import DerivedLine, KnownTurn, derived_lines, inside, known_turns, whole
 from mcp_server.bench.full_files import full_files
 from mcp_server.bench.metrics import distinct, macro, mean, ndcg_at, percentile, recall_at
 from mcp_server.bench.questions import Conversation, Question, conversations
@@ -140,12 +140,12 @@ async def import_conversation(bench: Workbench, memory: Memory, conversation: Co
     await bench.catch_up(memory)
 
 
-async def _with_knowledge(bench: Workbench, memory: Memory) -> Mapping[str, frozenset[str]]:
-    """Extracts and condenses what was imported, as the schedule would; the units of the lines, with their turns'."""
+async def _with_knowledge(bench: Workbench, memory: Memory) -> Mapping[str, DerivedLine]:
+    """Extracts and condenses what was imported, as the schedule would; returns the lines, by their units."""
     await extract(memory)
     await condense(memory, "weekly")
     await bench.catch_up(memory)
-    return await derived_units(memory)
+    return await derived_lines(memory)
 
 
 async def ranked_turns(
@@ -177,7 +177,7 @@ async def _search_all(memory: Memory, conversation: Conversation, turns: Mapping
 
 
 async def _compile_for(
-    memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn], lines: Mapping[str, frozenset[str]]
+    memory: Memory, one: Asked, files: Files, turns: Mapping[str, KnownTurn], lines: Mapping[str, DerivedLine]
 ) -> None:
     """Compiles for one question at every budget, and looks which of its gold turns are inside. What a compilation sees
     is gathered once: of its inputs only the budget differs."""
