@@ -166,7 +166,7 @@ async def _for_prompt(
     else:  # the prompt waits: neither needs the other, and what takes longer begins first
         beside = _offered(memory, session, start, prompt, project, seen)
         found, (window, topics) = await both(find(memory, request), beside)
-    judged = _judged(memory, prompt, found, window.lines, project)  # a thread would take as long to wake up
+    judged = await run_sync(_judged, memory, prompt, found, window.lines, project)  # it reads files of knowledge
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:
