@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 FIRST_SECONDS = 4.0
 """So long the door stays closed at most; a command that knows of our start waits a little longer than that."""
 
+AGAIN_SECONDS = 30.0
+"""So long after a door could not be made it is tried again: people mend what is in its way."""
+
 
 async def attend(memory: Memory) -> None:
     """Works off the queue, answers hooks, and works off what is queued later; until it is cancelled."""
@@ -31,11 +34,20 @@ async def attend(memory: Memory) -> None:
         tasks.start_soon(_keep_working, memory, first_done)
         with anyio.move_on_after(FIRST_SECONDS):
             await first_done.wait()
+        await _keep_listening(memory)
+
+
+async def _keep_listening(memory: Memory) -> None:
+    """Where no door can be made (no sockets here, a folder of somebody else's), the queue does it until one can."""
+    told = ""
+    while True:
         try:
             await listener.listen(memory, handle)
-        except OSError as error:  # no sockets here, a folder of somebody else's: the queue does it then
-            log.warning("clients' hooks cannot reach this server, what they record is read later: %s", error)
-            await anyio.sleep_forever()
+        except OSError as error:
+            if str(error) != told:
+                told = str(error)
+                log.warning("clients' hooks cannot reach this server yet, what they record is read later: %s", error)
+            await anyio.sleep(AGAIN_SECONDS)
 
 
 async def begun(memory: Memory) -> None:

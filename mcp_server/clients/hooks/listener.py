@@ -138,26 +138,29 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
         async with listener:
             yield listener, f"unix {path}"
     finally:
-        _leave(path, local)
+        _take_away(path)
 
 
 def socket_path(local: Path) -> Path:
     """Where the socket lies: in the workspace, or, where the path is too long for a socket, in a folder of the system's
-    temporary one that is this user's alone. Raises OSError if that folder is somebody else's."""
+    temporary one that is this user's alone. Raises OSError if that folder is somebody else's.
+
+    All workspaces of a user share that folder, and nobody takes it away: another process may be about to use it.
+    """
     path = _run_folder(local) / Path(wire.SOCKET).name
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
-    name = hashlib.sha256(os.fsencode(local)).hexdigest()[:16]
+    name = f"{hashlib.sha256(os.fsencode(local)).hexdigest()[:16]}.sock"
     for parent in (tempfile.gettempdir(), "/tmp"):  # the second where TMPDIR itself is too long
-        folder = Path(parent) / f"context-manager-{os.getuid()}-{name}"
-        if len(os.fsencode(folder / "hooks.sock")) <= LONGEST_PATH:
+        folder = Path(parent) / f"context-manager-{os.getuid()}"
+        if len(os.fsencode(folder / name)) <= LONGEST_PATH:
             break
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise PermissionError(f"{folder} is not this user's own folder; delete it, and hooks reach the server again")
     folder.chmod(0o700)
-    return folder / "hooks.sock"
+    return folder / name
 
 
 def obstacle(local: Path) -> str:
@@ -165,14 +168,19 @@ def obstacle(local: Path) -> str:
     if not UNIX_SOCKETS:
         return ""
     try:
-        path = socket_path(local).with_name("tried.sock")
+        path = socket_path(local)
+        trial = path.with_stem(secrets.token_hex(16)[: len(path.stem)])  # as long a path, and nobody else's
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as tried:
-            path.unlink(missing_ok=True)
-            tried.bind(str(path))
-        _leave(path, local)
+            tried.bind(str(trial))
+        _take_away(trial)
     except OSError as error:
         return str(error)
     return ""
+
+
+def _take_away(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def _free_path(local: Path) -> Path:
@@ -180,14 +188,6 @@ def _free_path(local: Path) -> Path:
     path = socket_path(local)
     path.unlink(missing_ok=True)
     return path
-
-
-def _leave(path: Path, local: Path) -> None:
-    """Takes the socket away, and the folder that was made for it alone."""
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-        if local not in path.parents:
-            path.parent.rmdir()
 
 
 def _run_folder(local: Path) -> Path:

@@ -8,6 +8,8 @@ import os
 import socket
 import stat
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import listener, wire
+from mcp_server.clients.hooks import attending, listener, wire
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.end_to_end.servers import eventually, served
@@ -36,6 +38,23 @@ def socket_of(memory: Memory) -> Path:
 def long_workspace(tmp_path: Path) -> Path:
     """A folder whose path is far too long for a socket."""
     return tmp_path / ("a rather long name with spaces " * 3) / ("another one " * 8) / "memory"
+
+
+@pytest.fixture
+def short_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of the system's that is this test's alone, and short enough for a socket."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+def foreign(temporary: Path, tmp_path: Path) -> Path:
+    """The private folder of sockets, as somebody else would lay it out to look at what comes."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    private = temporary / f"context-manager-{os.getuid()}"
+    private.symlink_to(elsewhere)
+    return private
 
 
 async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
@@ -158,23 +177,51 @@ async def test_a_path_that_is_too_long_for_a_socket_gets_a_private_folder(long_w
         assert await responded(long_workspace, "UserPromptSubmit") is not None
         done = await run_sync(lambda: hook(long_workspace, "Stop", given=said()))
         assert json.loads(done.stdout)
-    assert not place.parent.exists()
+    assert not place.exists()
 
 
 async def test_a_folder_of_somebody_elses_is_not_used(
-    long_workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    long_workspace: Path, tmp_path: Path, short_temporary: Path
 ) -> None:
-    local = long_workspace / ".local"
-    private = listener.socket_path(local).parent
-    private.rmdir()  # nothing stands in it yet
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    private.symlink_to(elsewhere)
-    try:
-        with pytest.raises(PermissionError, match="not this user's own"):
-            listener.socket_path(local)
-    finally:
+    private = foreign(short_temporary, tmp_path)
+    with pytest.raises(PermissionError, match="not this user's own"):
+        listener.socket_path(long_workspace / ".local")
+    assert "not this user's own" in listener.obstacle(long_workspace / ".local")
+    private.unlink()
+    assert listener.obstacle(long_workspace / ".local") == ""
+    assert list(private.iterdir()) == []
+
+
+async def test_a_server_listens_as_soon_as_what_was_in_its_way_is_gone(
+    long_workspace: Path,
+    tmp_path: Path,
+    short_temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(attending, "AGAIN_SECONDS", 0.02)
+    private = foreign(short_temporary, tmp_path)
+    async with open_memory(long_workspace, PLAIN) as memory, anyio.create_task_group() as tasks:
+        tasks.start_soon(attending.attend, memory)
+        with anyio.fail_after(10):
+            while "cannot reach this server yet" not in caplog.text:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
         private.unlink()
+        await eventually(anyio.Path(memory.files.local / wire.ADDRESS).exists)
+        tasks.cancel_scope.cancel()
+
+
+async def test_doctors_trials_do_not_disturb_a_server_that_starts(long_workspace: Path, short_temporary: Path) -> None:
+    """Each takes its own socket away, and no more: the other may be about to use the folder."""
+    local = long_workspace / ".local"
+    for _ in range(2):
+        path = listener.socket_path(local)
+        assert listener.obstacle(local) == ""
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(str(path))  # its folder is there
+            assert listener.obstacle(local) == ""
+        assert path.exists()
+        path.unlink()
 
 
 async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
