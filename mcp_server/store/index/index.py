@@ -201,11 +201,13 @@ class Index:
         return new <= SMALL and path not in self._keeper.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Sizes and times of those that an index holds: of a file behind a link, it holds the file alone."""
         found = {}
         for path in paths:
             with contextlib.suppress(ContextManagerError, OSError):
-                about = self._files.stat(path)
-                found[path] = (about.size, about.mtime_ns)
+                if self._files.relative(path) == path:
+                    about = self._files.stat(path)
+                    found[path] = (about.size, about.mtime_ns)
         return found
 
     async def last_turn(self, session: str) -> int | None:

@@ -221,5 +221,13 @@ async def test_what_is_much_to_read_is_left_for_later(ws: Workspace, indexed: Ma
     await index.settle(["knowledge/reference/b.md"], patience=600)  # nobody indexes it
 
 
+async def test_nothing_is_waited_for_behind_a_link(ws: Workspace, indexed: Make) -> None:
+    index = indexed(HashEmbedder())
+    ws.write("knowledge/reference/a.md", "walrus")
+    (ws.root / "knowledge" / "reference" / "link.md").symlink_to("a.md")
+    await index.rebuild()
+    await index.settle(["knowledge/reference/a.md", "knowledge/reference/link.md"], patience=600)
+
+
 def sections(many: int) -> str:
     return "".join(f"# {number}\n\nwords\n\n" for number in range(many))
