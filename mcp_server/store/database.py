@@ -129,7 +129,11 @@ class Database:
         connection._thread.daemon = True
         try:
             with CancelScope(shield=True):  # cancelled in the middle, nobody would have it, and nobody close it
-                await connection
+                try:
+                    await connection
+                except BaseException:
+                    connection._thread.join()  # it was told to stop, and says so to a loop that must still be there
+                    raise
         except chosen.error as error:
             raise _explained(error, path) or error from error
         except OSError as error:

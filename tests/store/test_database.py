@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -160,8 +161,10 @@ async def test_a_file_that_becomes_garbage_says_so(tmp_path: Path) -> None:
         finally:
             await reopened.close()
 
+    threads = set(threading.enumerate())
     with pytest.raises(DatabaseBroken):
         await use()
+    assert set(threading.enumerate()) <= threads  # it would say its last word to an event loop that is closed by then
 
 
 async def test_a_closed_database_and_a_wrong_statement(tmp_path: Path) -> None:
