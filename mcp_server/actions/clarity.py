@@ -43,7 +43,7 @@ PRUNED = "clarity:pruned"
 
 IDENTITY = "knowledge/identity/"
 WORTH_KEEPING = 100
-"""Turns: counting so many takes longer than a compilation may."""
+"""Turns, as an import brings them: who has counted so many keeps the counts, a second time would be felt."""
 
 MOST_IN_BLOCK = 60
 """Items handed to the block: more never fit into its tokens."""
@@ -80,7 +80,7 @@ async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
 
 async def tracker(memory: Memory, session: str) -> Tracker:
     """The counts of a session as of its last turn, with the user's anchors on them. Raises NotFound."""
-    counts, _ = await _as_of_now(memory, session)
+    counts = await _as_of_now(memory, session)
     return counts.with_anchors(await run_sync(_anchored, memory))
 
 
@@ -96,11 +96,7 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
     """What the block of a session may show, the highest score first; nothing where Clarity is off."""
     if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
-    counts, missing = await _as_of_now(memory, session)
-    if missing >= WORTH_KEEPING:  # an import: the next text for it need not count again
-        with contextlib.suppress(ContextManagerError):
-            await memory.state.put(NAMESPACE, f"{STATE}:{session}", counts.as_dict(memory.clock()))
-    shown = counts.with_anchors(await run_sync(_anchored, memory))
+    shown = await tracker(memory, session)
     essential = await items_of_active(memory, session)
     judged = await run_sync(_judged, memory, shown, await _pruned(memory, session), essential)
     kept = [verdict for verdict in judged if verdict.keep]
@@ -205,8 +201,8 @@ def _rounded(terms: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 6) for name, value in terms.items()}
 
 
-async def _as_of_now(memory: Memory, session: str) -> tuple[Tracker, int]:
-    """The counts as of the session's last turn, and how many of its turns the state did not have."""
+async def _as_of_now(memory: Memory, session: str) -> Tracker:
+    """The counts as of the session's last turn; turns that the state did not have are counted from the transcript."""
     row = await sessions.require(memory, session)
     counts = await _stored(memory, row.session)
     hidden = await as_of(memory, row.session)
@@ -215,7 +211,10 @@ async def _as_of_now(memory: Memory, session: str) -> tuple[Tracker, int]:
     if missing > 0:
         turns = await sessions.session_turns(memory, row.session)
         await run_sync(_take_all, counts, [turn for turn in turns if turn.number <= last])
-    return counts, max(0, missing)
+    if missing >= WORTH_KEEPING:
+        with contextlib.suppress(ContextManagerError):
+            await memory.state.put(NAMESPACE, f"{STATE}:{row.session}", counts.as_dict(memory.clock()), waits=False)
+    return counts
 
 
 async def _stored(memory: Memory, session: str) -> Tracker:

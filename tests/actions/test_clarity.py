@@ -179,12 +179,14 @@ async def test_a_long_import_is_counted_once_and_the_same_each_time(memory: Memo
         for number in range(clarity.WORTH_KEEPING + 20)
     )
     await record_session(memory, ImportedSession("old", turns, "import:test"))
-    before = await clarity.verdicts(memory, "old")
     assert await memory.state.keys_of(clarity.NAMESPACE) == []
+    before = await clarity.verdicts(memory, "old")
+    assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
+    assert await clarity.verdicts(memory, "old") == before
+    await clarity.forget(memory, "old")
     first = await clarity.block_of(memory, "old")
     assert await memory.state.keys_of(clarity.NAMESPACE) == [f"{clarity.STATE}:old"]
     assert await clarity.block_of(memory, "old") == first
-    assert await clarity.verdicts(memory, "old") == before
     await said(memory, "ClaraCore goes on", session="old")
     assert (await live(memory, "old")).items["claracore"].mentions == 61
 

@@ -129,10 +129,12 @@ async def test_a_read_cannot_write(tmp_path: Path) -> None:
 
 async def test_garbage_is_told_apart_from_a_busy_file(tmp_path: Path) -> None:
     (tmp_path / "garbage.db").write_bytes(b"garbage " * 1000)
+    threads = set(threading.enumerate())
     with pytest.raises(DatabaseBroken, match="damaged"):
         await Database.open(tmp_path / "garbage.db")
     with pytest.raises(Unavailable):
         await Database.open(tmp_path / "no" / "folder.db")
+    assert set(threading.enumerate()) <= threads  # one would say its last word to an event loop that is closed by then
 
     holder = await Database.open(tmp_path / "x.db")
     waiting = await Database.open(tmp_path / "x.db", busy_seconds=0.0)
@@ -161,10 +163,8 @@ async def test_a_file_that_becomes_garbage_says_so(tmp_path: Path) -> None:
         finally:
             await reopened.close()
 
-    threads = set(threading.enumerate())
     with pytest.raises(DatabaseBroken):
         await use()
-    assert set(threading.enumerate()) <= threads  # it would say its last word to an event loop that is closed by then
 
 
 async def test_a_closed_database_and_a_wrong_statement(tmp_path: Path) -> None:

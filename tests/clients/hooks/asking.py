@@ -18,6 +18,8 @@ from mcp_server.memory import Memory
 from tests.serving import environment
 
 SESSION = "11111111-2222-3333-4444-555555555555"
+PATIENT = {"CONTEXT_MANAGER_HOOK_SECONDS": "30"}
+"""On a machine that is busy with other tests an answer may take longer than a prompt would wait for."""
 
 
 class Told:
@@ -60,7 +62,7 @@ def said(**fields: Any) -> bytes:
 
 async def responded(root: Path, event: str | None, environ: Mapping[str, str] | None = None, **fields: Any) -> Any:
     """What the command prints, parsed; None for nothing. It runs in this process, in a thread."""
-    printed = await run_sync(lambda: command.respond(event, said(**fields), str(root), environ or {}))
+    printed = await run_sync(lambda: command.respond(event, said(**fields), str(root), {**PATIENT, **(environ or {})}))
     return json.loads(printed) if printed else None
 
 
@@ -73,7 +75,7 @@ def hook(
         [sys.executable, "-c", start, "hook", *arguments],
         input=given,
         capture_output=True,
-        env={**environment(root), **(env or {})},
+        env={**environment(root), **PATIENT, **(env or {})},
         check=False,
         timeout=60,
     )

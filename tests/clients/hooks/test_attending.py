@@ -41,10 +41,9 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(attending.attend, memory)
             await eventually((anyio.Path(memory.files.local) / wire.ADDRESS).exists)
-            patient = {"CONTEXT_MANAGER_HOOK_SECONDS": "30"}
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
-            answer = await responded(workspace, "UserPromptSubmit", patient, **now)
+            answer = await responded(workspace, "UserPromptSubmit", **now)
             tasks.cancel_scope.cancel()
     assert "6543" in answer["hookSpecificOutput"]["additionalContext"]
     assert answer["systemMessage"].startswith("memory: 1 passage")

@@ -350,7 +350,7 @@ async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Mem
             lambda: hook(
                 memory.files.root,
                 "PostToolUse",
-                given=said(prompt="é" * 9_000_000, tool_name="Bash", tool_response={"stdout": "x" * 1_000_000}),
+                given=said(prompt="é" * 1_000_000, tool_name="Bash", tool_response={"stdout": "x" * 1_000_000}),
             )
         )
     assert json.loads(done.stdout)
