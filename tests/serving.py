@@ -108,7 +108,7 @@ class Updates:
 
     async def wait_for(self, uri: str) -> None:
         """Waits for an update of `uri` after the last quiet; fails after ten seconds."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while uri not in self.seen:
                 self._came = anyio.Event()
                 await self._came.wait()

@@ -231,7 +231,7 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
         tasks.start_soon(close)
         async with memory.locks.transcript("s"):
             begin.set()
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 while not any(lock.statistics().tasks_waiting for lock in memory.locks._inside.values()):  # noqa: ASYNC110
                     await anyio.sleep(0.001)  # it has seen that the session is silent, and wants the lock
             row = await memory.state.session("s")

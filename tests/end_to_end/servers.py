@@ -27,7 +27,7 @@ from tests.serving import environment, text
 CALLS = int(os.environ.get("CM_CHAOS", "60"))
 """How many calls of each kind a server gets at once; 200 is the whole of it."""
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that was expected is taken not to come. Nothing waits longer than it must."""
 
 DATABASE_TROUBLE = re.compile(

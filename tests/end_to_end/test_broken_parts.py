@@ -131,7 +131,7 @@ async def test_a_message_of_twenty_megabytes_is_kept_whole_and_found_in_passages
         assert content in written
         await server.call("observe", role="agent", content="That was long.", session="s")
         for word in ("xylophonist", "quetzal"):
-            await eventually(lambda word=word: server.finds(word), 90)  # type: ignore[misc]
+            await eventually(lambda word=word: server.finds(word))  # type: ignore[misc]
             (hit, *_) = await server.hits(word)
             assert hit["turn"] == 2
             assert word in hit["snippet"]

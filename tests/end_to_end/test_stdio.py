@@ -75,7 +75,7 @@ async def test_a_modern_client_hears_of_an_edit_by_hand_and_of_another_process(t
 
 
 async def heard(events: object, uri: str) -> None:
-    with anyio.fail_after(15):
+    with anyio.fail_after(60):
         async for event in events:  # type: ignore[attr-defined]
             if isinstance(event, ResourceUpdated) and event.uri == uri:
                 return

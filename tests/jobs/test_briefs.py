@@ -22,7 +22,7 @@ async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: p
     place = Path(memory.files.local / "brief" / briefs.GLOBAL_FILE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(job.keep_briefs, memory)
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while not place.exists():  # noqa: ASYNC110 - a file gives us no event
                 await anyio.sleep(0.01)
             await remember(memory, NewFact("The sky over the harbour is green."), Caller())

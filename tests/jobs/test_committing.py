@@ -30,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         while not true():  # noqa: ASYNC110 - another task changes files, and tells nobody
             await anyio.sleep(0.02)
 

@@ -43,7 +43,7 @@ async def maintaining(memory: Memory) -> AsyncIterator[anyio.abc.TaskGroup]:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not await true():  # noqa: ASYNC110 - what is waited for happens on disk, nobody sets an event
             await anyio.sleep(0.01)
 
@@ -127,7 +127,7 @@ async def test_listeners_hear_which_file_changed_and_that_the_index_did(memory: 
                 await anyio.sleep(0.05)
 
         tasks.start_soon(write_again_and_again)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async for change in heard:
                 kinds.add(change)
                 if {Change("file", "knowledge/reference/a.md"), Change("index")} <= kinds:
@@ -141,7 +141,7 @@ async def test_another_process_takes_over_and_others_notice(
         async with maintaining(memory), second.changes.listen() as heard:
             write(memory, "knowledge/reference/a.md", "walrus")
             await until(lambda: finds(second, "walrus"))
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async for change in heard:
                     if change.kind == "index":
                         break

@@ -126,7 +126,7 @@ async def test_a_serving_process_does_it_and_manual_means_manual(
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as memory:
         await record_session(memory, talk("I adopted two kittens yesterday."))
         async with memory.changes.listen() as heard, maintain(memory):
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 async for change in heard:
                     if change.path == ANA:
                         break

@@ -163,7 +163,7 @@ async def test_no_lock_is_held_while_the_llm_thinks(workspace: Path, clock: Call
 
     async with remembering(workspace, clock, Slow(), review=review()) as memory, anyio.create_task_group() as tasks:
         tasks.start_soon(observe, memory, NewTurn("user", ASK, session="talk"), AGENT)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await asked.wait()
             second = await observe(memory, NewTurn("user", "And what is for lunch?", session="talk"), AGENT)
         assert second.turn == 2

@@ -48,7 +48,7 @@ async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[an
     """The door of the workspace is open; cancelling the scope closes it."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not await anyio.Path(memory.files.local / wire.ADDRESS).exists():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         yield tasks.cancel_scope

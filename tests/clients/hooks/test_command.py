@@ -212,7 +212,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
         tasks.start_soon(nobody.serve, turn_away)
         address.write_bytes(wire.address("", 1, f"port {nobody.extra(SocketAttribute.local_port)}"))
         tasks.start_soon(prompt)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await asked.wait()
             tasks.start_soon(listener.listen, memory, Told())
             while not answers:  # noqa: ASYNC110 - it is a thread that waits

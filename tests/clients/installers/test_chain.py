@@ -180,7 +180,7 @@ async def test_events_that_wait_and_that_failed_are_counted(memory: Memory, here
 
 async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machine, workspace: Path) -> None:
     async with open_memory(workspace, KEYWORDS_ONLY) as serving, maintain(serving):
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while "running server answers" not in (await checks(memory, here))["hook door"].detail:
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()

@@ -15,7 +15,7 @@ from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Obstinate(HashEmbedder):
