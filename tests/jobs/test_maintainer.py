@@ -88,6 +88,8 @@ async def test_what_was_just_written_down_is_in_the_next_search_and_the_next_con
         maintaining(other if by_another else memory),
     ):
         await until(lambda: finds(memory, "walrus"))
+        write(memory, "knowledge/reference/b.md", "penguin")
+        await until(lambda: finds(memory, "penguin"))  # the files are watched from now on
         async with maintaining(memory) if by_another else nullcontext():
             for number, animal in enumerate(["otter", "badger", "heron", "stoat", "marten"]):
                 said = f"The {animal} has burrow {number}."
