@@ -131,7 +131,7 @@ class Database:
             with CancelScope(shield=True):  # cancelled in the middle, nobody would have it, and nobody close it
                 try:
                     await connection
-                except BaseException:
+                except Exception:  # it could not be opened, so nothing runs there any more
                     connection._thread.join()  # it was told to stop, and says so to a loop that must still be there
                     raise
         except chosen.error as error:
