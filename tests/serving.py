@@ -107,7 +107,7 @@ class Updates:
             self._came.set()
 
     async def wait_for(self, uri: str) -> None:
-        """Waits for an update of `uri` after the last quiet; fails after ten seconds."""
+        """Waits for an update of `uri` after the last quiet; fails after a minute."""
         with anyio.fail_after(60):
             while uri not in self.seen:
                 self._came = anyio.Event()
