@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 
 from tests.end_to_end.node import PACKAGES, usable_node
+from tests.end_to_end.servers import eventually
 from tests.packaging.programs import ROOT, installed_by_uv, started_by_uv
 from tests.serving import call, connected, say
 from tests.test_readme import block
@@ -85,7 +86,11 @@ async def test_unpacked_it_starts_the_server_as_claude_desktop_does(wheel: Path,
         async with Client(started_by_uv(*arguments, home=home, cwd=tmp_path)) as client:
             session = await say(client, "The boiler runs at 2 bar.")
             said = await call(client, "status", session=session, max_tokens=100_000)
-            assert "2 bar" in await call(client, "search", query="boiler pressure bar", scope="all")
+
+            async def found() -> bool:
+                return "2 bar" in await call(client, "search", query="boiler pressure bar", scope="all")
+
+            await eventually(found)  # a server that has just begun makes its index first
         return said
 
     await started(str(memory))
