@@ -45,6 +45,7 @@ from mcp_server.store.live_sets import LiveSets
 from mcp_server.store.llm_ledger import LlmLedger
 from mcp_server.store.locks import Locks
 from mcp_server.store.project_folder import ProjectFolders
+from mcp_server.store.recognizer import recognizer
 from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
 from mcp_server.store.topic_files import TopicFiles
@@ -126,6 +127,7 @@ async def open_memory(
             timezone=timezone,
             local_date=local_date,
             templates=_template,
+            recognizer=recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
         )

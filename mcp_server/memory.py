@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_server.core.understanding.model import Model
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
     from mcp_server.store.advisor_files import AdvisorFiles
@@ -58,6 +59,8 @@ class Memory:
     """The user's own calendar date of a moment, as YYYY-MM-DD."""
     templates: Callable[[str], str]
     """The text of an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
+    recognizer: Callable[[], Model]
+    """The model that finds decisions, rules, facts and open items; loads on first use."""
     llm: Llm | None = None
     startup_problems: tuple[str, ...] = ()
     """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""

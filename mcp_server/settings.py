@@ -268,9 +268,15 @@ class Hooks(Section):
     ] = True
     capture: Annotated[bool, Field(description="Record what is said in the client")] = True
     start_tokens: Annotated[
-        int, Field(ge=0, le=4000, description="Most tokens at a start and after a compaction; 0: none")
+        int, Field(ge=0, le=4000, description="Most tokens at the start of a window; 0: none")
+    ] = 600
+    compaction_tokens: Annotated[
+        int, Field(ge=0, le=4000, description="Most tokens after the client compacted its window; 0: none")
     ] = 1200
-    turn_tokens: Annotated[int, Field(ge=0, le=4000, description="Most tokens with one prompt; 0: none")] = 400
+    turn_tokens: Annotated[int, Field(ge=0, le=4000, description="Most tokens with one prompt; 0: none")] = 300
+    session_tokens: Annotated[
+        int, Field(ge=0, le=40000, description="Most tokens with all prompts of one window; 0: none")
+    ] = 3000
 
 
 class WorkspaceSection(Section):

@@ -38,7 +38,7 @@ from mcp_server.core.compiler.said import of_others, why_out, without
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.lines import is_derived
-from mcp_server.core.lifecycle.places import USER_FILE
+from mcp_server.core.lifecycle.places import GENERAL_PAGE, USER_FILE
 from mcp_server.core.model import Caller, Delivery, Hit, Turn
 from mcp_server.core.projects import Project
 from mcp_server.core.text.conflicts import marked_line
@@ -277,7 +277,7 @@ def source_files(
     default: other projects). Of one that cannot be read there is only that it is withheld."""
     others = other_projects(memory, project) if others is None else others
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
-    paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, *journal_files(local_date)]
+    paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, GENERAL_PAGE, *journal_files(local_date)]
     if project.slug is not None:
         paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
     for path in sorted(paths):

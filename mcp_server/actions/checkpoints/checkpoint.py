@@ -21,14 +21,14 @@ from anyio.to_thread import run_sync
 from mcp_server.actions import sessions
 from mcp_server.actions.anchor import anchors
 from mcp_server.actions.checkpoints.as_of import as_of
-from mcp_server.actions.checkpoints.noted import noted
+from mcp_server.actions.checkpoints.noted import noted, outcome_of
 from mcp_server.actions.checkpoints.session_state import snapshot, topic_names
 from mcp_server.actions.checkpoints.stored_inputs import Stored, stored
 from mcp_server.actions.compile import CompileRequest, gather
 from mcp_server.actions.pressure.gauges import gauges
 from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.core.checkpoints.document import Checkpoint, Reason
-from mcp_server.core.checkpoints.noted import Noted
+from mcp_server.core.checkpoints.noted import Noted, Outcome
 from mcp_server.core.checkpoints.prose import clipped
 from mcp_server.core.checkpoints.threads import Exchange, key_exchanges, summary
 from mcp_server.core.model import Caller
@@ -63,6 +63,7 @@ class _Seen:
     chunks: list[LiveChunk]
     gauges: Gauges
     noted: Noted
+    outcome: Outcome
     thread: str
     exchanges: tuple[Exchange, ...]
     inputs: Stored | None
@@ -129,15 +130,18 @@ async def _seen(memory: Memory, row: SessionRow) -> _Seen:
         inputs = await stored(memory, gathered.inputs, shown.paths_by_turn)
     except (ContextManagerError, OSError) as error:  # a broken index: the rest of the state is worth keeping
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
+    notes = await noted(memory, session, turn)
+    outcome = await outcome_of(memory, notes)
     return _Seen(
         row=row,
         turn=turn,
         chunks=await live_set(memory, session),
         state=await snapshot(memory, session),
         gauges=await gauges(memory, session),
-        noted=await noted(memory, session, turn),
+        noted=notes,
+        outcome=outcome,
         thread=await run_sync(summary, turns),
-        exchanges=await run_sync(key_exchanges, turns),
+        exchanges=await run_sync(key_exchanges, turns, outcome.settled),
         inputs=inputs,
     )
 
@@ -160,8 +164,8 @@ async def _kept(
             reason=reason,
             note=clipped(redact(note).text, LONGEST_NOTE),
             thread=seen.thread,
-            decisions=seen.noted.decisions,
-            open_items=seen.noted.open_items,
+            decisions=seen.outcome.decisions,
+            open_items=seen.outcome.open_items,
             exchanges=seen.exchanges,
             last_tool_call=seen.noted.last_tool_call,
             files=seen.noted.files,

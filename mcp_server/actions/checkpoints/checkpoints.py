@@ -60,13 +60,14 @@ async def forget(memory: Memory, session: str) -> None:
             with suppress(Invalid):  # one that cannot be read is cleaned as a file among files
                 before = files.read(head.path)
                 seen = [turn for turn in turns if turn.number <= before.turn]
-                said = notes.noted(seen)
+                said = notes.noted(seen, memory.recognizer())
+                came_to = notes.outcome(said, memory.recognizer())
                 after = replace(
                     without_counts(before),
                     thread=summary(seen),
-                    exchanges=key_exchanges(seen),
-                    decisions=said.decisions,
-                    open_items=said.open_items,
+                    exchanges=key_exchanges(seen, came_to.settled),
+                    decisions=came_to.decisions,
+                    open_items=came_to.open_items,
                     last_tool_call=said.last_tool_call,
                     files=said.files,
                 )

@@ -1,9 +1,9 @@
-"""Noted: what a checkpoint says of a conversation beyond its turns, kept up to date as they are said (S3, SPEC §11).
+"""Keeps the notes of each session in state.db while it is said: items, files touched, the last tool call.
 
-    a turn is on disk → `heard` notes what it settles, opens, closes and touches → state.db
-    a checkpoint is made, a context compiled → `noted`
+    a turn is on disk → `heard` reads what is final → state.db
+    a checkpoint is made → `noted`, `outcome_of`
 
-The notes follow from the transcript: what the state does not have is noted from there.
+The notes follow from the transcript: if the state has none, they are made from there.
 """
 
 from __future__ import annotations
@@ -14,18 +14,15 @@ from dataclasses import replace
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.core.checkpoints import noted as notes
+from mcp_server.core.checkpoints import noted as notes_
 from mcp_server.core.checkpoints.enrichment import Enrichment, merged
-from mcp_server.core.checkpoints.noted import Noted
-from mcp_server.core.checkpoints.open_items import after, found_in
+from mcp_server.core.checkpoints.noted import Noted, Outcome, Review
 from mcp_server.core.model import Turn
 from mcp_server.memory import Memory
 
 NAMESPACE = "checkpoint"
 """Namespace of the state: session → its notes."""
 
-QUICK = 5_000
-"""Characters that are looked through in less time than a thread takes to begin."""
 
 
 async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
@@ -35,12 +32,12 @@ async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
     """
     if not turns:
         return
-    before = notes.from_dict(await memory.state.get(NAMESPACE, session))
+    before = notes_.from_dict(await memory.state.get(NAMESPACE, session))
     if turns[-1].number <= before.turn:
         return
     if turns[0].number > before.turn + 1:
         turns = await sessions.session_turns(memory, session)
-    new = await _after(before, turns)
+    new = await _after(memory, before, turns)
     await memory.state.put(NAMESPACE, session, new.as_dict(), waits=False)  # the transcript has it all
 
 
@@ -48,31 +45,30 @@ async def noted(memory: Memory, session: str, until: int | None = None) -> Noted
     """The notes of a session as of its last turn, or of turn number `until`. Raises NotFound."""
     row = await sessions.require(memory, session)
     last = row.turns if until is None else min(until, row.turns)
-    before = notes.from_dict(await memory.state.get(NAMESPACE, row.session))
+    before = notes_.from_dict(await memory.state.get(NAMESPACE, row.session))
     if before.turn == last:
         return before
     turns = [turn for turn in await sessions.turns_of(memory, row) if turn.number <= last]
-    return await _after(Noted() if before.turn > last else before, turns)
+    return await _after(memory, Noted() if before.turn > last else before, turns)
+
+
+async def outcome_of(memory: Memory, notes: Noted) -> Outcome:
+    """Returns what holds at the end of a session's notes."""
+    return await run_sync(lambda: notes_.outcome(notes, memory.recognizer()))
 
 
 async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> None:
-    """What an LLM made of the notes as they were after turn number `turn` counts from now on; what was done since stays
-    done."""
+    """Puts what a model made of the notes as they were after turn number `turn` in the place of what was found."""
     async with memory.locks.transcript(session):
         stored = await memory.state.get(NAMESPACE, session)
         if stored is None:
             return
-        before = notes.from_dict(stored)
-        since = [one for one in await sessions.session_turns(memory, session) if one.number > turn]
-
-        def learned() -> Noted:
-            found = merged(before.decisions, before.open_items, said)
-            items = list(found.open_items)
-            for one in since:
-                items = after(items, found_in(one.role, one.content))
-            return replace(before, decisions=found.decisions, open_items=tuple(items))
-
-        await memory.state.put(NAMESPACE, session, (await run_sync(learned)).as_dict())
+        before = notes_.from_dict(stored)
+        until = await noted(memory, session, turn)
+        found = await outcome_of(memory, until)
+        both = merged(found.decisions, found.open_items, said)
+        after = replace(before, review=Review(turn, both.decisions, both.open_items))
+        await memory.state.put(NAMESPACE, session, after.as_dict())
 
 
 async def forget(memory: Memory, session: str) -> None:
@@ -90,8 +86,5 @@ async def forget_old(memory: Memory) -> int:
     return len(old)
 
 
-async def _after(before: Noted, turns: Sequence[Turn]) -> Noted:
-    new = [turn for turn in turns if turn.number > before.turn]
-    if sum(len(turn.content) for turn in new) <= QUICK:
-        return notes.noted(new, before)
-    return await run_sync(notes.noted, new, before)
+async def _after(memory: Memory, before: Noted, turns: Sequence[Turn]) -> Noted:
+    return await run_sync(lambda: notes_.noted(turns, memory.recognizer(), before))

@@ -5,7 +5,8 @@
     .local/brief/index.json     real folder → the name of its file
 
 A brief is compiled like any context, with the slots for identity, memory, projects and journal, within
-`hooks.start_tokens`. No conversation is in it: what was said comes with a prompt that it bears on, and only then.
+`hooks.start_tokens`: first what holds (rules, decisions in force, open items). Conversations are not in it: what was
+said comes with a prompt that needs it.
 A file is rewritten only when what it is made of has changed.
 """
 
@@ -43,7 +44,7 @@ MADE = "briefs"
 
 MOST_FOLDERS = 1000
 
-SHARES: dict[str, Any] = {"identity_share": 0.3, "memory_share": 0.5}
+SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 0.9}
 """A brief has no scored knowledge: what that leaves goes to the files."""
 
 
@@ -69,6 +70,8 @@ async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *
     """The brief of a project as things stand. `stood` is where the session that it is for was when its window was
     emptied; not `whole`: nothing but that."""
     inputs = replace(await _inputs(memory, project), checkpoint=stood)
+    if stood is not None:
+        inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
     inputs = inputs if whole else replace(inputs, files=())
     return await _compiled(memory, project, inputs, _digest(inputs))
 

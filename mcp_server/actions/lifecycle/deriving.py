@@ -80,7 +80,7 @@ async def derive(
     project = await project_of(memory, Caller(), head.project or "global")
 
     def read() -> Context:
-        return context_of(turns, path, head.title, project.slug, memory.local_date)
+        return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer())
 
     context = await run_sync(read)
     given = await _by_model(memory, turns, context) if use_model and memory.llm is not None else None

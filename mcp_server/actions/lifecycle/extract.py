@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import perf_counter
 from typing import Any
@@ -25,7 +25,8 @@ from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.merging import merged, standing
-from mcp_server.core.lifecycle.places import by_file
+from mcp_server.core.lifecycle.places import by_file, place_of
+from mcp_server.core.lifecycle.states import settled
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import Place
 from mcp_server.core.text.transcript import Transcript
@@ -42,6 +43,9 @@ EXTRACTED = "extracted"
 JOURNALS = "knowledge/journal/"
 FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)
 """Where extractors write, and so where reading a conversation anew takes out what an earlier reading wrote."""
+
+ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
+"""Folders of the pages that hold decisions and open items."""
 
 FLUSHED = ("Decision:", "Lesson:", "To-do:")
 """Beginnings of journal lines that the flush before a drop writes: nobody else does."""
@@ -224,16 +228,17 @@ async def write_lines(
 ) -> list[ChangedFile]:
     """Writes lines into their files, durably, each file whole; returns what changed. `anew` are the transcripts of
     which earlier lines go where they are not said again. `dry_run` only says what would change."""
-    lines = [(line, one.title) for one in derived for line in one.lines]
+    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report"]
+    reports = [line for one in derived for line in one.lines if line.kind == "report"]
     by_day = _sessions_by_journal(derived)
     stale = frozenset(anew)
     by_place = await run_sync(by_file, lines)
 
     def work() -> list[ChangedFile]:
         placed = _at_home(memory.files, by_place)
-        paths = {*placed, *(_holding(memory.files, stale) if stale else ())}
+        paths = {*placed, *(_holding(memory.files, stale) if stale else ()), *_open_pages(memory.files, reports)}
         changed = [
-            _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run)
+            _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run, reports)
             for path in sorted(paths)
         ]
         return [one for one in changed if one is not None]
@@ -245,6 +250,15 @@ async def write_lines(
     for one in changed:
         memory.changes.publish(Change("file", one.path))
     return changed
+
+
+def page_of(line: Line) -> str:
+    """Returns the path of the page whose open items a report can close."""
+    return place_of(replace(line, kind="open")).path
+
+
+def _open_pages(files: WorkspaceFiles, reports: Sequence[Line]) -> set[str]:
+    return {path for path in map(page_of, reports) if files.exists(path)}
 
 
 def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
@@ -300,12 +314,14 @@ def _written(
     by_day: Mapping[str, Sequence[str]],
     now: datetime,
     dry_run: bool,
+    reports: Sequence[Line],
 ) -> ChangedFile | None:
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        after = rewritten(warm, before, placed, stale, by_day.get(warm, ()), now)
+        here = [line for line in reports if warm == page_of(line)]
+        after = rewritten(warm, before, placed, stale, by_day.get(warm, ()), now, here)
         if after is None:
             return None
         if not dry_run:
@@ -323,14 +339,18 @@ def rewritten(
     stale: frozenset[str],
     named: Sequence[str],
     now: datetime,
+    reports: Sequence[Line] = (),
 ) -> str | None:
-    """The file with these lines, and without those that come from `stale` transcripts alone; None if nothing changes.
+    """Returns the file with these lines, and without those that come from `stale` transcripts alone; None if nothing
+    changes. `reports` close open items of the file.
 
     A new file begins with its place's template. `named` are sessions for a journal's front matter.
     """
     text = before if before is not None else placed[0][0].template
     start = split_front_matter(text)
     body = merged(start.body, placed, stale, FLUSHED)
+    if path.startswith(ITEM_PAGES):
+        body = settled(body, (*(line for _, line in placed), *reports))
     if body == start.body and before is not None:
         return None
     after = text[: len(text) - len(start.body)] + body

@@ -1,115 +1,169 @@
-"""What is noted of a conversation while it is said, so that a checkpoint has it at once: decisions, open items, files
-touched, the last tool call (S3 "Issue 1", "Issue 4", "Improvement 6").
+"""The notes of a session, kept while it is said: items, files touched, the last tool call.
 
     before + a turn → after        the same turns give the same notes, however they are cut into pieces
 
-What says the same is noted once: an open item in the words that came first, a decision in those that came last, since
-minds change, unless they tell no more than the first. Of each kind the newest are kept. Of an answer only its decision
-is carried to the user's next message, which may confirm it.
+An item is final when AHEAD messages were said behind it; until then its message is kept as context (`tail`) and read
+again. `outcome` reads what is not final yet and settles everything: which decision was replaced, which item closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from mcp_server.core.checkpoints import open_items
-from mcp_server.core.checkpoints.decisions import explicit, extract
-from mcp_server.core.checkpoints.duplicates import is_duplicate, keywords
-from mcp_server.core.checkpoints.messages import is_injected, is_real_user
-from mcp_server.core.checkpoints.trigger import confirms, is_long
 from mcp_server.core.model import ToolCall, Turn
+from mcp_server.core.text.yaml_line import moment_text, read_moment
+from mcp_server.core.understanding import recognizer
+from mcp_server.core.understanding.model import Model
+from mcp_server.core.understanding.recognizer import Item
+from mcp_server.core.understanding.settling import Statement, same, settle
 
-MOST_DECISIONS, MOST_ITEMS, MOST_FILES = 60, 60, 100
-JUDGED = 100_000
-"""Characters of a message that are looked at: nobody writes a decision behind a book, and a turn may not wait."""
+MAX_ITEMS, MAX_FILES = 400, 100
+TAIL = recognizer.AHEAD + 2
+"""Messages kept as context: those that are not final yet, and two before them."""
+MAX_TAIL_TEXT = 8_000
+"""Characters of a message that is kept as context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a model made of the notes as they were after turn number `turn`; it takes the place of what was found."""
+
+    turn: int
+    decisions: tuple[str, ...]
+    open_items: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What was noted up to turn number `turn`, the oldest first. `proposed` is the decision in the agent's last long
-    answer, which counts once the user confirms it."""
+    """The notes up to turn number `turn`. `items` are the final ones, those of turns up to number `final`."""
 
     turn: int = 0
-    decisions: tuple[str, ...] = ()
-    open_items: tuple[str, ...] = ()
+    final: int = 0
+    items: tuple[Item, ...] = ()
+    tail: tuple[Turn, ...] = ()
     files: tuple[str, ...] = ()
     last_tool_call: ToolCall | None = None
-    proposed: str | None = None
-
-    def after(self, turn: Turn) -> Noted:
-        """The notes after one more turn."""
-        text = turn.content[:JUDGED]
-        heard = replace(self, turn=turn.number, **_of_calls(self, turn.tool_calls))
-        if turn.role == "system" or is_injected(text) or not text.strip():
-            return heard
-        items = open_items.after(heard.open_items, open_items.found_in(turn.role, text))
-        heard = replace(heard, open_items=tuple(items[-MOST_ITEMS:]))
-        marked = explicit(text)
-        if turn.role == "agent":
-            proposed = None if marked else extract(text) if is_long(text) else None
-            return replace(heard, decisions=_with(heard.decisions, marked), proposed=proposed)
-        if not is_real_user(turn.role, text):
-            return heard
-        settled = marked or (heard.proposed if confirms(text) else None)
-        return replace(heard, decisions=_with(heard.decisions, settled), proposed=None)
+    review: Review | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The notes as JSON values."""
+        """Returns the notes as JSON values."""
         call = self.last_tool_call
         return {
             "turn": self.turn,
-            "decisions": list(self.decisions),
-            "open_items": list(self.open_items),
+            "final": self.final,
+            "items": [{**asdict(item), "at": moment_text(item.at)} for item in self.items],
+            "tail": [
+                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)] for turn in self.tail
+            ],
             "files": list(self.files),
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
-            "proposed": self.proposed,
+            "review": asdict(self.review) if self.review else None,
         }
 
 
-def noted(turns: Iterable[Turn], before: Noted | None = None) -> Noted:
-    """The notes after `turns`, oldest first."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a conversation came to: the texts of what holds, oldest first. `settled` are the numbers of the turns that
+    settled something."""
+
+    decisions: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+    settled: frozenset[int] = frozenset()
+
+
+def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> Noted:
+    """Returns the notes after `turns`, oldest first."""
     notes = before or Noted()
-    for turn in turns:
-        notes = notes.after(turn)
-    return notes
+    new = [turn for turn in turns if turn.number > notes.turn]
+    if not new:
+        return notes
+    files = dict.fromkeys(notes.files)
+    calls = [call for turn in new for call in turn.tool_calls]
+    for path in (path for call in calls for path in call.files):
+        files.pop(path, None)  # a file that is touched again moves to the end
+        files[path] = None
+    context = [*notes.tail, *(_shortened(turn) for turn in new if recognizer.is_real(turn))]
+    final = context[-recognizer.AHEAD - 1].number if len(context) > recognizer.AHEAD else notes.final
+    found = recognizer.read(context, model, notes.final + 1, final) if final > notes.final else []
+    return replace(
+        notes,
+        turn=new[-1].number,
+        final=max(final, notes.final),
+        items=(*notes.items, *found)[-MAX_ITEMS:],
+        tail=tuple(context[-TAIL:]),
+        files=tuple(files)[-MAX_FILES:],
+        last_tool_call=calls[-1] if calls else notes.last_tool_call,
+    )
+
+
+def items(notes: Noted, model: Model) -> list[Item]:
+    """Returns all items of the notes, those of the last messages as they read so far."""
+    return [*notes.items, *recognizer.read(notes.tail, model, notes.final + 1)]
+
+
+def outcome(notes: Noted, model: Model) -> Outcome:
+    """Returns what holds at the end of the notes."""
+    found = items(notes, model)
+    statements = [Statement(one.kind, one.text, (one.at, "", one.turn), one.changes) for one in found]
+    settle(statements)
+    reviewed = notes.review
+    since = reviewed.turn if reviewed else 0
+
+    def texts(kind: str, first: tuple[str, ...] = ()) -> tuple[str, ...]:
+        kept: list[Statement] = []
+        for item, one in zip(found, statements, strict=True):
+            if item.kind != kind or one.state != "current" or (reviewed and kind != "rule" and item.turn <= since):
+                continue
+            kept = [other for other in kept if not same(one, other)]
+            kept.append(one)
+        return (*first, *(one.text for one in kept))
+
+    return Outcome(
+        texts("decision", reviewed.decisions if reviewed else ()),
+        texts("rule"),
+        texts("open", reviewed.open_items if reviewed else ()),
+        frozenset(item.turn for item in found if item.kind in ("decision", "rule")),
+    )
 
 
 def from_dict(stored: object) -> Noted:
-    """The notes as they were stored; empty ones, to be made again, of anything else."""
+    """Returns the notes as they were stored; empty ones, to be made again, if they have another form."""
     if not isinstance(stored, Mapping):
         return Noted()
     try:
-        call = stored["last_tool_call"]
-        proposed = stored["proposed"]
+        call, review = stored["last_tool_call"], stored["review"]
         return Noted(
             int(stored["turn"]),
-            _texts(stored["decisions"]),
-            _texts(stored["open_items"]),
+            int(stored["final"]),
+            tuple(
+                Item(**{**item, "at": _moment(item["at"]), "sources": tuple(item["sources"])}) for item in stored["items"]
+            ),
+            tuple(
+                Turn(number, role, content, _moment(at), tool_calls=(ToolCall(""),) if tools else ())
+                for number, role, content, at, tools in stored["tail"]
+            ),
             _texts(stored["files"]),
             ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
-            None if proposed is None else str(proposed),
+            Review(int(review["turn"]), _texts(review["decisions"]), _texts(review["open_items"])) if review else None,
         )
     except (LookupError, TypeError, ValueError):
         return Noted()
 
 
-def _of_calls(before: Noted, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    if not calls:
-        return {}
-    files = dict.fromkeys(before.files)
-    for path in (path for call in calls for path in call.files):
-        files.pop(path, None)  # what is touched again stands last
-        files[path] = None
-    return {"last_tool_call": calls[-1], "files": tuple(files)[-MOST_FILES:]}
+def _shortened(turn: Turn) -> Turn:
+    return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=turn.tool_calls)
 
 
-def _with(decisions: tuple[str, ...], new: str | None) -> tuple[str, ...]:
-    if new is None or any(is_duplicate(new, old) and keywords(new) <= keywords(old) for old in decisions):
-        return decisions
-    return (*(old for old in decisions if not is_duplicate(new, old)), new)[-MOST_DECISIONS:]
+def _moment(text: str) -> datetime:
+    found = read_moment(text)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
-def _texts(values: object) -> tuple[str, ...]:
-    return tuple(str(value) for value in values) if isinstance(values, list) else ()
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)

@@ -10,13 +10,11 @@ among equals. Left out is what is about nothing ("ok, thanks"), unless it settle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mcp_server.core.checkpoints.decisions import explicit
 from mcp_server.core.checkpoints.messages import is_injected, is_real_user
 from mcp_server.core.checkpoints.prose import clipped, prose
-from mcp_server.core.checkpoints.trigger import decision_at
 from mcp_server.core.model import Turn
 from mcp_server.core.text.words import content_words
 
@@ -69,9 +67,11 @@ def summary(turns: Sequence[Turn]) -> str:
     return "\n".join(lines)
 
 
-def key_exchanges(turns: Sequence[Turn], most: int = MOST_EXCHANGES) -> tuple[Exchange, ...]:
-    """The exchanges worth keeping, in their order."""
-    pairs = [pair for pair in _pairs(_beginnings(turns)) if pair.important or _is_about_something(pair.user)]
+def key_exchanges(
+    turns: Sequence[Turn], settled: Collection[int] = (), most: int = MOST_EXCHANGES
+) -> tuple[Exchange, ...]:
+    """Returns the exchanges worth keeping, in their order. `settled` are the numbers of turns that settled something."""
+    pairs = [pair for pair in _pairs(_beginnings(turns), settled) if pair.important or _is_about_something(pair.user)]
     if len(pairs) > most:
         always = [*pairs[:1], *pairs[-LAST:]][:most]
         between = sorted(pairs[1:-LAST], key=_worth(pairs[-1]), reverse=True)
@@ -86,23 +86,18 @@ def _beginnings(turns: Sequence[Turn]) -> list[Turn]:
     ]
 
 
-def _pairs(turns: Sequence[Turn]) -> Iterator[_Pair]:
+def _pairs(turns: Sequence[Turn], settled: Collection[int]) -> Iterator[_Pair]:
     user: Turn | None = None
     answers: list[Turn] = []
-    settled = False
     for turn in turns:
         if is_real_user(turn.role, turn.content):
-            marked = explicit(turn.content) is not None
-            answer = answers[-1].content if answers else None
-            confirmed = not marked and decision_at("user", turn.content, answer) is not None
             if user is not None:
-                yield _Pair(user, tuple(answers), settled or confirmed)
-            user, answers, settled = turn, [], marked
+                yield _Pair(user, tuple(answers), any(one.number in settled for one in (user, *answers)))
+            user, answers = turn, []
         elif turn.role == "agent" and turn.content.strip() and not is_injected(turn.content):
             answers.append(turn)
-            settled = settled or explicit(turn.content) is not None
     if user is not None:
-        yield _Pair(user, tuple(answers), settled)
+        yield _Pair(user, tuple(answers), any(one.number in settled for one in (user, *answers)))
 
 
 def _worth(newest: _Pair) -> Callable[[_Pair], tuple[bool, int, int]]:

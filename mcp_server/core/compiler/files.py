@@ -21,13 +21,14 @@ from mcp_server.core.compiler.budget import (
     shared_out,
 )
 from mcp_server.core.compiler.cut import beginning
+from mcp_server.core.compiler.holding import held, is_page
 from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile, Withheld
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
 from mcp_server.core.compiler.said import NO_LONGER_SO, SHOWN_ABOVE, repeats, said_above, without
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.lifecycle.changing import overtaken_lines
-from mcp_server.core.lifecycle.places import PEOPLE_SECTIONS, USER_FILE
+from mcp_server.core.lifecycle.places import GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE
 from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 
@@ -77,7 +78,7 @@ def is_active(inputs: CompileInputs, path: str) -> bool:
 
 
 def is_project(inputs: CompileInputs, path: str) -> bool:
-    return path.startswith(PROJECTS_FOLDER) and path.count("/") > 2
+    return path == GENERAL_PAGE or (path.startswith(PROJECTS_FOLDER) and path.count("/") > 2)
 
 
 def _order(source: SourceFile) -> tuple[int, str]:
@@ -106,7 +107,8 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Why lines of a file are out, by their places from 0: of a project's what is no longer so; what was said above."""
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
-    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO)
+    items = {one.line - source.first_line: SHOWN_ABOVE for one in held(source)} if is_page(source.path) else {}
+    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | items
 
 
 def _says_something(text: str) -> bool:

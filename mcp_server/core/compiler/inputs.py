@@ -46,6 +46,7 @@ class CompilerSettings:
     active_projects_kb: float = 1.0
     topic_kb: float = 6.0
     topic_share: float = 0.20
+    holding_share: float = 0.5
     clarity_tokens: int = 150
 
 

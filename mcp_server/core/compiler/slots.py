@@ -14,6 +14,7 @@ from mcp_server.core.compiler import (
     drop_list,
     files,
     history,
+    holding,
     knowledge,
     last_session,
     safety,
@@ -24,7 +25,8 @@ from mcp_server.core.compiler.section import Slot
 FILL: tuple[Slot, ...] = (
     safety.SAFETY,  # P0
     files.IDENTITY,
-    files.MEMORY,  # P1
+    holding.HOLDING,  # P1
+    files.MEMORY,
     files.ACTIVE_PROJECTS,
     files.PROJECT,
     files.JOURNAL,
@@ -41,6 +43,7 @@ FILL: tuple[Slot, ...] = (
 SHOWN: tuple[str, ...] = (
     "safety",
     "identity",
+    "what holds",
     "memory",
     "active projects",
     "project",

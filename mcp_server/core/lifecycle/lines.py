@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 LineKind = Literal[
-    "decision", "lesson", "about", "preference", "plan", "event", "doing", "blocker", "fact", "procedure"
+    "decision", "rule", "lesson", "about", "preference", "plan", "event", "doing", "blocker", "fact", "procedure", "open", "report"
 ]
+"""A report says that work is done: it closes open items and is not written itself."""
 
 MOST_SOURCES = 3
 """Of the turns that say the same, so many are named: the first ones."""
@@ -59,6 +60,8 @@ class Line:
     weight: float = 0.0
     project: str | None = None
     file: str = ""
+    changes: float = 0.0
+    """The probability that its turn revises something, or of a report that something is done."""
 
     @property
     def source(self) -> Source:

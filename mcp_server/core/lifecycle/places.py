@@ -24,16 +24,25 @@ PEOPLE_SECTIONS = {
     "decision": "Decisions",
     "lesson": "Lessons",
 }
+DECISIONS, REPLACED = "Key Decisions", "Replaced decisions"
+OPEN, CLOSED = "Open items", "Closed items"
+RULES, FACTS = "Rules", "Facts"
+"""Sections of a project's page. The section that an item stands in is its state."""
+
 PROJECT_FILES = {
-    "decision": ("context", "Key Decisions"),
+    "decision": ("context", DECISIONS),
+    "rule": ("context", RULES),
+    "open": ("context", OPEN),
     "lesson": ("notes", "Lessons Learned"),
-    "fact": ("notes", "Facts"),
+    "fact": ("context", FACTS),
     "plan": ("progress", "Next"),
     "event": ("progress", "Done"),
     "doing": ("progress", "In progress"),
     "blocker": ("progress", "Blockers"),
 }
-REFERENCE_FILES = {"decision": "decisions", "lesson": "lessons", "fact": "facts"}
+GENERAL_PAGE = "knowledge/reference/general.md"
+"""The page of what belongs to no project."""
+GENERAL_SECTIONS = {"decision": DECISIONS, "rule": RULES, "lesson": "Lessons", "fact": FACTS, "open": OPEN}
 LONGEST_HEADING = 60
 
 
@@ -54,10 +63,9 @@ def place_of(line: Line, title: str = "") -> Place:
         name, section = PROJECT_FILES[line.kind]
         head = f"---\ntype: project_{name}\nproject: {yaml_line(line.project)}\nupdated:\n---\n\n# {line.project}\n"
         return Place(f"knowledge/projects/{line.project}/{name}.md", section, head, dated=True)
-    if line.person is None and line.kind in REFERENCE_FILES:
-        name = REFERENCE_FILES[line.kind]
-        head = f"---\ntype: reference\nupdated:\n---\n\n# {name.capitalize()}\n"
-        return Place(f"knowledge/reference/{name}.md", name.capitalize(), head, dated=True)
+    if line.person is None and line.kind in GENERAL_SECTIONS:
+        head = "---\ntype: reference\nupdated:\n---\n\n# Outside any project\n"
+        return Place(GENERAL_PAGE, GENERAL_SECTIONS[line.kind], head, dated=True)
     return _person(line)
 
 

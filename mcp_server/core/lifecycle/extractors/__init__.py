@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcp_server.core.lifecycle.extractors import decisions, facts, journal, lessons, people, procedures
+from mcp_server.core.lifecycle.extractors import items, journal, lessons, people, procedures
 from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, Told, context_of
 
 REGISTRY: Mapping[str, Extractor] = {
-    module.EXTRACTOR.name: module.EXTRACTOR for module in (decisions, lessons, people, procedures, facts, journal)
+    extractor.name: extractor
+    for extractor in (
+        *items.EXTRACTORS,
+        *(module.EXTRACTOR for module in (lessons, people, procedures, journal)),
+    )
 }
 
 ENTRY_POINTS = "context_manager.extractors"

@@ -12,6 +12,9 @@ from mcp_server.core.lifecycle.patterns import SELF
 from mcp_server.core.lifecycle.retelling import company, introduced, retold
 from mcp_server.core.lifecycle.statements import Statement, statements
 from mcp_server.core.model import Turn
+from mcp_server.core.understanding import recognizer
+from mcp_server.core.understanding.model import Model
+from mcp_server.core.understanding.recognizer import Item
 
 USER = "The user"
 """What a person is called in conversations where nobody has a name."""
@@ -32,7 +35,7 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class Context:
     """What an extractor knows beside the turns: the transcript's path and title, the slug of its project (None: it
-    belongs to none), whose day a moment belongs to, who speaks, and what they told."""
+    belongs to none), whose day a moment belongs to, who speaks, what they told, and the items that were recognized."""
 
     path: str
     title: str
@@ -40,6 +43,7 @@ class Context:
     day_of: Callable[[datetime], str]
     speakers: frozenset[str]
     told: tuple[Told, ...]
+    items: tuple[Item, ...] = ()
 
     def line(self, kind: LineKind, text: str, turn: Turn, **more: object) -> Line:
         """A line of this conversation; its day is that on which it was said."""
@@ -79,15 +83,21 @@ class Extractor:
 
 
 def context_of(
-    turns: Sequence[Turn], path: str, title: str, project: str | None, day_of: Callable[[datetime], str]
+    turns: Sequence[Turn],
+    path: str,
+    title: str,
+    project: str | None,
+    day_of: Callable[[datetime], str],
+    model: Model | None = None,
 ) -> Context:
-    """The context of a conversation. What was said is read once for all extractors."""
+    """Returns the context of a conversation; without a `model` no items are recognized."""
     speakers = frozenset(turn.name for turn in turns if turn.name and turn.role == "user")
     told: list[Told] = []
     for turn in turns:
         if turn.role == "user":
             told += _told(turn, speakers if turn.name else frozenset(), day_of(turn.at))
-    return Context(path, title, project, day_of, speakers, tuple(told))
+    items = recognizer.read(turns, model) if model is not None and not speakers else ()
+    return Context(path, title, project, day_of, speakers, tuple(told), tuple(items))
 
 
 def capital(text: str) -> str:

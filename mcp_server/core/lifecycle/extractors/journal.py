@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcp_server.core.lifecycle.extractors import decisions, lessons
+from mcp_server.core.lifecycle.extractors import items, lessons
 from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.model import Turn
@@ -19,7 +19,7 @@ PREFIXES = {"decision": "Decision: ", "lesson": "Lesson: "}
 
 def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
     """Decisions and lessons, then the weightiest of what happened and is planned; each by the day it was said."""
-    settled = [*decisions.extract(turns, context), *lessons.extract(turns, context)]
+    settled = [*items.EXTRACTORS[0].extract(turns, context), *lessons.extract(turns, context)]
     marked = {(line.turn, line.text) for line in settled}
     told = [context.line_of(one) for one in context.told if one.statement.kind != "preference"]
     return chosen([*settled, *(line for line in told if (line.turn, line.text) not in marked)])
@@ -36,4 +36,4 @@ def chosen(lines: Sequence[Line]) -> list[Line]:
     ]
 
 
-EXTRACTOR = Extractor("journal", 3, extract)
+EXTRACTOR = Extractor("journal", 4, extract)

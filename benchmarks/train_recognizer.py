@@ -1,0 +1,232 @@
+"""Fits the weights of the recognizer from labeled conversations and writes `mcp_server/data/recognizer.tsv.xz`.
+
+    pip install -e '.[train]'
+    python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
+    python benchmarks/train_recognizer.py FILES --folds 5     # prints the figures of left-out conversations, writes nothing
+
+A conversation is a JSON file as `benchmarks/README.md` describes it. The item models see the acts as a model that was
+fitted without the conversation would give them, or they would learn to trust acts that are known by heart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from mcp_server.core.model import ToolCall, Turn
+from mcp_server.core.understanding import recognizer
+from mcp_server.core.understanding.features import (
+    Features,
+    Message,
+    content_stems,
+    message_features,
+    sentence_features,
+    word_list,
+)
+from mcp_server.core.understanding.model import Logistic, Model, dump
+
+USER_ACTS = (
+    "accept", "refuse", "amend", "directive", "revise", "task", "question",
+    "rule", "fact", "need", "report", "hypothetical", "quote", "talk", "program",
+)  # fmt: skip
+AGENT_ACTS = ("propose", "options", "done", "decides", "explain", "ask", "talk")
+KINDS = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
+STRENGTH_ACTS, STRENGTH_ITEMS = 0.3, 0.1
+"""Inverse regularization strengths of the logistic regressions."""
+
+LEAST_CONVERSATIONS = 2
+"""A feature counts if so many conversations have it."""
+
+OUT = Path(__file__).parent.parent / "mcp_server" / "data" / "recognizer.tsv.xz"
+
+
+@dataclass
+class Conversation:
+    """A labeled conversation, one entry a session: its turns as the product has them, and their messages."""
+
+    label: dict[str, Any]
+    turns: list[list[Turn]] = field(default_factory=list)
+    messages: list[list[Message]] = field(default_factory=list)
+    places: list[list[int]] = field(default_factory=list)
+    """For each message, the index of its turn in the session."""
+
+
+def load(path: Path) -> list[Conversation]:
+    found = json.loads(path.read_text("utf-8"))
+    return [prepared(label) for label in (found if isinstance(found, list) else [found])]
+
+
+def prepared(label: dict[str, Any]) -> Conversation:
+    one = Conversation(label)
+    for session in label["sessions"]:
+        started = datetime.fromisoformat(session["started"].replace("Z", "+00:00")).astimezone(UTC)
+        turns = [
+            Turn(
+                number,
+                turn["role"],
+                turn["content"],
+                started + timedelta(minutes=2 * number),
+                tool_calls=tuple(ToolCall(call["name"]) for call in turn.get("tool_calls", ())),
+            )
+            for number, turn in enumerate(session["turns"], 1)
+        ]
+        for turn in session["turns"]:
+            if turn.get("by_program"):
+                turn["acts"] = ["program"]
+        real = [turn for turn in turns if recognizer.is_real(turn)]
+        one.turns.append(turns)
+        one.messages.append(recognizer._linked(real))
+        one.places.append([turn.number - 1 for turn in real])
+    return one
+
+
+def acts_of(one: Conversation, session: int, turn: int) -> Sequence[str]:
+    found: Sequence[str] = one.label["sessions"][session]["turns"][turn].get("acts", ())
+    return found
+
+
+def plain(text: str) -> str:
+    return re.sub(r"[\s*`_>#|-]+", " ", text).strip().lower()
+
+
+def holds(item: dict[str, Any], text: str) -> bool:
+    low = text.lower()
+    return all(word in low for word in item["keywords"])
+
+
+def labels(one: Conversation) -> list[list[list[set[str]]]]:
+    """Returns for each session, message and sentence the kinds of items that it states."""
+    marks = [[[set() for _ in message.sentences] for message in messages] for messages in one.messages]
+    for kind, key in KINDS.items():
+        for item in one.label[key]:
+            session, turn = item.get("settled_at") or item.get("said_at") or item.get("opened_at")
+            for quote in map(plain, item.get("quotes", ())):
+                hits = [
+                    (s, m, k)
+                    for s, messages in enumerate(one.messages)
+                    for m, message in enumerate(messages)
+                    if (s, one.places[s][m]) <= (session, turn)
+                    for k, sentence in enumerate(message.sentences)
+                    if (plain(sentence.text) in quote and len(sentence.text) > 8) or quote in plain(sentence.text)
+                    or _mostly(plain(sentence.text), quote)
+                ]
+                for s, m, k in hits:
+                    if (s, m) == hits[-1][:2]:
+                        marks[s][m][k].add(kind)
+    for item in one.label["open_items"]:
+        if item.get("closed_at") is None:
+            continue
+        session, turn = item["closed_at"]
+        if turn not in one.places[session]:
+            continue
+        m = one.places[session].index(turn)
+        about = content_stems(word_list(item["text"] + " " + " ".join(item.get("quotes", ()))))
+        shares = [len(about & content_stems(word_list(sentence.text))) for sentence in one.messages[session][m].sentences]
+        if shares and max(shares):
+            marks[session][m][shares.index(max(shares))].add("report")
+        elif shares:
+            marks[session][m][0].add("report")
+    return marks
+
+
+def _mostly(sentence: str, quote: str) -> bool:
+    """Whether a sentence that was cut out of a long one lies mostly inside the quote."""
+    mine, other = sentence.split(), quote.split()
+    return len(mine) >= 6 and len(other) >= 6 and len(set(mine) & set(other)) >= 0.8 * min(len(set(mine)), len(set(other)))
+
+
+def fit(rows: list[list[Features]], wanted: dict[str, list[list[bool]]], strength: float) -> Logistic:
+    counts = Counter(name for part in rows for name in {name for row in part for name in row})
+    known = {name for name, count in counts.items() if count >= LEAST_CONVERSATIONS}
+    vectorizer = DictVectorizer(dtype=np.float32)
+    matrix = vectorizer.fit_transform([{k: v for k, v in row.items() if k in known} for part in rows for row in part])
+    outputs, bias, columns = [], [], []
+    for name, parts in wanted.items():
+        target = np.concatenate([np.asarray(part, dtype=int) for part in parts])
+        outputs.append(name)
+        if target.sum() < 3:
+            bias.append(-6.0)
+            columns.append(np.zeros(matrix.shape[1]))
+            continue
+        found = LogisticRegression(C=strength, max_iter=300).fit(matrix, target)
+        bias.append(float(found.intercept_[0]))
+        columns.append(found.coef_[0])
+    table = np.round(np.stack(columns, axis=1), 2)
+    weights = {
+        name: tuple(map(float, row))
+        for name, row in zip(vectorizer.get_feature_names_out(), table, strict=True)
+        if np.abs(row).max() >= 0.02
+    }
+    return Logistic(tuple(outputs), tuple(bias), weights)
+
+
+def fit_acts(some: Sequence[Conversation]) -> tuple[Logistic, Logistic]:
+    found = []
+    for role, acts in (("user", USER_ACTS), ("agent", AGENT_ACTS)):
+        rows: list[list[Features]] = []
+        wanted: dict[str, list[list[bool]]] = {act: [] for act in acts}
+        for one in some:
+            here = [
+                (s, m) for s, messages in enumerate(one.messages) for m, message in enumerate(messages)
+                if message.role == role and acts_of(one, s, one.places[s][m])
+            ]
+            rows.append([message_features(one.messages[s][m]) for s, m in here])
+            for act in acts:
+                wanted[act].append([act in acts_of(one, s, one.places[s][m]) for s, m in here])
+        found.append(fit(rows, wanted, STRENGTH_ACTS))
+    return found[0], found[1]
+
+
+def give_acts(one: Conversation, user: Logistic, agent: Logistic) -> None:
+    for messages in one.messages:
+        for message in messages:
+            message.acts = (user if message.role == "user" else agent).probabilities(message_features(message))
+
+
+def train(some: Sequence[Conversation], folds: int = 4) -> Model:
+    for fold in range(folds):
+        acts = fit_acts([one for place, one in enumerate(some) if place % folds != fold])
+        for place, one in enumerate(some):
+            if place % folds == fold:
+                give_acts(one, *acts)
+    rows: list[list[Features]] = []
+    wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report")}
+    for one in some:
+        marks = labels(one)
+        rows.append([
+            sentence_features(message, k)
+            for messages in one.messages for message in messages for k in range(len(message.sentences))
+        ])
+        for kind, parts in wanted.items():
+            parts.append([kind in mark for session in marks for message in session for mark in message])
+    items = fit(rows, wanted, STRENGTH_ITEMS)
+    user, agent = fit_acts(some)
+    return Model(user, agent, items)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    some = [one for path in options.files for one in load(path)]
+    text = dump(train(some))
+    options.out.write_bytes(lzma.compress(text.encode()))
+    print(f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What holds: standing rules, decisions in force and open items from the project's page, in every context.
+
+A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so search cannot
+be trusted to find it. These lines are short and simply stand there. If they do not all fit, each kind gets a share;
+with a message, the lines that search found come first, otherwise the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mcp_server.core.compiler.budget import Meter, Room, shared_out
+from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
+from mcp_server.core.compiler.receipt import Considered
+from mcp_server.core.compiler.render import SEPARATOR, label
+from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
+from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, GENERAL_PAGE, OPEN, REPLACED, RULES
+from mcp_server.core.text.fencing import neutralise
+from mcp_server.core.text.markdown import sections
+from mcp_server.core.understanding.recognizer import clipped
+
+KINDS = ((RULES, "Rules"), (DECISIONS, "Decided"), (OPEN, "Open"))
+"""Section of the page, and its heading in the context."""
+
+SECTIONS = frozenset((RULES, DECISIONS, OPEN, REPLACED, CLOSED))
+"""Sections whose derived lines are shown here or, replaced and closed, nowhere unasked."""
+
+SHORT = 150
+"""Characters of a line where not all lines fit whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A line of the page: its section, its text without date and sources, and its line number in the file."""
+
+    section: str
+    text: str
+    path: str
+    line: int
+    day: str
+
+
+def is_page(path: str) -> bool:
+    """Whether a file is a page that holds items: a project's context or the page of what belongs to no project."""
+    return path == GENERAL_PAGE or (path.startswith("knowledge/projects/") and path.endswith("/context.md"))
+
+
+def held(source: SourceFile) -> list[Held]:
+    """Returns the derived lines of a page's item sections, in the order of the file."""
+    found = []
+    for section in sections(source.text):
+        if section.title not in SECTIONS:
+            continue
+        for place in range(section.start, section.end + 1):
+            line = source.text.split("\n")[place - 1]
+            if is_derived(line) and (matched := DERIVED.match(line)):
+                text = without_sources(line).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
+                found.append(Held(section.title, text, source.path, source.first_line + place - 1, matched[1] or ""))
+    return found
+
+
+def fill(filling: Filling, room: Room) -> Section:
+    """Returns the lines that hold, as many as fit."""
+    inputs, meter = filling.inputs, filling.meter
+    lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
+    kept = [one for one in lines if one.section in dict(KINDS) and _applies(inputs, one)]
+    if not kept:
+        return NOTHING
+    heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
+    titles = {section: f"{title}:" for section, title in KINDS}
+    there = [section for section, _ in KINDS if any(one.section == section for one in kept)]
+    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - sum(meter.line(titles[section]) for section in there)
+    by_kind = {section: _ordered(inputs, [one for one in kept if one.section == section]) for section in there}
+    whole = _cost((_shown(one, len(one.text)) for one in kept), meter) <= left
+    longest = max(len(one.text) for one in kept) if whole else SHORT
+    needs = [_cost((_shown(one, longest) for one in by_kind[section]), meter) for section in there]
+    shown: list[str] = []
+    considered: list[Considered] = []
+    spare = 0
+    for section, part in zip(there, shared_out(needs, left), strict=True):
+        spare += part
+        inside: list[Held] = []
+        for one in by_kind[section]:
+            tokens = meter.line(_shown(one, longest))
+            fits = tokens <= spare
+            spare -= tokens if fits else 0
+            inside += [one] if fits else []
+            considered.append(_account(one, fits, tokens if fits else 0, longest))
+        if inside:
+            inside.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
+            shown += [titles[section], *(_shown(one, longest) for one in inside)]
+    return Section("\n".join([heading, *shown]) if shown else "", tuple(considered))
+
+
+def _applies(inputs: CompileInputs, one: Held) -> bool:
+    """Within a project, what belongs to no project counts only if it is a rule."""
+    return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
+
+
+def _ordered(inputs: CompileInputs, lines: Sequence[Held]) -> list[Held]:
+    """The lines that search found first, in its order, then the newest."""
+    rank = {(hit.hit.passage.path, hit.hit.passage.start): place for place, hit in enumerate(inputs.hits)}
+    newest = sorted(lines, key=lambda one: (one.day, one.line), reverse=True)
+    return sorted(newest, key=lambda one: rank.get((one.path, one.line), len(rank)))
+
+
+def _shown(one: Held, longest: int) -> str:
+    return f"- {neutralise(clipped(one.text, longest))}"
+
+
+def _cost(lines: Iterable[str], meter: Meter) -> int:
+    return sum(map(meter.line, lines))
+
+
+def _account(one: Held, included: bool, tokens: int, longest: int) -> Considered:
+    return Considered(
+        id=f"{one.path}:{one.line}-{one.line}",
+        slot="what holds",
+        source=one.path,
+        included=included,
+        reason="holds" if included else "no room within its share",
+        tokens=tokens,
+        whole=len(one.text) <= longest,
+    )
+
+
+HOLDING = Slot(
+    "what holds", "what holds", fill, cap=lambda filling: filling.share(filling.inputs.settings.holding_share)
+)

@@ -1,0 +1,202 @@
+"""Reads a conversation message by message and finds its items: decisions, rules, facts, open items, reports.
+
+Two steps, both linear and both in the weights file: the dialogue acts of each message (does it propose, accept, refuse,
+amend, direct, …), then for each sentence whether it states an item, given its words, its place, and the acts of its
+message and of those before and after. A sentence of a proposal becomes a decision because the next message accepts it.
+
+An item quotes the sentences that state it. What a program wrote under the role of the user is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Literal
+
+from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.model import Turn
+from mcp_server.core.understanding.features import Message, message_features, sentence_features, subject_stems
+from mcp_server.core.understanding.model import Model
+
+ItemKind = Literal["decision", "rule", "fact", "open", "report"]
+
+LEAST: Mapping[ItemKind, float] = {"decision": 0.2, "rule": 0.17, "fact": 0.2, "open": 0.2, "report": 0.1}
+"""The probability from which on a sentence counts as an item, by kind (`bench understand`, left-out conversations)."""
+
+AMENDS = 0.3
+"""The probability of an amendment from which on the user's sentence is added to the proposal that it changes."""
+
+LONGEST = 320
+"""Characters of an item's text."""
+
+NEIGHBOR = 0.3
+"""A sentence next to one that counts joins it from this share of the least probability on."""
+
+PROGRAM = 0.5
+"""The probability from which on a message of the user is taken for a program's and skipped."""
+
+MIN_WORDS = 2
+"""Words that say what an item is about, at least: "No objections." alone is none."""
+
+MAX_GAP = 3
+"""Sentences of one item stand at most so far apart."""
+
+AHEAD = 3
+"""Messages after a message that can still change its items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something a conversation settled. `text` quotes it; `turn` is the number of the turn that settled it, `sources`
+    those that are quoted; `probability` is the model's, 0 to 1."""
+
+    kind: ItemKind
+    text: str
+    turn: int
+    at: datetime
+    sources: tuple[int, ...]
+    role: str
+    probability: float
+    changes: float = 0.0
+    """The probability that the message revises something settled, or for a report that something is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A sentence that states an item of one kind."""
+
+    place: int
+    text: str
+    probability: float
+
+
+_ByKind = dict[ItemKind, list[_Found]]
+
+
+def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None = None) -> list[Item]:
+    """Returns the items of a conversation, in order; only those of turns numbered `first` to `last`, if given.
+
+    The turns around them are context: AHEAD messages behind `last` make the result final.
+    """
+    real = [turn for turn in turns if is_real(turn)]
+    messages = _linked(real)
+    for message in messages:
+        judge = model.user_acts if message.role == "user" else model.agent_acts
+        message.acts = judge.probabilities(message_features(message))
+
+    @cache
+    def of(place: int) -> _ByKind:
+        return _found(messages[place], model)
+
+    items: list[Item] = []
+    for place, turn in enumerate(real):
+        if turn.number < first or (last is not None and turn.number > last):
+            continue
+        items += _items(real, messages, place, of)
+    return items
+
+
+def is_real(turn: Turn) -> bool:
+    """Whether a person or the agent wrote a turn, as far as its marks tell."""
+    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
+
+
+def _linked(turns: Iterable[Turn]) -> list[Message]:
+    messages: list[Message] = []
+    for turn in turns:
+        message = Message(turn.role, turn.content, bool(turn.tool_calls), messages[-1] if messages else None)
+        if messages:
+            messages[-1].next = message
+        messages.append(message)
+    return messages
+
+
+def _found(message: Message, model: Model) -> _ByKind:
+    if message.acts.get("program", 0.0) >= PROGRAM:
+        return {}
+    shares = [model.items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
+    found: dict[ItemKind, list[_Found]] = {}
+    for kind, least in LEAST.items():
+        counted = [share[kind] >= least for share in shares]
+        for place, share in enumerate(shares):
+            beside = any(counted[max(0, place - 1) : place + 2]) and share[kind] >= NEIGHBOR * least
+            if counted[place] or beside:
+                found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share[kind]))
+    return found
+
+
+def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> list[Item]:
+    message, turn = messages[place], turns[place]
+    items: list[Item] = []
+    for kind, sentences in of(place).items():
+        if kind == "decision" and message.role == "user" and place and _amended(messages, place - 1, of):
+            continue  # told with the proposal that it changes
+        for group in _groups(sentences):
+            text = " ".join(clean(one.text) for one in group)
+            sources: tuple[int, ...] = (turn.number,)
+            settled = turn
+            if kind == "decision" and message.role == "agent" and place + 1 < len(turns):
+                if turns[place + 1].role == "user":
+                    sources, settled = (turn.number, turns[place + 1].number), turns[place + 1]
+                if _amended(messages, place, of) and group is _groups(sentences)[-1]:
+                    change = " ".join(clean(one.text) for one in of(place + 1)["decision"])
+                    text = f"{clipped(text, LONGEST - min(len(change), 140) - 12)} (amended: {clipped(change, 140)})"
+            elif kind == "decision" and place and _needs_question(text, messages[place - 1]):
+                text = f"{clean(messages[place - 1].sentences[-1].text)} {text}"
+            if len(subject_stems(text)) < MIN_WORDS:
+                continue
+            probability = max(one.probability for one in group)
+            spoken = messages[place + 1] if settled is not turn else message
+            changes = probability if kind == "report" else spoken.acts.get("revise", 0.0)
+            items.append(
+                Item(kind, clipped(text, LONGEST), settled.number, settled.at, sources, message.role, probability, changes)
+            )
+    return items
+
+
+def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
+    """Joins neighboring sentences of one message that fit into one item."""
+    groups: list[list[_Found]] = []
+    for one in sentences:
+        if (
+            groups
+            and one.place - groups[-1][-1].place <= MAX_GAP
+            and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
+        ):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _amended(messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> bool:
+    """Whether the user took the agent's proposal, message number `place`, with a change of his own."""
+    if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
+        return False
+    after = messages[place + 1]
+    return bool(after.acts.get("amend", 0.0) >= AMENDS and of(place).get("decision") and of(place + 1).get("decision"))
+
+
+def _needs_question(text: str, before: Message) -> bool:
+    """Whether an answer is so short that only the question before it says what it is about."""
+    return len(text.split()) <= 4 and bool(before.sentences) and before.sentences[-1].text.rstrip().endswith("?")
+
+
+def clean(text: str) -> str:
+    """Returns a sentence on one line, without emphasis marks."""
+    return " ".join(re.sub(r"\*\*|__|(?<!\w)\*(?=\S)|(?<=\S)\*(?!\w)", "", text).split())
+
+
+def clipped(text: str, longest: int) -> str:
+    """Returns a text of at most `longest` characters, cut at a clause border or a word, with an ellipsis."""
+    if len(text) <= longest:
+        return text
+    head = text[: longest - 1]
+    for mark in (". ", "; ", ", ", " "):
+        cut = head.rfind(mark)
+        if cut > longest // 2:
+            return head[:cut].rstrip(" ,;.") + "…"
+    return head + "…"

@@ -1,0 +1,104 @@
+"""Splits a message into sentences and keeps where each one stands: paragraph, list, table, heading."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["paragraph", "bullet", "row", "heading"]
+
+MAX_LINE = 4_000
+"""Characters. A longer line is data, not prose, and is skipped."""
+
+MAX_MESSAGE = 20_000
+"""Characters of a message that are read."""
+
+LONG = 220
+"""Characters. A longer sentence, as dictation gives it, is cut where a new clause begins."""
+
+_FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
+_RULE = re.compile(r"[|:\-\s=*_]+")
+_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[[ xX]\]\s+)?")
+_HEADING = re.compile(r"#{1,6}\s+")
+_OPTION = re.compile(
+    r"\s*[-*+•|]*\s*\**\s*\(?(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
+    re.IGNORECASE,
+)
+_END = re.compile(r"(?<=[.!?…])[\"”')\]*]*\s+(?=\S)")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"(?<=[,;])\s+|\s+(?=(?:and|but|so|because|well|ok|also|then|listen)\s+(?:i|we|he|she|they|the|you|if|it|when|please|that|there|my|no)\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a message. `option` is the number of the listed option it belongs to (A counts as 1), or 0."""
+
+    text: str
+    layout: Layout
+    option: int = 0
+
+
+def sentences(message: str) -> list[Sentence]:
+    """Returns the sentences of a message in order, without code blocks, table rules and list marks."""
+    found: list[Sentence] = []
+    fence = ""
+    option = 0
+    for line in message[:MAX_MESSAGE].split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            fence = "" if mark and mark[1].startswith(fence) else fence
+            continue
+        if mark:
+            fence = mark[1]
+            continue
+        text = line.strip()
+        if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE:
+            continue
+        layout: Layout = "paragraph"
+        numbered = _OPTION.match(line)
+        if numbered:
+            option = _number(numbered[1])
+        elif not line[0].isspace() and not text.startswith(("|", "-", "*")):
+            option = 0
+        if text.startswith("|"):
+            cells = [cell.strip() for cell in text.strip("|").split("|")]
+            found.append(Sentence(" | ".join(cell for cell in cells if cell), "row", option))
+            continue
+        if heading := _HEADING.match(text):
+            layout, text = "heading", text[heading.end() :]
+        elif bullet := _BULLET.match(text):
+            layout, text = "bullet", text[bullet.end() :]
+        found += [Sentence(part, layout, option) for part in _split(text)]
+    return found
+
+
+def _split(text: str) -> list[str]:
+    parts: list[str] = []
+    for part in _END.split(text):
+        if parts and _ABBREVIATION.search(parts[-1]):
+            parts[-1] += " " + part
+        elif part.strip():
+            parts.append(part.strip())
+    return [clause for part in parts for clause in (_clauses(part) if len(part) > LONG else [part])]
+
+
+def _clauses(text: str) -> list[str]:
+    """Cuts a long sentence at clause borders into parts of at least LONG / 3 characters."""
+    parts: list[str] = []
+    for clause in _CLAUSE.split(text):
+        if parts and len(parts[-1]) < LONG // 3:
+            parts[-1] += " " + clause
+        else:
+            parts.append(clause)
+    if len(parts) > 1 and len(parts[-1]) < LONG // 6:
+        last = parts.pop()
+        parts[-1] += " " + last
+    return parts
+
+
+def _number(mark: str) -> int:
+    return int(mark) if mark.isdigit() else ord(mark.lower()) - ord("a") + 1
