@@ -27,7 +27,7 @@ KINDS = ((RULES, "Rules"), (DECISIONS, "Decided"), (OPEN, "Open"))
 SECTIONS = frozenset((RULES, DECISIONS, OPEN, REPLACED, CLOSED))
 """Sections whose derived lines are shown here or, replaced and closed, nowhere unasked."""
 
-SHORT = 150
+SHORT = 180
 """Characters of a line where not all lines fit whole."""
 
 
