@@ -31,19 +31,21 @@ conversation of the same kind in 0.6% and 1.7%. Keywords alone: .61 and .75.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from mcp_server.core.model import GateSignal, Hit, Passage
-from mcp_server.core.scoring.gate import FRAME_WORDS
 from mcp_server.core.scoring.ranking import ends_with_question
 from mcp_server.core.text.passages import own_text
-from mcp_server.core.text.query import plain_query
-from mcp_server.core.text.words import TALK_WORDS, content_words, words
+from mcp_server.core.text.window_text import NO_SUBJECT as NO_SUBJECT  # callers of the policy use both
+from mcp_server.core.text.window_text import asks_nothing as asks_nothing
+from mcp_server.core.text.window_text import fingerprints as fingerprints
+from mcp_server.core.text.window_text import is_the_clients as is_the_clients
+from mcp_server.core.text.window_text import subject_words as subject_words
+from mcp_server.core.text.window_text import was_sent as was_sent
+from mcp_server.core.text.words import TALK_WORDS, content_words
 
 OWN_MARGIN = 0.05
 LEAST_SCORE = 0.42
@@ -60,73 +62,6 @@ LOOKED_AT = 12
 
 LONGEST = 9_500
 """Characters of one injection: over 10,000 the client makes a file of it."""
-
-NO_SUBJECT = "no word in it is about anything"
-"""Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
-
-_COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
-_NOTE = re.compile(r"#(?![#\d])[^\n]*$")
-_HOST = re.compile(
-    r"<(?:command-|local-command|bash-|task-|system-|user-memory|user-prompt-submit-hook)", re.IGNORECASE
-)
-_LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
-
-
-def asks_nothing(prompt: str) -> str | None:
-    """Why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
-    said = prompt.strip()
-    if not said:
-        return "the prompt is empty"
-    if _COMMAND.match(said):
-        return "a command of the client"
-    if said.startswith("!"):
-        return "a shell command"
-    if _NOTE.fullmatch(said):
-        return "a note for the client's own memory"
-    if _HOST.match(said):
-        return "written by the client, not by a person"
-    if not subject_words(said):
-        return NO_SUBJECT
-    return None
-
-
-def is_the_clients(prompt: str) -> bool:
-    """Whether a prompt is no message to the model's memory: a command, a note, what the client wrote itself."""
-    said = prompt.strip()
-    return not said or said.startswith("!") or any(kind.match(said) for kind in (_COMMAND, _NOTE, _HOST))
-
-
-def subject_words(text: str) -> frozenset[str]:
-    """The words that say what a message is about, folded: no talk, framing, lone letters or small numbers."""
-    found = frozenset(content_words(plain_query(text).text)) - TALK_WORDS - FRAME_WORDS
-    return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
-
-
-def fingerprints(text: str) -> tuple[str, ...]:
-    """Short hashes of the lines of a text that was sent, by their words alone: markup and headers do not count.
-
-    A line that was shown as an entry of a list (`user: …`, `12-14 …`) also counts without that beginning.
-    """
-    found = {_mark(shown) for line in _lines(text) for shown in (line, _LISTED.sub("", line))}
-    return tuple(sorted(found - {""}))
-
-
-def was_sent(text: str, sent: Collection[str]) -> bool:
-    """Does every line of a passage stand in the client's window already? `sent` are fingerprints."""
-    return all(_mark(line) in sent for line in _lines(text) if _mark(line))
-
-
-def _lines(text: str) -> Iterator[str]:
-    """The lines that say something themselves: no headings, no labels, no headers."""
-    for line in text.splitlines():
-        if not line.lstrip().startswith(("#", "<!--", "[")):
-            yield line.strip()
-
-
-def _mark(line: str) -> str:
-    said = " ".join(words(line))
-    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
-
 
 SENT_BEFORE = "sent before: this window has it"
 
@@ -177,9 +112,8 @@ def choose(
         own = evidence[unit]
         if own >= gate.threshold and silent(before) is not None:
             own = max(own, evidence[before])
-        reason = left_out[unit] or _too_weak(hit, own, best, background, gate) or silent(unit)
-        if reason is None and was_sent(own_text(hit.passage), sent):
-            reason = SENT_BEFORE
+        before_all = SENT_BEFORE if gate.open and sent and was_sent(own_text(hit.passage), sent) else None
+        reason = left_out[unit] or before_all or _too_weak(hit, own, best, background, gate) or silent(unit)
         if reason is None and room == 0:
             reason = f"{MOST_PASSAGES} better ones go in"
         room -= reason is None

@@ -2,7 +2,8 @@
 
     .local/brief/{project}.md   the exact text for a session of that project; empty while nothing is to be pushed
     .local/brief/global.md      for every other session
-    .local/brief/index.json     real folder → the name of its file
+    .local/brief/index.json     real folder → the name of its file, and its project's names in the index (null while
+                                nothing is to be pushed); "" stands for every other folder
 
 A brief is compiled like any context, with the slots for identity, memory, projects and journal, within
 `hooks.start_tokens`: first what holds (rules, decisions in force, open items). Conversations are not in it: what was
@@ -29,7 +30,6 @@ from mcp_server.core.compiler.inputs import CompileInputs, LeftOff
 from mcp_server.core.injection import LONGEST
 from mcp_server.core.model import GLOBAL, Caller
 from mcp_server.core.projects import Project
-from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 
 FOLDER = ".local/brief"
@@ -93,18 +93,20 @@ async def keep(memory: Memory, project: Project) -> bool:
 
 async def refresh(memory: Memory) -> int:
     """Brings every brief up to date, and the index of folders; returns how many files were rewritten."""
-    folders = await memory.state.entries(FOLDERS)
-    names: dict[str, str] = {}
+    folders = {"": None, **await memory.state.entries(FOLDERS)}
+    known: dict[str, dict[str, Any]] = {}
     projects: dict[str, Project] = {GLOBAL: Project()}
-    for folder, known in folders.items():
-        key = str(known.get("project", GLOBAL)) if isinstance(known, dict) else GLOBAL
+    for folder, noted in folders.items():
+        key = str(noted.get("project", GLOBAL)) if isinstance(noted, dict) else GLOBAL
         if key not in projects:
             projects[key] = await project_of(memory, Caller(), key)
-        names[folder] = file_of(projects[key])
+        project = projects[key]
+        silent = memory.settings.hooks.turn_tokens <= 0 or await pauses.why_silent(memory, project)
+        known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
     written = 0
     for project in {file_of(project): project for project in projects.values()}.values():
         written += await keep(memory, project)
-    await run_sync(_write_index, memory, names)
+    await run_sync(_write_index, memory, known)
     return written
 
 
@@ -119,15 +121,6 @@ async def know_folder(memory: Memory, folder: str, project: Project) -> None:
     for old in sorted(entries, key=lambda name: str(entries[name].get("at", "")))[:-MOST_FOLDERS]:
         await memory.state.remove(FOLDERS, old)
     await refresh(memory)
-
-
-def on_disk(memory: Memory, project: Project) -> str:
-    """The text that a hook without a server prints for this project now; "" for none."""
-    try:
-        # A small file: no thread wakes up as quickly. `read_text` of a missing one looks for the nearest name.
-        return memory.files.text_or_none(f"{FOLDER}/{file_of(project)}") or ""
-    except ContextManagerError:
-        return ""
 
 
 async def _inputs(memory: Memory, project: Project) -> CompileInputs:
@@ -173,8 +166,8 @@ def _digest(inputs: CompileInputs) -> str:
     return hashlib.sha256(json.dumps(inputs.digests(), sort_keys=True).encode()).hexdigest()
 
 
-def _write_index(memory: Memory, names: dict[str, str]) -> None:
-    text = json.dumps(names, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:
+    text = json.dumps(known, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
     if not memory.files.exists(INDEX) or memory.files.read_text(INDEX) != text:
         memory.files.write_atomic(INDEX, text)
 

@@ -1,8 +1,10 @@
 """Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
 
-    for_start    the brief of the project, once a window
-    for_prompt   the passages that this prompt is about, and the topics that it brings in, as far as this window was
-                 not sent them before; to a first prompt that only asks to go on, the end of the conversation before
+    for_start      the brief of the project, once a window
+    for_prompt     the passages that this prompt is about, and the topics that it brings in, as far as this window was
+                   not sent them before; to a first prompt that only asks to go on, the end of the conversation before
+    count_printed  notes as sent what the hook reports to have printed without a server
+    take_back      notes as not sent what the hook did not wait for
 
 Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
 """
@@ -73,12 +75,10 @@ class Injection:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-async def for_start(
-    memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False, printed: str | None = None
-) -> Injection:
-    """The brief for a window that begins. `source`: startup, resume, clear, compact. After a compaction it says where
-    the session stood; a window that is resumed still holds what it was sent, and is told that if something has left it.
-    `printed` is a brief that the hook has given already, where no server was."""
+async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
+    """Returns the brief for a window that begins. `source`: startup, resume, clear, compact. After a compaction the
+    brief says where the session stood. A resumed window still holds what it was sent, so it gets a brief only if the
+    client compacted it meanwhile."""
     row = await sessions.current_row(memory, session)
     project = await _project(memory, row, caller)
     event = "SessionStart"
@@ -92,9 +92,7 @@ async def for_start(
         source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
     )
     stood = await _stood(memory, session, window) if emptied else None
-    if printed is not None:
-        said = Injection(event, printed, f"brief, {source or 'start'}", await run_sync(memory.tokens.count, printed))
-    elif silent:
+    if silent:
         said = Injection(event, "", silent)
     elif window.brief and stood is None:
         said = Injection(event, "", "this window holds a brief already")
@@ -106,10 +104,43 @@ async def for_start(
     if said.text:
         said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
-        window = replace(window, checkpoint=stood.id if stood and printed is None else window.checkpoint)
+        window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
     await sent.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
+
+
+async def count_printed(
+    memory: Memory, session: str, event: str, source: str, text: str, at: float, caller: Caller
+) -> None:
+    """Adds a text that the hook printed without a server to what the window holds, and logs it. A report that was
+    counted before has no effect. `at` is when the hook printed it, in seconds since 1970."""
+    row = await sessions.current_row(memory, session)
+    window = await sent.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
+    if at <= window.printed:
+        return
+    begins = event == "SessionStart"
+    if begins and source == "compact":
+        window = await sent.emptied(memory, session, window)
+    lines = window.lines | set(injection.fingerprints(text))
+    await sent.keep(memory, session, replace(window, lines=lines, brief=window.brief or begins, printed=at))
+    tokens = await run_sync(memory.tokens.count, text)
+    what = f"brief, {source or 'start'}" if begins else "the prompt's words are in it"
+    why = f"{what}; the hook printed it from disk, because no server answered"
+    line = injection.visible_line(0, tokens, "brief" if begins else "found by keywords")
+    project = await _project(memory, row, caller)
+    await _log(memory, session, project, Injection(event, text, why, tokens, line=line), "")
+
+
+async def take_back(memory: Memory, session: str, event: str, text: str, caller: Caller) -> None:
+    """Removes a text from what the window holds: the hook had stopped waiting for it, so nobody printed it."""
+    window = await sent.window_of(memory, session)
+    lines = window.lines - set(injection.fingerprints(text))
+    brief = window.brief and event != "SessionStart"
+    await sent.keep(memory, session, replace(window, lines=lines, brief=brief, checkpoint=""))
+    project = await _project(memory, await sessions.current_row(memory, session, look=False), caller)
+    why = "the hook had stopped waiting, so the text decided on just before this was not shown"
+    await _log(memory, session, project, Injection(event, "", why), "")
 
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
@@ -148,7 +179,7 @@ async def _for_prompt(
         return Injection(event, "", silent)
     if last is not None:
         inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
-        return await _go_on(memory, session, inputs, await _window(memory, session, start, project))
+        return await _go_on(memory, session, inputs, await sent.window_from(memory, session, start))
     request = SearchRequest(
         query=prompt,
         limit=injection.LOOKED_AT,
@@ -159,19 +190,20 @@ async def _for_prompt(
         depth=DEPTH,
     )
     if asks:
-        window, topics = await _offered(memory, session, start, prompt, project, seen)
+        window, topics = await _offered(memory, session, start, prompt, seen)
         if not topics:
             return Injection(event, "", asks)
         found = await find(memory, request)
     else:  # the prompt waits: neither needs the other, and what takes longer begins first
-        beside = _offered(memory, session, start, prompt, project, seen)
+        beside = _offered(memory, session, start, prompt, seen)
         found, (window, topics) = await both(find(memory, request), beside)
     judged = await run_sync(_judged, memory, prompt, found, window.lines, project)  # it reads files of knowledge
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
     if not chosen and not topics:
         why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
-        return Injection(event, "", f"nothing is relevant enough: {why}", considered=_rows(judged), gate=gate)
+        why = why if why == injection.SENT_BEFORE else f"nothing is relevant enough: {why}"
+        return Injection(event, "", why, considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
     inputs = replace(
         _inputs(memory, prompt, session, project),
@@ -223,20 +255,9 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     )
 
 
-async def _window(memory: Memory, session: str, start: int | None, project: Project) -> Window:
-    """What the window holds of ours that begins with turn number `start`."""
-    window = await sent.window_from(memory, session, start)
-    if window.at or window.lines:
-        return window
-    printed = briefs.on_disk(memory, project)  # it began where no server was: what the hook printed then is in it
-    return replace(window, lines=frozenset(injection.fingerprints(printed)), brief=bool(printed))
-
-
-async def _offered(
-    memory: Memory, session: str, start: int | None, prompt: str, project: Project, seen: Seen
-) -> tuple[Window, Offered]:
+async def _offered(memory: Memory, session: str, start: int | None, prompt: str, seen: Seen) -> tuple[Window, Offered]:
     """The window, and the topics that the prompt brings into it."""
-    window = await _window(memory, session, start, project)
+    window = await sent.window_from(memory, session, start)
     return window, await inject_topics.offered(memory, session, prompt, seen, window.lines)
 
 

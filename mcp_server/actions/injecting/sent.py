@@ -24,7 +24,7 @@ class Window:
     """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
     says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
     compaction turn that it began with; `unmarked` that this turn is not recorded yet. `checkpoint` is the id of the one
-    that was sent."""
+    that was sent. `printed` is the time (seconds since 1970) of the hook's last report that is counted."""
 
     lines: frozenset[str] = frozenset()
     brief: bool = False
@@ -33,6 +33,7 @@ class Window:
     unmarked: bool = False
     at: str = ""
     checkpoint: str = ""
+    printed: float = 0.0
 
 
 async def window_of(memory: Memory, session: str) -> Window:
@@ -49,6 +50,7 @@ async def window_of(memory: Memory, session: str) -> Window:
         unmarked=stored.get("unmarked") is True,
         at=str(stored.get("at", "")),
         checkpoint=str(stored.get("checkpoint", "")),
+        printed=float(stored.get("printed", 0.0)),
     )
 
 
@@ -56,7 +58,9 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
     """As `window_of`, of a window that begins with turn number `start` (`sessions.window_start`)."""
     window = await window_of(memory, session)
     if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
-        window = replace(window, start=start, unmarked=False) if window.unmarked else Window(start=start, at=window.at)
+        if window.unmarked:
+            return replace(window, start=start, unmarked=False)
+        return Window(start=start, at=window.at, printed=window.printed)
     return window
 
 
@@ -69,6 +73,7 @@ async def keep(memory: Memory, session: str, window: Window) -> None:
         "start": window.start,
         "unmarked": window.unmarked,
         "checkpoint": window.checkpoint,
+        "printed": window.printed,
         "at": memory.clock().isoformat(),
     }
     await memory.state.put(SENT, session, stored)
@@ -93,7 +98,7 @@ async def emptied(memory: Memory, session: str, window: Window) -> Window:
     start = await sessions.window_start(memory, row) if row else None
     if window.at and not window.compacting and start == window.start:
         return window
-    return Window(start=start, unmarked=start == window.start, at=window.at)
+    return Window(start=start, unmarked=start == window.start, at=window.at, printed=window.printed)
 
 
 async def forget_old(memory: Memory) -> int:

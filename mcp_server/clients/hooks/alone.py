@@ -1,16 +1,22 @@
-"""What the hook command does where no server answers: it sees whether one is starting, keeps what has to be done later
-in the queue, and prints the brief that was kept ready.
+"""What the hook command does where no server answers: it sees whether one is starting, queues what has to be done
+later, and finds what it can print itself: the brief on disk, or what the index says about a prompt.
 
-Apart from `command`, because most prompts need nothing of it. The standard library only here too.
+A module of its own, because most prompts need nothing of it. It imports little: a prompt waits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 
 from mcp_server.clients.hooks import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 LONGEST_BRIEF = 9_500
 """Characters; Claude Code makes a file of anything over 10,000."""
@@ -26,15 +32,19 @@ def starting(local: str) -> bool:
         return False
 
 
-def enqueue(local: str, event: str, fields: dict[str, object]) -> str:
-    """Keeps an event for the next server, durably; returns the entry's path.
+def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
+    """Writes an event to the queue of the next server, durably; returns the entry's path.
 
-    A session's later event of the same name takes the place of an earlier one: its work takes in what came before.
+    A session's later event of the same name replaces an earlier one, because its work includes the earlier one's.
+    Reports of printed texts are all kept: the hash of the text is part of the name.
     """
     kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
     folder = os.path.join(local, wire.QUEUE)
     _make_private(folder)
-    path = os.path.join(folder, f"{_name(str(fields.get('session_id')))}-{_name(event)}.json")
+    name = f"{_name(str(fields.get('session_id')))}-{_name(event)}"
+    if "printed" in fields:
+        name += f"-{hashlib.sha256(str(fields['printed']).encode('utf-8', 'replace')).hexdigest()[:16]}"
+    path = os.path.join(folder, f"{name}.json")
     written = f"{path}.{os.getpid()}.tmp"
     entry = json.dumps({"event": event, "at": time.time(), "given": kept})
     handle = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -51,27 +61,73 @@ def enqueue(local: str, event: str, fields: dict[str, object]) -> str:
     return path
 
 
-def brief(local: str, event: str, fields: dict[str, object]) -> str:
-    """The hook's output with the brief of the folder's project; an entry in the queue says that it was given."""
-    folder = os.path.join(local, wire.BRIEFS)
+def reports(local: str, session: str) -> list[dict[str, Any]]:
+    """Returns the queued reports of texts that the hook printed into a session's window, oldest first; also those that
+    a server has taken from the queue and not finished."""
+    folder = os.path.join(local, wire.QUEUE)
     try:
-        with open(os.path.join(folder, "index.json"), encoding="utf-8") as file:
+        names = [name for name in os.listdir(folder) if name.startswith(f"{_name(session)}-")]
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), encoding="ascii") as file:
+                entry = json.load(file)
+            if not name.endswith(".tmp") and isinstance(entry["given"]["printed"], str):
+                found.append({**entry, "at": float(entry["at"])})
+        except (OSError, ValueError, LookupError, TypeError):  # another event, or finished meanwhile
+            continue
+    return sorted(found, key=lambda entry: entry["at"])
+
+
+def brief(local: str, fields: Mapping[str, object]) -> str:
+    """Returns the brief of the folder's project as it is on disk; "" for none."""
+    try:
+        with open(os.path.join(local, wire.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
+            text = file.read(LONGEST_BRIEF + 1)
+    except (OSError, ValueError):
+        return ""
+    return text if text.strip() and len(text) <= LONGEST_BRIEF else ""
+
+
+def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tuple[str, int]:
+    """Returns what the index on disk says about a prompt, by keywords alone, and how many passages that is: none if
+    `deadline` (monotonic clock) comes first, or if the window was sent all of it."""
+    prompt, session = str(fields.get("prompt") or ""), str(fields.get("session_id") or "")
+    _, projects = _known(local, fields)
+    if projects is None or not session or fields.get("agent_id"):
+        return "", 0
+    from mcp_server.core.text.window_text import asks_nothing, fingerprints
+    from mcp_server.store.index import by_keywords
+
+    if asks_nothing(prompt):
+        return "", 0
+    sent = {mark for entry in reports(local, session) for mark in fingerprints(entry["given"]["printed"])}
+    return by_keywords.looked_up(local, prompt, session, projects, sent, deadline)
+
+
+def injected(event: str, text: str, what: str) -> str:
+    """Returns the hook's output for a text. Counting its tokens would take longer than all the rest."""
+    line = f"memory: {what}, about {len(text) // 4:,} tokens"
+    return json.dumps(
+        {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
+    )
+
+
+def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | None]:
+    """The brief's file name and the project names of the folder that a client works in, as the server noted them; None
+    instead of names where nothing is to be pushed."""
+    try:
+        with open(os.path.join(local, wire.BRIEFS, "index.json"), encoding="utf-8") as file:
             known = json.load(file)
         place = os.path.realpath(str(fields.get("project_dir") or fields.get("cwd") or os.getcwd()))
         while place not in known and os.path.dirname(place) != place:
             place = os.path.dirname(place)
-        name = os.path.basename(str(known.get(place, "global.md")))
-        with open(os.path.join(folder, name), encoding="utf-8", newline="") as file:
-            text = file.read(LONGEST_BRIEF + 1)
+        entry = known.get(place) or known.get("") or {}
+        return os.path.basename(str(entry.get("brief", "global.md"))), entry.get("projects")
     except (OSError, ValueError, AttributeError):
-        return ""
-    if not text.strip() or len(text) > LONGEST_BRIEF:
-        return ""
-    enqueue(local, event, {**fields, "printed": text})
-    line = f"memory: brief, about {len(text) // 4:,} tokens"  # to count them would take longer than all the rest
-    return json.dumps(
-        {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
-    )
+        return "", None
 
 
 def _lives(pid: str, marker: str) -> bool:

@@ -4,8 +4,10 @@ A client starts this for every prompt, so it must be quick: the standard library
 that). A prompt is passed on unread (`wire`). It never fails and never keeps the user waiting: whatever goes wrong, it
 prints nothing and exits 0.
 
-    a server listens      → its answer; nothing if it does not come in time
-    none does             → SessionStart: the brief that was kept ready
+    a server listens      → its answer
+    none answers          → SessionStart: the brief on disk; UserPromptSubmit: what the index says by keywords, else
+                            the answer of a server that is just starting, if it comes in time
+    it printed that       → an entry in the queue, so that the next server knows what the window holds
     it was not seen to    → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
 """
 
@@ -20,7 +22,7 @@ from mcp_server.clients.hooks import wire
 
 TYPE_CHECKING = False  # `typing` would be heavy, and so is `collections`
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 BUDGET = 1.5
 """Seconds for everything; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
@@ -28,8 +30,8 @@ BUDGET = 1.5
 LAST_BUDGET = 1.0
 """At SessionEnd, where Claude Code gives 1.5 s to all hooks together, their start included."""
 
-START_BUDGET = 5.0
-"""For a prompt while a server is starting, which happens once a session at most."""
+READ_SECONDS = 0.3
+"""Of the budget, what reading the index may take if no server answers."""
 
 CONNECT_SECONDS = 0.25
 """A port of this machine answers at once where somebody listens; where nobody does, Windows tries for two seconds."""
@@ -44,18 +46,27 @@ def main(arguments: list[str]) -> int:
     try:
         event, workspace = _parsed(arguments)
         said = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
-        answer = respond(event, said, workspace, os.environ)
-        if answer:
-            sys.stdout.buffer.write(answer.encode("ascii") + b"\n")
-            sys.stdout.buffer.flush()
+        respond(event, said, workspace, os.environ, _show)
     except BaseException:  # whatever it is: the user's prompt must go on
         if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
             sys.excepthook(*sys.exc_info())
     return 0
 
 
-def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapping[str, str]) -> str:
-    """What the hook prints for the input `said`: JSON in ASCII, or nothing.
+def _show(answer: str) -> None:
+    if answer:
+        sys.stdout.buffer.write(answer.encode("ascii") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def respond(
+    event: str | None,
+    said: bytes,
+    workspace: str | None,
+    environ: Mapping[str, str],
+    show: Callable[[str], object] = len,
+) -> str:
+    """Returns what the hook prints for the input `said`: JSON in ASCII, or nothing. `show` prints it.
 
     Without `event` the input's own `hook_event_name` counts; `workspace` is as the user gave it.
     """
@@ -73,29 +84,24 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     queued = _later(local, event, said, beside) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
-    stalls = False
-    try:
-        answer = ask(local, event, began + budget, said, beside)
-        if answer is None and event == "UserPromptSubmit":
-            answer = _when_started(local, event, began + max(budget, START_BUDGET), said, beside)
-    except TimeoutError:
-        answer, stalls = None, True
-
     paused = "paused" in beside
+    prints_alone = event in ("SessionStart", "UserPromptSubmit") and not paused
+    answer, stalls = _asked(local, event, began + budget - (READ_SECONDS if prints_alone else 0.0), said, beside)
+    if answer is None and prints_alone:
+        if printed := _printed_alone(local, event, said, beside, show):
+            return printed
+        if event == "UserPromptSubmit" and not stalls:
+            answer, stalls = _when_started(local, event, began + budget, said, beside)
+
     if answer is not None:
         if queued:
             _taken_back(queued)
         if answer == "{}" or (paused and event in wire.INJECTING):
             return _silent(environ, f"{event} was heard, and brings in nothing (context-manager last says why)")
+        show(answer)
         return answer
     if event in wire.LATER and not queued:
         _later(local, event, said, beside)
-    if event == "SessionStart" and not (paused or stalls):
-        from mcp_server.clients.hooks.alone import brief
-
-        fields = _fields(said, beside)
-        if fields.get("source") != "resume" and (said_alone := brief(local, event, fields)):
-            return said_alone  # a window that is resumed holds a brief already
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; what was said is recorded by the next one" if event in wire.LATER else ""
     return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
@@ -147,17 +153,48 @@ def ask(
     return answer if answer.startswith("{") and answer.endswith("}") else None
 
 
-def _when_started(local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]) -> str | None:
-    """The answer of a server that is only just starting, if one is: its first prompt may be the only one."""
+def _asked(local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]) -> tuple[str | None, bool]:
+    """Returns the server's answer, and whether one listens that did not answer in time."""
+    try:
+        return ask(local, event, patience, said, beside), False
+    except TimeoutError:
+        return None, True
+
+
+def _when_started(
+    local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
+) -> tuple[str | None, bool]:
+    """Returns the same of a server that is just starting, as soon as it listens; (None, False) if none is starting."""
     from mcp_server.clients.hooks.alone import starting
 
     while time.monotonic() < patience:
         is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
-        answer = ask(local, event, patience, said, beside)
-        if answer is not None or not is_starting:
-            return answer
+        answer, stalls = _asked(local, event, patience, said, beside)
+        if answer is not None or stalls or not is_starting:
+            return answer, stalls
         time.sleep(0.02)  # the socket of a server that starts is not there yet: nothing to wait on
-    return None
+    return None, False
+
+
+def _printed_alone(
+    local: str, event: str, said: bytes, beside: Mapping[str, str], show: Callable[[str], object]
+) -> str:
+    """Prints what the disk says without a server, and only then reports it to the next one; "" if that is nothing."""
+    from mcp_server.clients.hooks import alone
+
+    fields = _fields(said, beside)
+    what = "brief"
+    if event == "UserPromptSubmit":
+        text, passages = alone.looked_up(local, fields, time.monotonic() + READ_SECONDS)
+        what = f"{passages} passage{'' if passages == 1 else 's'}"
+    else:  # a window that is resumed holds a brief already
+        text = "" if fields.get("source") == "resume" or fields.get("agent_id") else alone.brief(local, fields)
+    if not text:
+        return ""
+    answer = alone.injected(event, text, what)
+    show(answer)
+    alone.enqueue(local, event, {**fields, "printed": text})
+    return answer
 
 
 def _silent(environ: Mapping[str, str], why: str) -> str:

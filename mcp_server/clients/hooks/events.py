@@ -30,10 +30,11 @@ from mcp_server.actions.injecting import briefs, inject, sent
 from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.actions.projects import project_of
 from mcp_server.clients.capture import capture
+from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
-from mcp_server.core.injection import asks_nothing
 from mcp_server.core.model import Caller
 from mcp_server.core.text.redaction import redact
+from mcp_server.core.text.window_text import asks_nothing
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.index.together import both
@@ -95,8 +96,31 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if act is None or not read.session:
         return {}
     await sessions.ready(memory)
+    if read.printed is not None:
+        await _count_printed(memory, event, read)
+        return {}
+    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may come to them only later
+        await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)
+
+
+async def take_back(memory: Memory, given: Mapping[str, object], output: Mapping[str, object]) -> None:
+    """Notes that a hook's output was not received, so that its text may be pushed again. Never raises."""
+    read = read_input(given)
+    said = output.get("hookSpecificOutput")
+    if not read.session or not isinstance(said, dict):
+        return
+    try:
+        await inject.take_back(memory, read.session, said["hookEventName"], said["additionalContext"], read.caller)
+    except Exception as error:  # the next events must still be answered
+        log.warning("a text that no hook received still counts as sent: %s", error)
+
+
+async def _count_printed(memory: Memory, event: str, read: Given) -> None:
+    if read.printed is not None and read.at is not None:
+        at = read.at.timestamp()
+        await inject.count_printed(memory, read.session, event, read.source, read.printed, at, read.caller)
 
 
 def output(said: inject.Injection) -> dict[str, object]:
@@ -140,10 +164,7 @@ async def _session_start(memory: Memory, given: Given) -> inject.Injection | Non
     if given.source == "compact":
         await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
         await _checkpoint(memory, given.session)
-    said = await inject.for_start(
-        memory, given.session, given.source, given.caller, paused=given.paused, printed=given.printed
-    )
-    return None if given.printed else said
+    return await inject.for_start(memory, given.session, given.source, given.caller, paused=given.paused)
 
 
 async def _prompt(memory: Memory, given: Given) -> inject.Injection | None:

@@ -29,7 +29,7 @@ from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.injecting import windows
-from mcp_server.clients.hooks import marker, wire
+from mcp_server.clients.hooks import events, marker, wire
 from mcp_server.clients.hooks.given import fields_of
 from mcp_server.memory import Memory
 from mcp_server.store import durable
@@ -81,8 +81,7 @@ class _Door:
                 asked = await self._read(client)
                 if asked is None:
                     return
-                output = await self._worked(*asked)
-                await client.send(json.dumps(output).encode("ascii") + b"\n")
+                await self._work(client, *asked)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # it did not wait for the answer
             return
         except Exception as error:
@@ -103,12 +102,19 @@ class _Door:
             return None
         return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
 
-    async def _worked(self, event: str, given: dict[str, object]) -> dict[str, object]:
+    async def _work(self, client: SocketStream, event: str, given: dict[str, object]) -> None:
+        """Handles an event and sends the output. What cannot be sent does not count as sent: a closed Unix socket says
+        so at once, a port of Windows mostly not."""
         session = str(given.get("session_id") or "")
         async with self._in_order(session):
             if session and given.get("window"):
                 await windows.enter(self.memory, str(given["window"]), session)
-            return await self.handle(self.memory, event, given)
+            output = await self.handle(self.memory, event, given)
+            try:
+                await client.send(json.dumps(output).encode("ascii") + b"\n")
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await events.take_back(self.memory, given, output)
+                raise
 
     @asynccontextmanager
     async def _in_order(self, session: str) -> AsyncIterator[None]:

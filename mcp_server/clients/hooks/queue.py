@@ -106,8 +106,9 @@ def _waiting(folder: Path) -> int:
 
 
 def _taken(folder: Path) -> list[Path]:
-    """Takes every entry, those that were taken before and not finished among them; oldest first."""
-    taken: list[tuple[float, str, Path]] = []
+    """Takes every entry, those that were taken before and not finished among them: reports of printed texts first,
+    then the others, each oldest first."""
+    taken: list[tuple[bool, float, str, Path]] = []
     for place in sorted(folder.iterdir(), reverse=True):  # what was taken before makes room for what is taken now
         before = _TAKEN.fullmatch(place.name)
         if before is None and place.suffix != ".json":
@@ -119,8 +120,9 @@ def _taken(folder: Path) -> list[Path]:
             continue
         place.replace(now)
         entry = _entry(now)
-        taken.append((entry["at"] if entry else 0.0, now.name, now))
-    return [place for _, _, place in sorted(taken)]
+        report = entry is not None and "printed" in entry["given"]  # takes no time, and the next prompt needs it
+        taken.append((not report, entry["at"] if entry else 0.0, now.name, now))
+    return [place for *_, place in sorted(taken)]
 
 
 def _entry(place: Path) -> dict[str, Any] | None:

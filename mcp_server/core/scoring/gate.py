@@ -47,22 +47,9 @@ from operator import or_
 from mcp_server.core.model import GateSignal
 from mcp_server.core.scoring.query import idf
 from mcp_server.core.scoring.ranking import DIGITS, Candidate, brief
-from mcp_server.core.text.words import TALK_WORDS, words
+from mcp_server.core.text.words import FRAME_WORDS, TALK_WORDS, words
 
 TERMS = ("nearest", "matching", "named", "said")
-
-FRAME_WORDS = frozenset(
-    word
-    for line in (
-        "list listed order brought bring mention items number numbers total overall main key current currently far",
-        "aspect aspects different various several specific related regarding including include across throughout",
-        "one two three four five six seven eight nine ten",
-        "redosled redosledom spisak stavki broj ukupno razliciti razlicite razlicitih jedan dva tri cetiri pet",
-        "reihenfolge liste punkte anzahl insgesamt verschiedene verschiedenen eins zwei drei vier funf",
-    )
-    for word in line.split()
-)
-"""Words that say how to answer, not about what: rare in a memory, they would count for much. Folded."""
 
 
 @dataclass(frozen=True, slots=True)

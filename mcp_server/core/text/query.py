@@ -18,12 +18,11 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from mcp_server.core.model import Category
+from mcp_server.core.text.words import LONGEST as LONGEST
+from mcp_server.core.text.words import bounded as bounded
 from mcp_server.core.text.words import words
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
-
-LONGEST = 4_000
-"""Characters of a message that are read as a query: of a longer one beginning and end, where requests stand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,3 @@ def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
         return exact, exact + timedelta(minutes=1)
     except (ValueError, OverflowError):
         return None
-
-
-def bounded(text: str, most: int = LONGEST) -> str:
-    """At most `most` characters (and a blank) of a message: where it is longer, its beginning and its end."""
-    return text if len(text) <= most else f"{text[: most // 2]} {text[-most // 2 :]}"

@@ -73,10 +73,26 @@ TALK_WORDS = _listed(
 )
 """Words about the talk itself, folded: a message of nothing else has no subject. Search uses them, no gate does."""
 
+FRAME_WORDS = frozenset(
+    word
+    for line in (
+        "list listed order brought bring mention items number numbers total overall main key current currently far",
+        "aspect aspects different various several specific related regarding including include across throughout",
+        "one two three four five six seven eight nine ten",
+        "redosled redosledom spisak stavki broj ukupno razliciti razlicite razlicitih jedan dva tri cetiri pet",
+        "reihenfolge liste punkte anzahl insgesamt verschiedene verschiedenen eins zwei drei vier funf",
+    )
+    for word in line.split()
+)
+"""Words that say how to answer, not about what: rare in a memory, they would count for much. Folded."""
+
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
 _ONLY_SERBIAN = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
 _ONLY_ENGLISH = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
+
+LONGEST = 4_000
+"""Characters of a message that are read as a query: of a longer one beginning and end, where requests stand."""
 
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
@@ -142,3 +158,8 @@ def names_in(text: str, names: Iterable[str]) -> list[str]:
     """Those of `names` (people of the workspace) that a text mentions, if only by a part of two letters or more."""
     said = set(words(text)) - ENGLISH_STOP_WORDS
     return [name for name in names if any(len(part) > 1 and part in said for part in words(name))]
+
+
+def bounded(text: str, most: int = LONGEST) -> str:
+    """At most `most` characters (and a blank) of a message: where it is longer, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most // 2]} {text[-most // 2 :]}"

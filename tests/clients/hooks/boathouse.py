@@ -15,6 +15,15 @@ FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse b
 ASKED = "where is the spare boathouse key?"
 LASTS = "The boats are painted in June."
 
+FACTS = [
+    ("The staging database of the harbour app listens on port 6543.", "Which port has the staging database?", "6543"),
+    ("Mirela cuts the releases of the harbour app on Tuesdays.", "Who cuts the releases?", "Mirela"),
+    ("The invoice template lives in the folder attic-ledger.", "Where is the invoice template?", "attic-ledger"),
+    ("Customer Brodar pays in Norwegian kroner.", "How does customer Brodar pay?", "kroner"),
+    ("The crane sensor reports every 17 seconds.", "How often does the crane sensor report?", "17 seconds"),
+]
+"""Facts that have nothing to do with each other: the fact, a question, and what answers it."""
+
 Open = Callable[..., ClaudeWindow]
 
 

@@ -171,12 +171,13 @@ async def test_a_server_that_stalls_is_left_and_the_work_is_queued(memory: Memor
     briefs.mkdir()
     (briefs / "index.json").write_text("{}")
     (briefs / "global.md").write_text("something that is kept ready")
-    hasty = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.3"}
+    hasty = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.5"}
     async with listening(memory, Told(stalls)):
         assert await responded(memory.files.root, "Stop", hasty) is None
         assert asked.is_set()
-        assert await responded(memory.files.root, "SessionStart", hasty, session_id="another") is None
-    assert queued(memory.files.local) == [f"{SESSION}-Stop.json"]
+        assert await responded(memory.files.root, "SessionStart", hasty, session_id="another") is not None
+    report, stop = queued(memory.files.local)[::-1]
+    assert (report[:21], stop) == ("another-SessionStart-", f"{SESSION}-Stop.json")
 
 
 async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) -> None:
@@ -261,15 +262,15 @@ async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(w
     elsewhere.mkdir()
     briefs = workspace / ".local" / "brief"
     briefs.mkdir(parents=True)
-    (briefs / "index.json").write_text(json.dumps({os.path.realpath(project): "boats.md"}))
+    (briefs / "index.json").write_text(json.dumps({os.path.realpath(project): {"brief": "boats.md", "projects": []}}))
     (briefs / "boats.md").write_text("The boats are in harbour.\n")
     (briefs / "global.md").write_text("Nothing in particular: naïve ✓\n")
     ours = await responded(workspace, "SessionStart", cwd=str(project / "deep"), source="startup")
     other = await responded(workspace, "SessionStart", cwd=str(elsewhere))
     assert ours["hookSpecificOutput"]["additionalContext"] == "The boats are in harbour.\n"
     assert other["hookSpecificOutput"]["additionalContext"] == "Nothing in particular: naïve ✓\n"
-    (entry,) = (workspace / ".local" / wire.QUEUE).iterdir()
-    assert json.loads(entry.read_text())["given"]["printed"] == "Nothing in particular: naïve ✓\n"
+    reported = [entry["given"]["printed"] for entry in alone.reports(str(workspace / ".local"), SESSION)]
+    assert reported == ["The boats are in harbour.\n", "Nothing in particular: naïve ✓\n"]
     (briefs / "global.md").write_text("far too long " * 1000)
     assert await responded(workspace, "SessionStart", cwd=str(elsewhere)) is None
 

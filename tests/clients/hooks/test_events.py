@@ -9,10 +9,13 @@ import pytest
 
 from mcp_server.actions import sessions
 from mcp_server.actions.injecting import briefs, pauses
-from mcp_server.clients.hooks.events import handle
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.clients.hooks import alone, queue
+from mcp_server.clients.hooks.events import handle, work
+from mcp_server.core.injection import SENT_BEFORE
 from mcp_server.core.model import COMPACTION, Caller
 from mcp_server.memory import Memory
-from tests.clients.hooks.boathouse import ASKED, FACT, LASTS, Open, log, said
+from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
 
 pytestmark = pytest.mark.anyio
@@ -163,23 +166,51 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     await briefs.refresh(told)
     text = told.files.read_text(".local/brief/boats.md")
     now = window("two")
-    assert await now.hook("SessionStart", source="startup", printed=text) == {}
-    assert log(told)[0]["text"] == text
-    assert await now.start() == ""
+    alone.enqueue(str(told.files.local), "SessionStart", {"session_id": "two", "source": "startup", "printed": text})
+    assert await now.start() == "", "the report counts before the queue is worked off"
+    printed = log(told)[1]
+    assert printed["text"] == text
+    assert "no server answered" in printed["why"]
+    assert await queue.drain(told, work) == 1
+    assert len([record for record in log(told) if record["session"] == "two"]) == 2, "a report is counted once"
 
 
-async def test_a_window_that_began_without_a_server_is_taken_to_hold_the_brief(
-    told: Memory, window: Open, folder: Path
+async def test_a_fact_of_a_brief_that_was_not_printed_comes_with_the_first_three_prompts_that_ask_for_it(
+    memory: Memory, window: Open
 ) -> None:
-    told.files.write_atomic("knowledge/memory/MEMORY.md", f"# Memory\n\n- {FACT}\n")
-    await told.index.refresh()
-    project = (await sessions.require(told, "earlier")).project
-    assert project == "name:boats"
     await window("one").start()
-    await briefs.refresh(told)
-    output = await window("two").prompt(ASKED)
-    assert "MEMORY.md" not in output
-    assert "knowledge/memory" not in str(log(told)[0]["text"])
+    for fact, _, _ in FACTS:
+        await remember(memory, NewFact(fact, "fact"), Caller())
+    await memory.index.refresh()
+    await briefs.refresh(memory)  # the file is newer than what a hook could have printed at the window's start
+    for number, (_, asked, key) in enumerate(FACTS):
+        assert key in memory.files.read_text(".local/brief/global.md")
+        now = window(f"window-{number}")
+        assert key in await now.prompt(asked), log(memory)[0]["considered"][:2]
+    later = window("later")
+    told_so_far = ""
+    for _, asked, key in FACTS[:3]:
+        told_so_far += await later.prompt(asked)
+        assert key in told_so_far
+
+
+async def test_what_was_printed_before_a_compaction_is_pushed_again_after_it(told: Memory, window: Open) -> None:
+    now = window()
+    report = {"session_id": "now", "printed": FACT}
+    entry = Path(alone.enqueue(str(told.files.local), "UserPromptSubmit", report))
+    kept = entry.read_bytes()
+    assert await now.prompt(ASKED) == ""
+    assert log(told)[0]["why"] == SENT_BEFORE
+    await now.compact()
+    entry.write_bytes(kept)  # a queue that was slow, or a process that ended in it
+    assert FACT in await now.prompt(ASKED)
+
+
+async def test_the_log_says_sent_before_also_of_what_would_be_too_weak(told: Memory, window: Open) -> None:
+    now = window()
+    assert FACT in await now.prompt(ASKED)
+    await now.prompt("is the key of the cellar in the fuse box?")
+    assert log(told)[0]["considered"][0]["reason"] == SENT_BEFORE
 
 
 @pytest.mark.parametrize("how", ["everywhere", "project", "variable"])

@@ -1,0 +1,78 @@
+"""Texts of a client's window: which prompts ask for nothing, and which lines the window was sent.
+
+The hook command imports this module for a prompt that no server answers, so it imports little itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator
+
+from mcp_server.core.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
+
+NO_SUBJECT = "no word in it is about anything"
+"""Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
+
+_COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
+_NOTE = re.compile(r"#(?![#\d])[^\n]*$")
+_HOST = re.compile(
+    r"<(?:command-|local-command|bash-|task-|system-|user-memory|user-prompt-submit-hook)", re.IGNORECASE
+)
+_LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
+
+
+def asks_nothing(prompt: str) -> str | None:
+    """Why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
+    said = prompt.strip()
+    if not said:
+        return "the prompt is empty"
+    if _COMMAND.match(said):
+        return "a command of the client"
+    if said.startswith("!"):
+        return "a shell command"
+    if _NOTE.fullmatch(said):
+        return "a note for the client's own memory"
+    if _HOST.match(said):
+        return "written by the client, not by a person"
+    if not subject_words(said):
+        return NO_SUBJECT
+    return None
+
+
+def is_the_clients(prompt: str) -> bool:
+    """Whether a prompt is no message to the model's memory: a command, a note, what the client wrote itself."""
+    said = prompt.strip()
+    return not said or said.startswith("!") or any(kind.match(said) for kind in (_COMMAND, _NOTE, _HOST))
+
+
+def subject_words(text: str) -> frozenset[str]:
+    """The words that say what a message is about, folded: no talk, framing, lone letters or small numbers."""
+    found = frozenset(content_words(bounded(text))) - TALK_WORDS - FRAME_WORDS
+    return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
+
+
+def fingerprints(text: str) -> tuple[str, ...]:
+    """Short hashes of the lines of a text that was sent, by their words alone: markup and headers do not count.
+
+    A line that was shown as an entry of a list (`user: …`, `12-14 …`) also counts without that beginning.
+    """
+    found = {_mark(shown) for line in _lines(text) for shown in (line, _LISTED.sub("", line))}
+    return tuple(sorted(found - {""}))
+
+
+def was_sent(text: str, sent: Collection[str]) -> bool:
+    """Does every line of a passage stand in the client's window already? `sent` are fingerprints."""
+    return all(_mark(line) in sent for line in _lines(text) if _mark(line))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines that say something themselves: no headings, no labels, no headers."""
+    for line in text.splitlines():
+        if not line.lstrip().startswith(("#", "<!--", "[")):
+            yield line.strip()
+
+
+def _mark(line: str) -> str:
+    said = " ".join(words(line))
+    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
