@@ -15,7 +15,6 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.core.injection import LOOKED_AT
 from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
@@ -67,8 +66,7 @@ class SearchRequest:
 class Found:
     """Ranked hits, best first, whether or not the gate is open.
 
-    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units. `alone`
-    holds, for those of the hits that an injection looks at, what the gate would measure if that passage were all.
+    `mode` is hybrid, keyword, vector or scan; `messages` are for people. `considered` counts the ranked units.
     """
 
     hits: tuple[Hit, ...]
@@ -78,7 +76,6 @@ class Found:
     messages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     considered: int = 0
-    alone: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +167,6 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
         messages=candidates.messages,
         words=candidates.asked.lookup,
         considered=len({one.candidate.unit for one in candidates.found}),
-        alone=tuple(ask.decide([one.candidate]).value for one in ranked[:LOOKED_AT]),
     )
 
 

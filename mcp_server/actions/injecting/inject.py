@@ -35,7 +35,8 @@ from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
-from mcp_server.core.model import Caller, Hit
+from mcp_server.core.lifecycle.lines import is_derived
+from mcp_server.core.model import Caller, Category, Hit
 from mcp_server.core.projects import Project
 from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.redaction import redact
@@ -49,9 +50,16 @@ from mcp_server.store.workspace import is_untouched_template
 
 LOG = "injection"
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
-"""A prompt waits, and three passages at most go in: half the work of a search. No less that is right is pushed than
-with the usual depth: on LoCoMo 374 labelled passages among 631 (instead of 374 among 621), on BEAM 27 among 34 (23
-among 28)."""
+"""A prompt waits, and few passages go in: half the work of a search."""
+
+LINES_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
+"""Of a page's lines, of which there are some dozens, all are judged."""
+
+MORE = 20
+"""Hits beyond those that are judged: lines of the page are among them."""
+
+FRAME = 60
+"""Tokens of an injection's own lines: what it is, and where each passage comes from."""
 
 A_TEMPLATE = "a template that nobody has filled in"
 
@@ -180,39 +188,34 @@ async def _for_prompt(
     if last is not None:
         inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
         return await _go_on(memory, session, inputs, await sent.window_from(memory, session, start))
-    request = SearchRequest(
-        query=prompt,
-        limit=injection.LOOKED_AT,
-        project=project,
-        exclude_session=session,
-        exclude_from=start,
-        operators=False,
-        depth=DEPTH,
-    )
     if asks:
         window, topics = await _offered(memory, session, start, prompt, seen)
         if not topics:
             return Injection(event, "", asks)
-        found = await find(memory, request)
-    else:  # the prompt waits: neither needs the other, and what takes longer begins first
+        found = await _find(memory, prompt, project, session, start)
+    else:  # the prompt waits, and neither needs the other: what takes longer begins first
         beside = _offered(memory, session, start, prompt, seen)
-        found, (window, topics) = await both(find(memory, request), beside)
-    judged = await run_sync(_judged, memory, prompt, found, window.lines, project)  # it reads files of knowledge
+        found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
+    allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens) - FRAME
+    judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance)  # reads knowledge files
     chosen = [one for one in judged if one.included and not asks]
-    gate = {"open": found.gate.open, "value": found.gate.value, "threshold": found.gate.threshold}
+    gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
-        why = "nothing found" if not judged else judged[0].reason if found.gate.open else "gate closed"
-        why = why if why == injection.SENT_BEFORE else f"nothing is relevant enough: {why}"
+        why = judged[0].reason if judged else "nothing found"
+        why = why if why == injection.SENT_BEFORE else f"nothing is worth its tokens: {why}"
         return Injection(event, "", why, considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
     inputs = replace(
         _inputs(memory, prompt, session, project),
         hits=candidates,
-        gate=found.gate,
         in_window=start,
         topics=topics.topics,
         corrections=topics.corrections,
-        settings=replace(compiler_settings(memory.settings), topic_share=inject_topics.SHARE),
+        settings=replace(
+            compiler_settings(memory.settings),
+            topic_share=inject_topics.SHARE,
+            passage_tokens=injection.MAX_PASSAGE_TOKENS,
+        ),
     )
     compiled = await run_sync(compiled_within, memory, inputs)
     included = [one for one in compiled.receipt.considered if one.included]
@@ -221,7 +224,8 @@ async def _for_prompt(
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(own_text(one.hit.passage))}
     new |= topics.marks(compiled.receipt)
-    await sent.keep(memory, session, replace(window, lines=window.lines | new))
+    spent = window.tokens + compiled.tokens
+    await sent.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     return Injection(
         event,
@@ -290,15 +294,43 @@ async def _stood(memory: Memory, session: str, window: Window) -> LeftOff | None
     return None if kept is None or kept.id == window.checkpoint else of_checkpoint(kept)
 
 
-def _judged(memory: Memory, prompt: str, found: Found, lines: frozenset[str], project: Project) -> tuple[Judged, ...]:
-    """The policy's judgement, on what is for this project, still so, and no template that nobody has filled in."""
-    journals = any(hit.passage.category == "journal" for hit in found.hits)
-    out = reasons_out(memory, found.hits, other_projects(memory, project) if journals else frozenset())
-    out = tuple(
-        why or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
-        for hit, why in zip(found.hits, out, strict=True)
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """What a prompt finds: among all passages, and among the lines of the project's page."""
+
+    all: Found
+    lines: Found
+
+
+async def _find(memory: Memory, prompt: str, project: Project, session: str, start: int | None) -> _Hits:
+    request = SearchRequest(
+        query=prompt,
+        limit=injection.MAX_PASSAGES + MORE,
+        project=project,
+        exclude_session=session,
+        exclude_from=start,
+        operators=False,
+        depth=DEPTH,
     )
-    return injection.choose(prompt, found.hits, found.alone, found.gate, lines, out)
+    page: Category = "project" if project.slug else "reference"
+    lines = replace(request, category=page, limit=injection.MAX_LINES, depth=LINES_DEPTH)
+    return _Hits(await find(memory, request), await find(memory, lines))
+
+
+def _judged(
+    memory: Memory, prompt: str, found: _Hits, window: frozenset[str], project: Project, allowance: int
+) -> tuple[Judged, ...]:
+    """The policy's decisions on what is for this project, still so, and no template that nobody has filled in."""
+    hits = (*found.all.hits, *found.lines.hits)
+    journals = any(hit.passage.category == "journal" for hit in hits)
+    others = other_projects(memory, project) if journals else frozenset()
+    out = {
+        f"{hit.passage.path}:{hit.passage.start}": why
+        or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
+        for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
+    }
+    lines = [hit for hit in found.lines.hits if is_derived(hit.passage.text)]
+    return injection.choose(prompt, lines, found.all.hits, found.all.gate, window, out, allowance)
 
 
 def _is_template(memory: Memory, hit: Hit) -> bool:
@@ -344,7 +376,7 @@ def _rows(
             "session": one.hit.passage.session,
             "title": one.hit.passage.title[:100],
             "score": round(one.hit.score, 3),
-            "own": round(one.own, 3),
+            "worth": round(one.worth, 4),
             "terms": {name: value for name, value in one.hit.terms.items() if value},
             "tokens": inside.get(one.id, 0),
             "included": one.id in inside,

@@ -33,6 +33,8 @@ class Window:
     unmarked: bool = False
     at: str = ""
     checkpoint: str = ""
+    tokens: int = 0
+    """Tokens pushed with prompts so far."""
     printed: float = 0.0
 
 
@@ -50,6 +52,7 @@ async def window_of(memory: Memory, session: str) -> Window:
         unmarked=stored.get("unmarked") is True,
         at=str(stored.get("at", "")),
         checkpoint=str(stored.get("checkpoint", "")),
+        tokens=int(stored.get("tokens", 0)),
         printed=float(stored.get("printed", 0.0)),
     )
 
@@ -73,6 +76,7 @@ async def keep(memory: Memory, session: str, window: Window) -> None:
         "start": window.start,
         "unmarked": window.unmarked,
         "checkpoint": window.checkpoint,
+        "tokens": window.tokens,
         "printed": window.printed,
         "at": memory.clock().isoformat(),
     }

@@ -7,10 +7,10 @@ with a message, the lines that search found come first, otherwise the newest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcp_server.core.compiler.budget import Meter, Room, shared_out
+from mcp_server.core.compiler.budget import Room
 from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, label
@@ -19,16 +19,12 @@ from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
 from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, GENERAL_PAGE, OPEN, REPLACED, RULES
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import sections
-from mcp_server.core.understanding.recognizer import clipped
 
-KINDS = ((RULES, "Rules"), (DECISIONS, "Decided"), (OPEN, "Open"))
-"""Section of the page, and its heading in the context."""
+KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15))
+"""Section of the page, its heading in the context, and its share of the room where not everything fits."""
 
 SECTIONS = frozenset((RULES, DECISIONS, OPEN, REPLACED, CLOSED))
 """Sections whose derived lines are shown here or, replaced and closed, nowhere unasked."""
-
-SHORT = 180
-"""Characters of a line where not all lines fit whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +61,30 @@ def fill(filling: Filling, room: Room) -> Section:
     """Returns the lines that hold, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
     lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
-    kept = [one for one in lines if one.section in dict(KINDS) and _applies(inputs, one)]
+    shown_sections = {section for section, _, _ in KINDS}
+    kept = [one for one in lines if one.section in shown_sections and _applies(inputs, one)]
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
-    titles = {section: f"{title}:" for section, title in KINDS}
-    there = [section for section, _ in KINDS if any(one.section == section for one in kept)]
-    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - sum(meter.line(titles[section]) for section in there)
-    by_kind = {section: _ordered(inputs, [one for one in kept if one.section == section]) for section in there}
-    whole = _cost((_shown(one, len(one.text)) for one in kept), meter) <= left
-    longest = max(len(one.text) for one in kept) if whole else SHORT
-    needs = [_cost((_shown(one, longest) for one in by_kind[section]), meter) for section in there]
+    titles = {section: f"{title}:" for section, title, _ in KINDS}
+    there = [(section, share) for section, _, share in KINDS if any(one.section == section for one in kept)]
+    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - sum(meter.line(titles[section]) for section, _ in there)
+    by_kind = {section: _ordered(inputs, [one for one in kept if one.section == section]) for section, _ in there}
+    needs = [sum(meter.line(_shown(one)) for one in by_kind[section]) for section, _ in there]
+    shares = _shares(needs, [share for _, share in there], max(0, left))
     shown: list[str] = []
     considered: list[Considered] = []
-    spare = 0
-    for section, part in zip(there, shared_out(needs, left), strict=True):
-        spare += part
+    for (section, _), room_here in zip(there, shares, strict=True):
         inside: list[Held] = []
         for one in by_kind[section]:
-            tokens = meter.line(_shown(one, longest))
-            fits = tokens <= spare
-            spare -= tokens if fits else 0
+            tokens = meter.line(_shown(one))
+            fits = tokens <= room_here
+            room_here -= tokens if fits else 0
             inside += [one] if fits else []
-            considered.append(_account(one, fits, tokens if fits else 0, longest))
+            considered.append(_account(one, fits, tokens if fits else 0))
         if inside:
             inside.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
-            shown += [titles[section], *(_shown(one, longest) for one in inside)]
+            shown += [titles[section], *map(_shown, inside)]
     return Section("\n".join([heading, *shown]) if shown else "", tuple(considered))
 
 
@@ -106,15 +100,19 @@ def _ordered(inputs: CompileInputs, lines: Sequence[Held]) -> list[Held]:
     return sorted(newest, key=lambda one: rank.get((one.path, one.line), len(rank)))
 
 
-def _shown(one: Held, longest: int) -> str:
-    return f"- {neutralise(clipped(one.text, longest))}"
+def _shown(one: Held) -> str:
+    return f"- {neutralise(one.text)}"
 
 
-def _cost(lines: Iterable[str], meter: Meter) -> int:
-    return sum(map(meter.line, lines))
+def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
+    """Divides the room by these shares; what one kind does not need, the others get, the first ones first."""
+    given = [min(need, int(room * share)) for need, share in zip(needs, shares, strict=True)]
+    for place, need in enumerate(needs):
+        given[place] += min(need - given[place], room - sum(given))
+    return given
 
 
-def _account(one: Held, included: bool, tokens: int, longest: int) -> Considered:
+def _account(one: Held, included: bool, tokens: int) -> Considered:
     return Considered(
         id=f"{one.path}:{one.line}-{one.line}",
         slot="what holds",
@@ -122,7 +120,6 @@ def _account(one: Held, included: bool, tokens: int, longest: int) -> Considered
         included=included,
         reason="holds" if included else "no room within its share",
         tokens=tokens,
-        whole=len(one.text) <= longest,
     )
 
 

@@ -47,6 +47,8 @@ class CompilerSettings:
     topic_kb: float = 6.0
     topic_share: float = 0.20
     holding_share: float = 0.5
+    passage_tokens: int = 240
+    """A found passage longer than this, and than an eighth of the room, is shown by its relevant part."""
     clarity_tokens: int = 150
 
 

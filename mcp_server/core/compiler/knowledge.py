@@ -41,8 +41,7 @@ CHARACTERS_PER_TOKEN = 4
 """About so many; counting each candidate's tokens would take longer than all the rest."""
 
 LONGEST_SHARE = 1 / 8
-LONGEST_LEAST = 240
-"""A passage longer than this share of the room, and than this many tokens, is shown by its relevant part."""
+"""A passage longer than this share of the room, and than `passage_tokens`, is shown by its relevant part."""
 
 LEAST_PART = 40
 """Tokens below which a part of a passage is not worth showing."""
@@ -96,7 +95,7 @@ class _Shelf:
     def __init__(self, filling: Filling, room: Room) -> None:
         self._meter = filling.meter
         self._query = frozenset(content_words(plain_query(filling.inputs.message).text))
-        self._most = max(LONGEST_LEAST, int(room.tokens * LONGEST_SHARE))
+        self._most = max(filling.inputs.settings.passage_tokens, int(room.tokens * LONGEST_SHARE))
         self.left = room.tokens - self._meter(HEADING + SEPARATOR)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}

@@ -14,6 +14,9 @@ from mcp_server.core.text.words import FRAME_WORDS, TALK_WORDS, bounded, content
 NO_SUBJECT = "no word in it is about anything"
 """Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
 
+CUT_WORDS = 8
+"""First words by which a line is known that was cut."""
+
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
 _NOTE = re.compile(r"#(?![#\d])[^\n]*$")
 _HOST = re.compile(
@@ -55,15 +58,21 @@ def subject_words(text: str) -> frozenset[str]:
 def fingerprints(text: str) -> tuple[str, ...]:
     """Short hashes of the lines of a text that was sent, by their words alone: markup and headers do not count.
 
-    A line that was shown as an entry of a list (`user: …`, `12-14 …`) also counts without that beginning.
+    A line that was shown as an entry of a list (`- …`, `user: …`, `12-14 …`, a date) also counts without that
+    beginning; one that was cut, by its first words.
     """
-    found = {_mark(shown) for line in _lines(text) for shown in (line, _LISTED.sub("", line))}
+    found = {_mark(shown) for line in _lines(text) for shown in _forms(line)}
+    found |= {_opening(shown) for line in _lines(text) if line.endswith("…") for shown in _forms(line)}
     return tuple(sorted(found - {""}))
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
     """Does every line of a passage stand in the client's window already? `sent` are fingerprints."""
-    return all(_mark(line) in sent for line in _lines(text) if _mark(line))
+    return all(
+        any(_mark(shown) in sent or _opening(shown) in sent for shown in _forms(line))
+        for line in _lines(text)
+        if _mark(line)
+    )
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -71,6 +80,18 @@ def _lines(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if not line.lstrip().startswith(("#", "<!--", "[")):
             yield line.strip()
+
+
+def _forms(line: str) -> tuple[str, ...]:
+    """A line as it stands, and without what a list puts before it."""
+    bare = line.removeprefix("- ")
+    return line, bare, _LISTED.sub("", bare)
+
+
+def _opening(line: str) -> str:
+    """The hash of the first words of a line that was cut."""
+    said = words(line)[:CUT_WORDS]
+    return "~" + _mark(" ".join(said)) if len(said) == CUT_WORDS else ""
 
 
 def _mark(line: str) -> str:
