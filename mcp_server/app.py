@@ -49,13 +49,12 @@ from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
 from mcp_server.store.topic_files import TopicFiles
 from mcp_server.store.transcripts import Transcripts
-from mcp_server.store.workspace import BEGINNING, create, templates
+from mcp_server.store.workspace import BEGINNING, IfMissing, check_may_open, create, templates
+from mcp_server.store.workspace import SETTINGS as CONFIG
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
-
-CONFIG = "memory-config.yaml"
 
 
 @asynccontextmanager
@@ -67,17 +66,24 @@ async def open_memory(
     new_id: Callable[[], str] | None = None,
     embedder: Embedder | None = None,
     llm: Llm | None = None,
+    if_missing: IfMissing = "create",
 ) -> AsyncIterator[Memory]:
-    """The memory of a workspace, which is created where it is missing. Nothing heavy is loaded before it is used.
+    """Opens the memory of a workspace. Nothing heavy is loaded before it is used.
 
-    A folder that cannot be written is served as far as it goes: state and index then live in a temporary folder, and
-    `Memory.problems()` says so. Raises Unavailable if the folder can neither be created nor read.
+    A folder that is missing or empty becomes a workspace, unless `if_missing` says "refuse". A folder that holds
+    something else becomes one only with "adopt". A workspace that cannot be written is served as far as possible: state
+    and index then are in a temporary folder, and `Memory.problems()` says so.
+
+    Raises:
+        NotFound: there is no workspace, and `if_missing` is "refuse".
+        Refused: the folder holds something else.
+        Unavailable: the folder can neither be created nor read.
     """
     root = resolve_workspace(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
         now = clock or (lambda: datetime.now(UTC))
-        settings = await run_sync(_created, root, environ, problems, now)
+        settings = await run_sync(_created, root, environ, problems, now, if_missing)
         local = await run_sync(_local_folder, root, settings, problems, stack)
         files = WorkspaceFiles(root, local)
         locks = Locks(local, check_there=files.check_there)
@@ -182,8 +188,15 @@ async def _closed(port: State | Index) -> None:
         await port.close()
 
 
-def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock: Callable[[], datetime]) -> Settings:
-    """Makes the workspace if it is missing, and reads its settings."""
+def _created(
+    root: Path,
+    environ: Mapping[str, str],
+    problems: list[str],
+    clock: Callable[[], datetime],
+    if_missing: IfMissing,
+) -> Settings:
+    """Creates the workspace if it is missing, and reads its settings. Raises as `open_memory` does."""
+    check_may_open(root, if_missing)
     try:
         create(root, {CONFIG: default_document()})
     except ContextManagerError as error:

@@ -70,6 +70,8 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
         if event in wire.LATER and _fields(said, beside).get("transcript_path"):
             _later(local, event, said, beside)
         return _silent(environ, f"there is no memory in {root}")
+    if not _is_ours(root):
+        return _silent(environ, f"{root} is not a memory")
     queued = _later(local, event, said, beside) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
@@ -99,6 +101,14 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
     kept = "; what was said is recorded by the next one" if event in wire.LATER else ""
     return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
+
+
+def _is_ours(root: str) -> bool:
+    """Whether nothing but a workspace is in the folder: one that is there, is being created, or waits for a server with
+    our queue in it."""
+    names = set(os.listdir(root))
+    being_created = os.path.isdir(os.path.join(root, "raw", "conversations"))  # the settings are written last
+    return "memory-config.yaml" in names or names <= {".local"} or being_created
 
 
 def local_folder(root: str, environ: Mapping[str, str]) -> str:

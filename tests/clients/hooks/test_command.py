@@ -237,6 +237,7 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
 
 def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace: Path) -> None:
     (workspace / ".local").mkdir(parents=True)
+    (workspace / "memory-config.yaml").touch()
     program = """
 import os, sys
 from mcp_server.__main__ import main
