@@ -59,6 +59,8 @@ class Memory:
     templates: Callable[[str], str]
     """The text of an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
     llm: Llm | None = None
+    startup_notes: tuple[str, ...] = ()
+    """Sentences about what opening this memory changed, such as settings that moved."""
     startup_problems: tuple[str, ...] = ()
     """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""
 
@@ -66,4 +68,4 @@ class Memory:
         """What `status` shows first."""
         moved = self.state.moved_aside
         damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
-        return (*self.startup_problems, *damaged)
+        return (*self.startup_notes, *self.startup_problems, *damaged)

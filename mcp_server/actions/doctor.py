@@ -69,7 +69,7 @@ def _settings(memory: Memory) -> Check:
         "settings",
         not problems,
         "; ".join(problems) or "every knob is understood",
-        "mend memory-config.yaml" if problems else "",
+        "mend memory-config.yaml and .local/settings.yaml" if problems else "",
     )
 
 

@@ -44,6 +44,8 @@ def with_memory(
     async def run() -> T:
         environ = {**os.environ, **(settings or {})}
         async with open_memory(context.find_root().obj, environ, if_missing=if_missing) as memory:
+            for note in memory.startup_notes:
+                click.echo(f"context-manager: {note}", err=True)
             if fresh:
                 with working("Reading what has changed …"):
                     await catch_up(memory)

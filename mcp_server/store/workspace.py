@@ -13,6 +13,7 @@ from typing import Literal
 from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
 from mcp_server.store.durable import TEMPORARY
 from mcp_server.store.files import WorkspaceFiles
+from mcp_server.store.git_repository import ask_git
 from mcp_server.store.paths import LOCAL
 
 SETTINGS = "memory-config.yaml"
@@ -46,7 +47,7 @@ def is_workspace(root: Path) -> bool:
     folders = [(root / name).is_dir() for name in ("knowledge", "raw/conversations", "topics")]
     if (root / SETTINGS).is_file():
         return any(folders) or not _has_repository(root)
-    return all(folders) and not _is_free(root)
+    return (all(folders) and not _is_free(root)) or _is_clone_without_files(root)
 
 
 def check_may_open(root: Path, if_missing: IfMissing) -> None:
@@ -94,6 +95,15 @@ def _is_free(root: Path) -> bool:
             if not known:
                 return False
     return True
+
+
+def _is_clone_without_files(root: Path) -> bool:
+    """Whether only git's folder is there, and it holds a memory: git checks nothing out if the remote's HEAD names a
+    branch that does not exist."""
+    if not _has_repository(root) or {path.name for path in root.iterdir()} - {".git", LOCAL} - _DESKTOP:
+        return False
+    refs = (ask_git(root, "for-each-ref", "--format=%(objectname)") or "").split()
+    return any(ask_git(root, "ls-tree", "--name-only", ref, SETTINGS) for ref in refs)
 
 
 def _has_repository(root: Path) -> bool:

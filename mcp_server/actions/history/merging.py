@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.history import incoming
 from mcp_server.core.history.merging import merged
 from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.memory import Memory
@@ -26,26 +27,37 @@ TRIES = 5
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What a merge did: the commit that HEAD is at now, the files that changed here, and those that both sides had
-    edited in the same place (both versions stand in them), and the name that the commit got, if any."""
+    edited in the same place (both versions stand in them), the name that the commit got, if any, and the files that
+    were not merged because no other machine may write them."""
 
     commit: str
     paths: tuple[str, ...] = ()
     contested: tuple[str, ...] = ()
     tag: str | None = None
+    refused: tuple[str, ...] = ()
 
 
-async def join(memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None = None) -> Joined | None:
+async def join(
+    memory: Memory,
+    theirs: str,
+    message: Callable[[Plan], str],
+    begun: str | None = None,
+    *,
+    remote: str | None = None,
+) -> Joined | None:
     """Merges the commit `theirs` into the current branch and the work tree; None if it is in there already.
 
-    `begun` is the commit from which on `theirs` counts, where that is not the last one of both: then nothing that
-    changes nothing is merged.
+    Args:
+        begun: the commit from which on `theirs` counts, if it is not the last common one: then nothing is merged unless
+            something changed since.
+        remote: the remote that `theirs` comes from. Its changes of identity, topics and settings wait for approval.
 
     Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
     """
     for attempt in range(TRIES):
         try:
             async with memory.locks.files(), memory.locks.git():
-                done = await run_sync(_joined, memory, theirs, message, begun)
+                done = await run_sync(_joined, memory, theirs, message, begun, remote)
         except Conflict:  # an editor, which takes no lock, was in between
             if attempt == TRIES - 1:
                 raise
@@ -59,7 +71,7 @@ async def join(memory: Memory, theirs: str, message: Callable[[Plan], str], begu
 
 
 def _joined(
-    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None
+    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None, remote: str | None
 ) -> tuple[Joined | None, list[str]] | None:
     """(what was done, what was written); None if HEAD moved meanwhile."""
     git, merger = memory.git, memory.git.merging
@@ -76,14 +88,17 @@ def _joined(
     plan = merger.plan(ours, begun or base, theirs, resolve)
     if begun and not plan.changed:
         return None, []
-    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside)
+    foreign = incoming.of_this_machine(memory, plan) if remote else []
+    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside | dict.fromkeys(foreign))
     refuse_staged(memory, cleaned)
-    written = merger.apply(cleaned, memory.files, resolve)
+    held = incoming.hold(memory, cleaned, remote) if remote else frozenset()
+    written = merger.apply(cleaned, memory.files, resolve, held)
     forward = theirs if base == ours and begun in (None, base) and cleaned.tree == plan.tree else None
-    commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward)
+    commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward, held)
     if commit is None:
         return None
-    return Joined(commit, tuple(sorted(cleaned.changed)), tuple(sorted(contested))), written
+    changed = tuple(sorted(set(cleaned.changed) - held))
+    return Joined(commit, changed, tuple(sorted(contested)), refused=tuple(foreign)), written
 
 
 def resolver(

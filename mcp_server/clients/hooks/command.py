@@ -112,11 +112,12 @@ def _is_ours(root: str) -> bool:
 
 
 def local_folder(root: str, environ: Mapping[str, str]) -> str:
-    """The folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML parser."""
+    """Returns the folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML
+    parser."""
     chosen = environ.get("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR") or ""
     if not chosen:
         try:
-            with open(os.path.join(root, "memory-config.yaml"), encoding="utf-8") as file:
+            with open(os.path.join(root, ".local", "settings.yaml"), encoding="utf-8") as file:
                 lines = [line.strip() for line in file if line.lstrip().startswith("local_dir:")]
         except (OSError, UnicodeDecodeError):
             lines = []
