@@ -16,6 +16,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions.history import incoming
 from mcp_server.core.history.merging import merged
+from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -92,7 +93,12 @@ def _joined(
     cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside | dict.fromkeys(foreign))
     refuse_staged(memory, cleaned)
     held = incoming.hold(memory, cleaned, remote) if remote else frozenset()
+    known = set(beside)
     written = merger.apply(cleaned, memory.files, resolve, held)
+    for path in sorted(set(beside) - known):  # what stands beside a file that is not committed yet
+        if not memory.files.exists(path):
+            memory.files.write_bytes_atomic(path, beside[path] or b"", new=True)
+            written.append(path)
     forward = theirs if base == ours and begun in (None, base) and cleaned.tree == plan.tree else None
     commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward, held)
     if commit is None:
@@ -108,9 +114,20 @@ def resolver(
     and what cannot stand in one file, such as two pictures, is put `beside` it under a name of its own."""
     days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
 
+    def _transcript(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
+        """Ours; theirs if it goes on after ours. A conversation that went on here and there in the same minute has two
+        transcripts of one name, and theirs gets another one."""
+        bodies = [split_front_matter(_text(data)).body for data in (one, other)]
+        if base is None and not bodies[0].startswith(bodies[1]):
+            if bodies[1].startswith(bodies[0]):
+                return other
+            if beside is not None:
+                beside[_other_name(path, other, days[1])] = other
+        return one
+
     def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
         if path.startswith("raw/"):
-            return one  # a conversation that is over
+            return _transcript(path, base, one, other)
         if b"\0" in one or b"\0" in other:
             if beside is not None:
                 beside[_other_name(path, other, days[1])] = other
