@@ -81,6 +81,23 @@ async def test_every_turn_of_both_machines_is_shown_in_order_of_time_and_marked(
     assert len(await list_sessions(one)) == 1
 
 
+async def test_two_transcripts_of_the_same_name_are_both_kept(begun: tuple[Memory, Memory], clock: Clock) -> None:
+    for memory in begun:
+        clock.forward(seconds=1)
+        await say(memory, "go on", f"said on {memory.files.root.name}")
+        await end_session(memory, "s1")
+    one, other = begun
+
+    await sync(one)
+    await sync(other)
+    await sync(one)
+
+    assert same(one, other)
+    for memory in begun:
+        texts = [text for text, _ in await said(memory)]
+        assert texts == ["Where do we begin?", "go on", "said on one", "go on", "said on other"]
+
+
 async def test_a_conversation_that_is_open_here_goes_on_here_after_a_sync(
     begun: tuple[Memory, Memory], clock: Clock
 ) -> None:
