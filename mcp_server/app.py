@@ -31,32 +31,37 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.home import resolve_workspace, user_home
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory
-from mcp_server.settings import Settings
-from mcp_server.settings_file import default_document, read_settings
+from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
+from mcp_server.settings_file import (
+    default_document,
+    machine_document,
+    read_settings,
+)
 from mcp_server.store.advisor_files import AdvisorFiles
 from mcp_server.store.changes import Changes
 from mcp_server.store.cold_storage import ColdStorage
 from mcp_server.store.files import WorkspaceFiles
 from mcp_server.store.forgotten import ForgottenTexts
 from mcp_server.store.git import Git
+from mcp_server.store.git_repository import ask_git
 from mcp_server.store.index.index import Index
 from mcp_server.store.lexicon import LexiconFile
 from mcp_server.store.live_sets import LiveSets
 from mcp_server.store.llm_ledger import LlmLedger
 from mcp_server.store.locks import Locks
+from mcp_server.store.paths import LOCAL
 from mcp_server.store.project_folder import ProjectFolders
 from mcp_server.store.recognizer import recognizer
 from mcp_server.store.state import State
 from mcp_server.store.tokens import TokenCounter
 from mcp_server.store.topic_files import TopicFiles
 from mcp_server.store.transcripts import Transcripts
-from mcp_server.store.workspace import BEGINNING, create, templates
+from mcp_server.store.workspace import BEGINNING, IfMissing, check_may_open, create, templates
+from mcp_server.store.workspace import SETTINGS as CONFIG
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
-
-CONFIG = "memory-config.yaml"
 
 
 @asynccontextmanager
@@ -68,17 +73,25 @@ async def open_memory(
     new_id: Callable[[], str] | None = None,
     embedder: Embedder | None = None,
     llm: Llm | None = None,
+    if_missing: IfMissing = "create",
 ) -> AsyncIterator[Memory]:
-    """The memory of a workspace, which is created where it is missing. Nothing heavy is loaded before it is used.
+    """Opens the memory of a workspace. Nothing heavy is loaded before it is used.
 
-    A folder that cannot be written is served as far as it goes: state and index then live in a temporary folder, and
-    `Memory.problems()` says so. Raises Unavailable if the folder can neither be created nor read.
+    A folder that is missing or empty becomes a workspace, unless `if_missing` says "refuse". A folder that holds
+    something else becomes one only with "adopt". A workspace that cannot be written is served as far as possible: state
+    and index then are in a temporary folder, and `Memory.problems()` says so.
+
+    Raises:
+        NotFound: there is no workspace, and `if_missing` is "refuse".
+        Refused: the folder holds something else.
+        Unavailable: the folder can neither be created nor read.
     """
     root = resolve_workspace(workspace, environ)
     async with AsyncExitStack() as stack:
         problems: list[str] = []
+        notes: list[str] = []
         now = clock or (lambda: datetime.now(UTC))
-        settings = await run_sync(_created, root, environ, problems, now)
+        settings = await run_sync(_created, root, environ, problems, now, if_missing, notes)
         local = await run_sync(_local_folder, root, settings, problems, stack)
         files = WorkspaceFiles(root, local)
         locks = Locks(local, check_there=files.check_there)
@@ -130,6 +143,7 @@ async def open_memory(
             recognizer=recognizer,
             llm=llm,
             startup_problems=(*problems, *settings.problems),
+            startup_notes=tuple(notes),
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
@@ -184,8 +198,16 @@ async def _closed(port: State | Index) -> None:
         await port.close()
 
 
-def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock: Callable[[], datetime]) -> Settings:
-    """Makes the workspace if it is missing, and reads its settings."""
+def _created(
+    root: Path,
+    environ: Mapping[str, str],
+    problems: list[str],
+    clock: Callable[[], datetime],
+    if_missing: IfMissing,
+    notes: list[str],
+) -> Settings:
+    """Creates the workspace if it is missing, and reads its settings. Raises as `open_memory` does."""
+    check_may_open(root, if_missing)
     try:
         create(root, {CONFIG: default_document()})
     except ContextManagerError as error:
@@ -193,6 +215,8 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock:
             raise
         problems.append(f"{error}; what is there can be read, nothing can be recorded")
     git = Git(root, clock)
+    taken = _machine_file_created(root, git)
+    notes += [taken] if taken else []
     try:
         if git.init():
             git.commit([CONFIG, *templates()], f"{BEGINNING}\n\nThe files it begins with.")
@@ -208,18 +232,58 @@ def _created(root: Path, environ: Mapping[str, str], problems: list[str], clock:
 
 
 def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
-    """The settings of the workspace at `root`; those of a broken file are the defaults, and `problems` says so."""
+    """Returns the settings of the workspace at `root`.
+
+    The settings of a broken file are at their defaults, and `problems` says so.
+    """
+    problems: list[str] = []
+    machine = _document(root, MACHINE_FILE, problems)
+    if machine and read_settings({}, {}, CONFIG, machine) != Settings() and ask_git(root, "ls-files", "--", LOCAL):
+        machine = {}
+        problems.append(
+            f"git tracks {MACHINE_FILE}, so it may come from another machine and is ignored; look at it, then run "
+            f"`git -C {root} rm -r --cached {LOCAL}` and commit"
+        )
+    chosen = read_settings(_document(root, CONFIG, problems), environ, CONFIG, machine)
+    return chosen.model_copy(update={"problems": (*problems, *chosen.problems)})
+
+
+def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
+    """The fields of a settings file; none of one that is missing or broken."""
     from mcp_server.store.yaml_text import load
 
     try:
-        document = load((root / CONFIG).read_text("utf-8"), CONFIG)
+        return load((root / path).read_text("utf-8"), path)
     except FileNotFoundError:
-        document = {}
+        return {}
     except (OSError, UnicodeDecodeError, Invalid) as error:
-        broken = f"{CONFIG} cannot be read ({error}); every setting is at its default until it is mended"
-        chosen = read_settings({}, environ, CONFIG)
-        return chosen.model_copy(update={"problems": (broken, *chosen.problems)})
-    return read_settings(document, environ, CONFIG)
+        problems.append(f"{path} cannot be read ({error}); its settings are at their defaults until it is mended")
+        return {}
+
+
+def _machine_file_created(root: Path, git: Git) -> str:
+    """Creates this machine's settings file if it is missing, and says what it took from the memory's own.
+
+    Before there were two files, the memory's had all settings. They are taken only where this machine has used the
+    memory before: in a fresh clone anybody may have written them.
+    """
+    if (root / MACHINE_FILE).exists():
+        return ""
+    repository = root / ".git"  # a file in a folder for explorations, which shares its repository with the memory
+    used = not repository.exists() or (repository.is_dir() and git.hooks.hides_local())
+    used = used or (root / LOCAL / "state.db").exists()
+    ours = used and not ask_git(root, "ls-files", "--", LOCAL)
+    taken = machine_settings(_document(root, CONFIG, [])) if ours else {}
+    try:
+        WorkspaceFiles(root).write_atomic(MACHINE_FILE, machine_document(taken), new=True)
+    except ContextManagerError:  # another process was faster, or the disk cannot be written
+        return ""
+    if not taken:
+        return ""
+    return (
+        f"{', '.join(taken)} moved from {CONFIG} to {MACHINE_FILE}: settings that say where data goes belong to each "
+        "machine, and those in the memory itself are ignored from now on"
+    )
 
 
 def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:

@@ -49,7 +49,7 @@ async def _work(order: Order) -> None:
 
     from mcp_server.app import open_memory
 
-    async with open_memory(Path(order.workspace), order.environ) as memory:
+    async with open_memory(Path(order.workspace), order.environ, if_missing="refuse") as memory:
         await _DOING[order.work](memory)
 
 

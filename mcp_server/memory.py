@@ -62,6 +62,8 @@ class Memory:
     recognizer: Callable[[], Model]
     """The model that finds decisions, rules, facts and open items; loads on first use."""
     llm: Llm | None = None
+    startup_notes: tuple[str, ...] = ()
+    """Sentences about what opening this memory changed, such as settings that moved."""
     startup_problems: tuple[str, ...] = ()
     """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""
 
@@ -69,4 +71,4 @@ class Memory:
         """What `status` shows first."""
         moved = self.state.moved_aside
         damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
-        return (*self.startup_problems, *damaged)
+        return (*self.startup_notes, *self.startup_problems, *damaged)

@@ -1,4 +1,4 @@
-"""Settings: every knob with its default, its limits and its words, given to everybody as one frozen value.
+"""Settings: every knob with its default, its limits and its description, as one frozen value.
 
 `settings_file` reads what differs from these defaults.
 """
@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -16,7 +16,7 @@ Auto = Literal["auto"]
 
 
 class Section(BaseModel):
-    """One block of `memory-config.yaml`."""
+    """One block of the settings files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -318,6 +318,38 @@ class Settings(BaseModel):
         ).hexdigest()
 
 
+MACHINE_FILE = ".local/settings.yaml"
+"""The settings of this machine. They stay in this folder when `workspace.local_dir` moves the rest of it."""
+
+MACHINE = frozenset(
+    {
+        "advisor.lexicon",
+        "git.auto_push",
+        "git.commit_message_model",
+        "git.remote",
+        "knowledge.approve",
+        "llm",
+        "search.embedder",
+        "search.embedding_dimensions",
+        "search.embedding_model",
+        "search.embedding_price",
+        "search.embedding_url",
+        "server",
+        "watchers.gate_model",
+        "watchers.webhook_max_kb",
+        "watchers.webhooks",
+        "workspace.local_dir",
+    }
+)
+"""Settings, and whole sections, that name an endpoint, a provider, a key, a path or an approval. They belong to the
+machine: git may bring the other settings from anywhere, these never."""
+
+
+def belongs_to_machine(section: str, key: str) -> bool:
+    """Whether a setting is read from this machine's own file and the environment only."""
+    return section in MACHINE or f"{section}.{key}" in MACHINE
+
+
 def sections_of(of: type[BaseModel]) -> dict[str, type[Section]]:
     """The blocks of a model by their names."""
     return {
@@ -338,3 +370,28 @@ def knobs(kind: type[Section], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
             yield from knobs(inner[key], f"{prefix}.{key}")
         else:
             yield f"{prefix}.{key}", field
+
+
+def split_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns a settings file's content without the settings that belong to the machine, and those by whole name."""
+    shared: dict[str, Any] = {}
+    machine: dict[str, Any] = {}
+    for section, values in document.items():
+        if section not in SECTIONS or not isinstance(values, Mapping):
+            shared[section] = values
+            continue
+        shared[section] = {}
+        for key, value in values.items():
+            known = str(key).lower()
+            if belongs_to_machine(section, known):
+                machine[f"{section}.{known}"] = value
+            else:
+                shared[section][key] = value
+    return shared, machine
+
+
+def machine_settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a file that belong to the machine and are not at their default, by whole name."""
+    known = {name: field.default for section, kind in SECTIONS.items() for name, field in knobs(kind, section)}
+    found = split_document(document)[1]
+    return {name: value for name, value in found.items() if name in known and value != known[name]}

@@ -1,7 +1,9 @@
-"""`memory-config.yaml` and the environment: read into `Settings` knob by knob, and written with every default.
+"""The settings files and the environment: read into `Settings` knob by knob, and written with every default.
 
-The file and `CONTEXT_MANAGER_<SECTION>__<KEY>` say what differs from the defaults. A wrong key or value never stops a
-start: that knob keeps its default, and the problem is kept in `Settings.problems` for `status` and `doctor`.
+`memory-config.yaml` belongs to the memory and travels with it. `.local/settings.yaml` belongs to this machine: it may
+hold any setting, and those in `settings.MACHINE` are read from there only. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides
+both. A wrong key or value never stops a start: that knob keeps its default, and the problem is kept in
+`Settings.problems` for `status` and `doctor`.
 """
 
 from __future__ import annotations
@@ -12,17 +14,63 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_server.settings import SECTIONS, Section, Settings, sections_of
+from mcp_server.core.text.yaml_line import yaml_line
+from mcp_server.settings import (
+    MACHINE_FILE,
+    SECTIONS,
+    Section,
+    Settings,
+    belongs_to_machine,
+    machine_settings,
+    sections_of,
+    split_document,
+)
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
 """The one variable that switches off what is pushed, whatever the settings say."""
 
 
-def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where: str) -> Settings:
-    """Settings from a parsed YAML document and the environment; what is wrong in them ends up in `problems`."""
+def read_settings(
+    document: Mapping[str, Any], environ: Mapping[str, str], where: str, machine: Mapping[str, Any] | None = None
+) -> Settings:
+    """Returns the settings of the memory's file (`document`, called `where`), this machine's file and the environment.
+
+    The later ones override the earlier ones. `problems` says what is wrong in them, and which settings of `document`
+    are ignored because they belong to the machine.
+    """
     problems: list[str] = []
     chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+    shared, _ = split_document(document)
+    for place, values in ((where, shared), (MACHINE_FILE, machine or {})):
+        _choose_sections(chosen, values, place, problems)
+    for variable, text in environ.items():
+        section, *keys = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        if variable.startswith(ENVIRONMENT_PREFIX) and all(keys) and keys and section in SECTIONS:
+            given: Any = text
+            for key in reversed(keys[1:]):
+                given = {key: given}
+            place = f"{ENVIRONMENT_PREFIX}{section.upper()}__"
+            _choose(chosen[section], SECTIONS[section], {keys[0]: given}, place, problems)
+    if environ.get(PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off"):
+        chosen["hooks"]["inject"] = False
+    sections = {name: kind(**chosen[name]) for name, kind in SECTIONS.items()}
+    names = [
+        name
+        for name, value in machine_settings(document).items()
+        if value != getattr(sections[name.partition(".")[0]], name.partition(".")[2])
+    ]
+    if names:
+        problems.append(
+            f"{where}: {', '.join(names)} {'is' if len(names) == 1 else 'are'} ignored: such settings belong to each "
+            f"machine and are read from {MACHINE_FILE}"
+        )
+    return Settings.model_validate({**sections, "problems": tuple(problems)})
+
+
+def _choose_sections(
+    chosen: dict[str, dict[str, Any]], document: Mapping[str, Any], where: str, problems: list[str]
+) -> None:
     for name, values in document.items():
         if name not in SECTIONS:
             problems.append(f"{where}: no section {name!r}{_nearest(str(name), SECTIONS)}; it is ignored")
@@ -30,18 +78,6 @@ def read_settings(document: Mapping[str, Any], environ: Mapping[str, str], where
             _choose(chosen[name], SECTIONS[name], values, f"{where}: {name}.", problems)
         elif values is not None:
             problems.append(f"{where}: {name} must hold keys and values, not {values!r}; its defaults are used")
-    for variable, text in environ.items():
-        section, *keys = variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
-        if variable.startswith(ENVIRONMENT_PREFIX) and all(keys) and keys and section in SECTIONS:
-            given: Any = text
-            for key in reversed(keys[1:]):
-                given = {key: given}
-            where = f"{ENVIRONMENT_PREFIX}{section.upper()}__"
-            _choose(chosen[section], SECTIONS[section], {keys[0]: given}, where, problems)
-    if environ.get(PAUSE_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off"):
-        chosen["hooks"]["inject"] = False
-    sections = {name: kind(**chosen[name]) for name, kind in SECTIONS.items()}
-    return Settings.model_validate({**sections, "problems": tuple(problems)})
 
 
 def _choose(
@@ -79,20 +115,41 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 
 
 def default_document() -> str:
-    """`memory-config.yaml` as `init` writes it: every knob at its default, commented."""
-    lines = ["# Settings of this memory. Every knob is here, at its default; change what you like.", ""]
+    """Returns `memory-config.yaml` as `init` writes it: each knob of the memory at its default, with a comment."""
+    lines = ["# Settings of this memory, on every machine that has a copy of it. Change what you like.", ""]
+    return "\n".join([*lines, *_blocks(machine=False, values={})])
+
+
+def machine_document(values: Mapping[str, Any]) -> str:
+    """Returns `.local/settings.yaml` as it begins: each knob of the machine with these values, else at its default."""
+    lines = [
+        "# Settings of this machine. They are never in git, so no other machine can change them.",
+        "# Those of memory-config.yaml can stand here, too, and count for this machine alone.",
+        "",
+    ]
+    return "\n".join([*lines, *_blocks(machine=True, values=values)])
+
+
+def _blocks(*, machine: bool, values: Mapping[str, Any]) -> Iterator[str]:
     for name, kind in SECTIONS.items():
-        lines += [*_block(name, kind, ""), ""]
-    return "\n".join(lines)
+        if any(belongs_to_machine(name, key) == machine for key in kind.model_fields):
+            yield from _block(name, name, kind, "", machine, values)
+            yield ""
 
 
-def _block(name: str, kind: type[Section], indent: str) -> Iterator[str]:
+def _block(
+    section: str, name: str, kind: type[Section], indent: str, machine: bool, values: Mapping[str, Any]
+) -> Iterator[str]:
     yield f"{indent}# {(kind.__doc__ or '').splitlines()[0]}"
     yield f"{indent}{name}:"
     inner = sections_of(kind)
     for key, field in kind.model_fields.items():
+        if belongs_to_machine(section, key) != machine:
+            continue
         if key in inner:
-            yield from _block(key, inner[key], f"{indent}  ")
+            yield from _block(section, key, inner[key], f"{indent}  ", machine, values)
         else:
+            chosen = values.get(f"{section}.{key}", field.default)
             value = TypeAdapter(Any).dump_json(field.default).decode().strip('"')
+            value = value if chosen == field.default else yaml_line(chosen)
             yield f"{indent}  {f'{key}: {value}':<30} # {field.description}"

@@ -81,6 +81,12 @@ def new_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def empty_memory(workspace: Path, new_workspace: Path) -> None:
+    """A new memory in `workspace`, for commands that only read and so do not create one."""
+    shutil.copytree(new_workspace, workspace)
+
+
+@pytest.fixture
 async def memory(
     workspace: Path, new_workspace: Path, clock: Clock, new_id: Callable[[], str]
 ) -> AsyncIterator[Memory]:

@@ -4,17 +4,58 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.settings import SECTIONS, Settings
-from mcp_server.settings_file import default_document, read_settings
+from mcp_server.settings import MACHINE_FILE, SECTIONS, Settings, machine_settings, split_document
+from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.store.yaml_text import load
 
 WHERE = "memory-config.yaml"
 
 
-def test_the_shipped_file_says_the_defaults() -> None:
-    document = load(default_document(), WHERE)
-    assert set(document) == set(SECTIONS)
-    assert read_settings(document, {}, WHERE) == Settings()
+def test_the_shipped_files_say_the_defaults_each_in_one_of_them() -> None:
+    document, machine = load(default_document(), WHERE), load(machine_document({}), MACHINE_FILE)
+    named = [f"{section}.{key}" for file in (document, machine) for section in file for key in file[section]]
+    assert len(named) == len(set(named))
+    assert set(document) | set(machine) == set(SECTIONS)
+    assert set(named) == {f"{section}.{key}" for section, kind in SECTIONS.items() for key in kind.model_fields}
+    assert read_settings(document, {}, WHERE, machine) == Settings()
+    assert split_document(document)[1] == {}
+
+
+MACHINE_KNOBS = {
+    "llm": {"provider": "openai", "base_url": "http://x/v1", "key_variable": "HOME", "Model": "m"},
+    "search": {"embedder": "openai", "EMBEDDING_URL": "http://x/v1"},
+    "workspace": {"local_dir": "/elsewhere"},
+    "git": {"remote": "theirs", "auto_push": True},
+    "knowledge": {"approve": False},
+    "watchers": {"webhooks": True, "webhook_max_kb": 10_000},
+    "server": {"unnamed_sessions": "explicit"},
+    "advisor": {"lexicon": "/etc/passwd"},
+}
+
+
+def test_what_says_where_data_goes_counts_in_this_machines_file_only() -> None:
+    settings = read_settings(MACHINE_KNOBS, {}, WHERE)
+    assert settings.model_copy(update={"problems": ()}) == Settings()
+    (problem,) = settings.problems
+    for name in ("llm.base_url", "search.embedding_url", "workspace.local_dir", "git.auto_push", "knowledge.approve"):
+        assert name in problem
+    assert "read from .local/settings.yaml" in problem
+
+    own = read_settings(MACHINE_KNOBS, {}, WHERE, MACHINE_KNOBS)
+    assert own.llm.base_url == own.search.embedding_url == "http://x/v1"
+    assert own.problems == ()
+
+
+def test_this_machines_file_may_hold_any_setting_and_counts_more_than_the_memorys() -> None:
+    shared, machine = {"hooks": {"inject": True, "turn_tokens": 100}}, {"hooks": {"inject": False}}
+    hooks = read_settings(shared, {"CONTEXT_MANAGER_HOOKS__TURN_TOKENS": "7"}, WHERE, machine).hooks
+    assert (hooks.inject, hooks.turn_tokens) == (False, 7)
+
+
+def test_values_taken_over_are_read_back() -> None:
+    values = {"llm.base_url": "http://x:1/v1#a", "git.auto_push": True, "workspace.local_dir": "C:\\a 'b'"}
+    document = load(machine_document(values), MACHINE_FILE)
+    assert machine_settings(document) == values
 
 
 def test_a_value_in_the_file_counts_and_one_in_the_environment_counts_more() -> None:
@@ -30,7 +71,11 @@ def test_a_value_in_the_file_counts_and_one_in_the_environment_counts_more() -> 
     [
         ({"serch": {}}, {}, "no section 'serch'; did you mean 'search'?"),
         ({"search": {"embeder": "none"}}, {}, "search.embeder is not a setting; did you mean 'embedder'?"),
-        ({"search": {"embedder": "gpt"}}, {}, "'openai' or 'sentence-transformers'; the default 'wordllama' is used"),
+        (
+            {"lifecycle": {"extraction_trigger": "never"}},
+            {},
+            "'hourly' or 'manual'; the default 'on_session_end' is used",
+        ),
         ({"search": 3}, {}, "search must hold keys and values"),
         ({"lifecycle": {"session_idle_hours": float("inf")}}, {}, "lifecycle.session_idle_hours"),
         ({"context_compiler": {"memory_budget_kb": float("inf")}}, {}, "context_compiler.memory_budget_kb"),

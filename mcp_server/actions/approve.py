@@ -1,4 +1,5 @@
-"""Approve: what agents want to write into identity and topics is shown to the user, and written or dropped."""
+"""Approve: what agents, or other machines, change in identity, topics and settings is shown to the user, and written
+or dropped."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.editing import NewFact, edited
+from mcp_server.actions.history import incoming
 from mcp_server.actions.remember import Remembered, checked, write
 from mcp_server.core.text.remembering import Place, is_for_own_hand
 from mcp_server.errors import Conflict, ContextManagerError, Refused
@@ -68,6 +70,9 @@ async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remem
             f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows what "
             "it would do now, with --yes --anyway it is done"
         )
+    if incoming.is_incoming(proposal):
+        async with memory.locks.files(), memory.locks.git():
+            return Remembered(proposal.path, "taken over", await run_sync(incoming.accept, memory, proposal))
     fact, place = await run_sync(_meant, memory, proposal)
     before = await run_sync(_hash_now, memory, proposal.path)
     done = await write(memory, fact, place, proposal.session)
@@ -81,6 +86,10 @@ async def reject(memory: Memory, number: str) -> Proposal:
     """Drops a proposal. Raises NotFound."""
     pending = Pending(memory.files)
     proposal = await run_sync(pending.get, number)
+    if incoming.is_incoming(proposal):
+        async with memory.locks.files(), memory.locks.git():
+            await run_sync(incoming.reject, memory, proposal)
+        return proposal
     async with memory.locks.files():
         await run_sync(pending.remove, number)
     return proposal
@@ -99,6 +108,9 @@ def waiting_sentence(memory: Memory) -> str:
 def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     changed = _hash_now(memory, proposal.path) != proposal.base
     try:
+        if incoming.is_incoming(proposal):
+            diff, problem = incoming.shown(memory, proposal)
+            return Waiting(proposal, diff, changed, problem)
         edit = edited(memory, *_meant(memory, proposal), proposal.session)
     except ContextManagerError as error:
         return Waiting(proposal, "", changed, str(error))

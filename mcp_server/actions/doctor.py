@@ -69,7 +69,7 @@ def _settings(memory: Memory) -> Check:
         "settings",
         not problems,
         "; ".join(problems) or "every knob is understood",
-        "mend memory-config.yaml" if problems else "",
+        "mend memory-config.yaml and .local/settings.yaml" if problems else "",
     )
 
 
@@ -139,7 +139,19 @@ def _git(memory: Memory) -> Check:
         return Check(
             "git", False, "git was not found on PATH", "install git; until then there is no history, all else works"
         )
-    return Check("git", True, f"git {version}")
+    damage = memory.git.health.full()
+    if damage:
+        advice = "context-manager doctor --repair mends what can be mended without loss"
+        return Check("git", False, "; ".join(damage), advice)
+    return Check("git", True, f"git {version}; the history is whole, and a commit works")
+
+
+async def repair(memory: Memory) -> list[str]:
+    """Mends git's history as far as that works without loss; returns what was done. Raises Unavailable."""
+    if not memory.git.available() or not await run_sync(memory.git.health.full):
+        return []
+    async with memory.locks.git():
+        return await run_sync(memory.git.health.repair)
 
 
 def _files(memory: Memory) -> Check:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from heapq import merge
 
 from anyio.to_thread import run_sync
 
@@ -144,6 +145,23 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
     seen = await as_of.as_of(memory, row.session)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
+
+
+async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Turn, str | None]]:
+    """Returns every turn of a session in order of time, each with None or the transcript that it is in, if that
+    is none of `shown.paths`: two machines continued the session before they were synced."""
+    known = {(turn.number, turn.at, turn.role, turn.content) for turn in shown.turns}
+    beside: list[list[tuple[Turn, str | None]]] = []
+    for path in await run_sync(memory.transcripts.find, shown.row.session):
+        if path not in shown.paths:
+            try:
+                transcript = await run_sync(memory.transcripts.read, path)
+            except ContextManagerError:  # `doctor` names it
+                continue
+            turns = [placed.turn for placed in transcript.turns]
+            new = [turn for turn in turns if (turn.number, turn.at, turn.role, turn.content) not in known]
+            beside.append([(turn, path) for turn in new])
+    return list(merge([(turn, None) for turn in shown.turns], *beside, key=lambda said: said[0].at))
 
 
 async def require(memory: Memory, session: str) -> SessionRow:

@@ -55,7 +55,7 @@ def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
     async def act(memory: Memory) -> Anchored:
         return await anchor(memory, item, on, note)
 
-    done = with_memory(act)
+    done = with_memory(act, if_missing="create" if on else "refuse")
     if as_json:
         print_json({"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed})
     else:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@click.option("--repair", "mending", is_flag=True, help="First mend git's history, as far as nothing gets lost.")
 @json_option
-def command(as_json: bool) -> None:
+def command(mending: bool, as_json: bool) -> None:
     """Check the whole chain, from the clients' configuration (with a real handshake) to disk, index and git.
 
     Exit 1 if something that matters is broken.
     """
-    from mcp_server.actions.doctor import examine
+    from mcp_server.actions.doctor import examine, repair
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.chain import examine_chain
     from mcp_server.memory import Memory
@@ -29,6 +30,8 @@ def command(as_json: bool) -> None:
     machine = this_machine()
 
     async def act(memory: Memory) -> tuple[Check, ...]:
+        for line in await repair(memory) if mending else ():
+            click.echo(visible(f"repaired: {line}"), err=True)
         with working("Looking …"):
             return (*await examine(memory), *await examine_chain(memory, machine))
 

@@ -48,7 +48,7 @@ def command(path: Path, format_name: str, project: str | None, name: str | None,
             await catch_up(memory)
         return report
 
-    report = with_memory(act)
+    report = with_memory(act, if_missing="create")
     if as_json:
         print_json(report)
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
+from mcp_server.cli.opening import memory_exists, with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def command(
     chosen = client_named(client)
     folder = project_folder(Path.cwd()) if project else None
     if undo:
-        from mcp_server.cli.uninstall import say_done, taken_out
+        from mcp_server.cli.uninstall import say_done, taken_out, with_records
 
-        say_done(chosen, with_memory(lambda memory: taken_out(memory, chosen, machine, folder, undo=True)), as_json)
+        say_done(chosen, with_records(lambda memory: taken_out(memory, chosen, machine, folder, undo=True)), as_json)
         return
     launch = this_launch(machine)
     planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
@@ -69,7 +69,7 @@ def command(
         _show(planned, as_json)
     else:
         answer = True if yes and bring_in is None else bring_in
-        with_memory(lambda memory: _install(memory, planned, machine, launch, answer, as_json))
+        with_memory(lambda memory: _install(memory, planned, machine, launch, answer, as_json), if_missing="create")
 
 
 def this_machine() -> Machine:
@@ -224,7 +224,7 @@ def _list(machine: Machine, as_json: bool) -> None:
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)
 
-    found = survey(machine, with_memory(recorded))
+    found = survey(machine, with_memory(recorded) if memory_exists() else ())
     if as_json:
         print_json(found)
         return

@@ -62,7 +62,7 @@ def command(content: str | None, as_json: bool, **options: Any) -> None:
     async def act(memory: Memory) -> Observed:
         return await observe(memory, turn, caller())
 
-    done = with_memory(act)
+    done = with_memory(act, if_missing="create")
     if as_json:
         print_json(done)
     else:

@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from mcp_server.core.model import Caller
     from mcp_server.memory import Memory
+    from mcp_server.store.workspace import IfMissing
 
 T = TypeVar("T")
 
@@ -21,34 +22,50 @@ def with_memory(
     act: Callable[[Memory], Awaitable[T]],
     *,
     fresh: bool = False,
-    workspace: Path | None = None,
+    if_missing: IfMissing = "refuse",
     settings: Mapping[str, str] | None = None,
 ) -> T:
-    """What `act` returns for the memory of `workspace` (else of `--workspace`); `fresh` updates its index first, and
-    `settings` are for this command alone, named as in the environment.
+    """Returns what `act` returns for the memory of `--workspace`.
 
-    Everything that takes over a second shows on stderr that it is at work.
+    Args:
+        fresh: brings the index up to date first.
+        if_missing: what to do where there is no memory. Only commands that record something pass "create".
+        settings: for this command alone, named as in the environment.
     """
     import anyio
 
     from mcp_server.app import catch_up, open_memory
     from mcp_server.cli.progress import working
-    from mcp_server.home import resolve_workspace
 
     context = click.get_current_context()
-    chosen = workspace or context.find_root().obj
-    folder = resolve_workspace(chosen, os.environ)
-    if sys.stderr.isatty() and context.info_name != "init" and not (folder / "memory-config.yaml").exists():
-        click.echo(f"context-manager: there was no memory in {folder}: a new one is made", err=True)
+    if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
+        click.echo(f"context-manager: there was no memory in {folder()}: a new one is created", err=True)
 
     async def run() -> T:
-        async with open_memory(chosen, {**os.environ, **(settings or {})}) as memory:
+        environ = {**os.environ, **(settings or {})}
+        async with open_memory(context.find_root().obj, environ, if_missing=if_missing) as memory:
+            for note in memory.startup_notes:
+                click.echo(f"context-manager: {note}", err=True)
             if fresh:
                 with working("Reading what has changed …"):
                     await catch_up(memory)
             return await act(memory)
 
     return anyio.run(run)
+
+
+def folder() -> Path:
+    """Returns the folder of the memory that the command is about."""
+    from mcp_server.home import resolve_workspace
+
+    return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
+
+
+def memory_exists() -> bool:
+    """Whether that folder is a workspace."""
+    from mcp_server.store.workspace import is_workspace
+
+    return is_workspace(folder())
 
 
 def caller() -> Caller:

@@ -39,7 +39,7 @@ def command(content: str | None, as_json: bool, **options: Any) -> None:
     async def act(memory: Memory) -> Remembered:
         return await remember(memory, fact, caller())
 
-    done = with_memory(act)
+    done = with_memory(act, if_missing="create")
     if as_json:
         print_json(done)
     else:

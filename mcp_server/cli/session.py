@@ -7,7 +7,7 @@ from collections.abc import Callable
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, moment, plain, print_json, print_table, print_text
 
 
 @click.group("session")
@@ -46,21 +46,28 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
 @json_option
 def show(session: str, everything: bool, as_json: bool) -> None:
     """One conversation, with what was said."""
-    from mcp_server.actions.sessions import SessionShown, show_session
+    from mcp_server.actions.sessions import SessionShown, everything_said, show_session
+    from mcp_server.core.model import Turn
     from mcp_server.memory import Memory
 
-    async def ask(memory: Memory) -> SessionShown:
-        return await show_session(memory, session)
+    async def ask(memory: Memory) -> tuple[SessionShown, list[tuple[Turn, str | None]]]:
+        found = await show_session(memory, session)
+        return found, await everything_said(memory, found)
 
-    shown = with_memory(ask, fresh=True)
+    shown, said = with_memory(ask, fresh=True)
     if as_json:
-        print_json(shown)
+        turns = [{**plain(turn), "beside": beside} for turn, beside in said]
+        print_json({**plain(shown), "turns": turns})
         return
-    count = f"{len(shown.turns)} turn{'' if len(shown.turns) == 1 else 's'}"
-    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {count}, {', '.join(shown.paths)}")
-    for turn in shown.turns:
-        if everything or shown.seen is None or turn.number <= shown.seen:
-            print_text(f"\n#{turn.number} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
+    count = f"{len(said)} turn{'' if len(said) == 1 else 's'}"
+    others = list(dict.fromkeys(path for _, path in said if path))
+    print_text(f"{shown.row.title}\n{session}, {shown.row.status}, {count}, {', '.join([*shown.paths, *others])}")
+    if others:
+        print_text(f"This conversation was continued on two machines: turns marked with * are in {', '.join(others)}")
+    for turn, beside in said:
+        if everything or beside or shown.seen is None or turn.number <= shown.seen:
+            mark = "*" if beside else ""
+            print_text(f"\n#{turn.number}{mark} {moment(turn.at)} {turn.name or turn.role}\n{turn.content}")
     if shown.wound_back:
         print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from mcp_server.cli.install import this_machine
-from mcp_server.cli.opening import with_memory
+from mcp_server.cli.opening import memory_exists, with_memory
 from mcp_server.cli.printing import json_option, print_json
 from mcp_server.errors import Refused
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mcp_server.clients.installers.known import Client
     from mcp_server.clients.installers.machine import Machine
     from mcp_server.memory import Memory
+
+T = TypeVar("T")
 
 
 @click.command("uninstall")
@@ -53,14 +55,14 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
     if client is not None:
         chosen = client_named(client)
         folder = project_folder(Path.cwd()) if project else None
-        say_done(chosen, with_memory(lambda memory: taken_out(memory, chosen, machine, folder)), as_json)
+        say_done(chosen, with_records(lambda memory: taken_out(memory, chosen, machine, folder)), as_json)
         _say_plugin(plugin if chosen.hooks and not as_json else None)
         return
     deleting = with_memory(_deletion) if purge else None
     if deleting is not None and not yes:
         click.echo(deleting.said)
         click.confirm("Delete it all, for good?", abort=True)
-    done = with_memory(lambda memory: _out_of_all(memory, machine))
+    done = with_records(lambda memory: _out_of_all(memory, machine))
     if deleting is not None:
         _delete(deleting)
     if as_json:
@@ -76,8 +78,16 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
         click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
 
 
+def with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
+    """Returns what `act` returns for the memory that has the records of installations, or for None without one: our
+    entries come out of the clients also where the memory is gone."""
+    import anyio
+
+    return with_memory(act) if memory_exists() else anyio.run(act, None)
+
+
 async def taken_out(
-    memory: Memory, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
+    memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
 ) -> tuple[Done, ...]:
     """Takes our entry out of one client."""
     from anyio.to_thread import run_sync
@@ -126,12 +136,12 @@ def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
     return {"client": client.name, "files": [as_dict(one) for one in done]}
 
 
-async def _out_of_all(memory: Memory, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
+async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
     """Every client that had something of ours, and what happened to its files."""
     from mcp_server.clients.installers.chain import projects
     from mcp_server.clients.installers.known import CLIENTS
 
-    everywhere = [(client, None) for client in CLIENTS] + projects(memory)
+    everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
     done = [(client, await taken_out(memory, client, machine, project)) for client, project in everywhere]
     return [(client, files) for client, files in done if files]
 

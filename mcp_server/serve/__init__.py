@@ -48,7 +48,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
     check_neighbours()
     root = resolve_workspace(serving.workspace, environ)
-    said_in = Path(local_folder(str(root), environ))
+    said_in = Path(local_folder(str(root), environ)) if (root / "memory-config.yaml").is_file() else None
     starting(said_in)  # before what takes long: a prompt that comes now waits for us
     import logging
 
@@ -77,7 +77,9 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         return
 
     from mcp_server.serve import http
+    from mcp_server.store.workspace import check_may_open
 
+    check_may_open(root, "create")  # before the token's file is written
     http.refuse_open_door(serving.host, serving.ask_token)
     token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
     mcp = build(enter, transport="http", kept=instructions, hooks=serving.hooks, profile=serving.tools)

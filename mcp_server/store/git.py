@@ -14,6 +14,7 @@ from mcp_server.core.history.moments import moment
 from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.store import git_repository
 from mcp_server.store.git_commits import Committed, Committer
+from mcp_server.store.git_health import Health
 from mcp_server.store.git_hooks import Hooks
 from mcp_server.store.git_merging import Merger
 from mcp_server.store.git_past import Past
@@ -38,6 +39,7 @@ class Git:
         self.tags = Tags(self._repository, self._committer)
         self.worktrees = Worktrees(self._repository)
         self.hooks = Hooks(self._repository)
+        self.health = Health(self._repository, self._committer, self.remote)
 
     def available(self) -> bool:
         """True if git can be run."""

@@ -90,6 +90,8 @@ class Committer:
         busy = self._repository.busy()
         if busy is not None:
             raise Unavailable(f"git is in the middle of a {busy}; finish or abort it, what waits is committed then")
+        if self._repository.head() is None and (problem := self._repository.head_problem()):
+            raise Unavailable(f"{problem}; `context-manager doctor --repair` mends what can be mended")
         if not detached and self._repository.branch() is None:
             raise Unavailable(
                 "HEAD is on no branch (an old version is checked out); `git switch main` goes back, what waits is "

@@ -166,11 +166,15 @@ class Hooks:
         }
         return _filled(_template(name if name in OURS else "other"), fields)
 
+    def hides_local(self) -> bool:
+        """Whether `ensure` ran in this very repository before: a clone does not copy what it wrote."""
+        return "/.local/" in (_read(self._git_folder() / "info" / "exclude") or "").split("\n")
+
     def _hide_local(self) -> None:
         """`.local/` is this machine's own, also in a repository whose .gitignore is not ours."""
         place = self._git_folder() / "info" / "exclude"
         text = _read(place) or ""
-        if "/.local/" not in text.split("\n"):
+        if not self.hides_local():
             place.parent.mkdir(exist_ok=True)
             place.write_text(f"{text.rstrip()}\n/.local/\n".lstrip(), "utf-8")
 

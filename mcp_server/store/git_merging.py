@@ -101,27 +101,29 @@ class Merger:
         staged = self._repository.staged(list(plan.changed))
         return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
 
-    def apply(self, plan: Plan, files: WorkspaceFiles, resolve: Resolve) -> list[str]:
+    def apply(
+        self, plan: Plan, files: WorkspaceFiles, resolve: Resolve, held: frozenset[str] = frozenset()
+    ) -> list[str]:
         """Brings the work tree from the old commit to the plan's tree; returns the paths that were written.
 
-        A file that was changed since is merged. Raises Conflict if one changes meanwhile: then try again.
+        A file that was changed since is merged, one in `held` stays as it is. Raises Conflict if a file changes
+        meanwhile: then try again.
         """
-        hidden = self._left_out_here(list(plan.changed))
+        hidden = self._left_out_here(list(plan.changed)) | held
         wanted = {path: entries for path, entries in plan.changed.items() if path not in hidden}
-        places = {path: files.resolve(path) for path in wanted}  # all are looked at before one is written
         written: list[str] = []
         with tempfile.TemporaryDirectory(prefix="merge-", dir=files.local) as folder:
             fresh = self._checked_out(plan.tree, [path for path, (_, new) in wanted.items() if new], Path(folder))
+            written += self._relinked(wanted, files, fresh)  # first: a folder may take the place of a link
+            wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
+            places = {path: files.resolve(path) for path in wanted}  # all are looked at before one is written
             live = {path: _read(place) for path, place in places.items()}
             unchanged = self._as_committed(wanted, live)
             for path, (old, new) in wanted.items():
                 if old.startswith(_MODULE) or new.startswith(_MODULE):
                     continue  # another repository: its owner checks it out
                 now = live[path]
-                if new.startswith(_LINK):
-                    if now is None and not places[path].is_symlink():
-                        places[path].symlink_to((fresh / path).readlink())
-                        written.append(path)
+                if old.startswith(_LINK) and not new:
                     continue
                 data = (fresh / path).read_bytes() if new else None
                 if path not in unchanged and now is not None and now != data:
@@ -137,18 +139,73 @@ class Merger:
                 written.append(path)
         return written
 
-    def commit(self, plan: Plan, parents: Sequence[str], message: str, forward: str | None = None) -> str | None:
-        """Moves HEAD to a commit of the plan (or to `forward`, which has its tree); None if HEAD moved meanwhile."""
+    def commit(
+        self,
+        plan: Plan,
+        parents: Sequence[str],
+        message: str,
+        forward: str | None = None,
+        held: frozenset[str] = frozenset(),
+    ) -> str | None:
+        """Moves HEAD to a commit of the plan (or to `forward`, which has its tree); None if HEAD moved meanwhile.
+
+        Paths in `held` differ from then on between HEAD and the work tree; the user's index leaves them out here.
+        """
         commit = forward or self._committer.put(plan.tree, parents, message)
-        hidden = self._left_out_here(list(plan.changed))
+        hidden = [path for path in self._left_out_here(list(plan.changed)) | held if plan.changed[path][1]]
         subject = message.split("\n", 1)[0]
         if not self._committer.advance(plan.old, commit, plan.changed, f"merge: {subject}"):
             return None
-        if hidden:  # a sparse checkout goes on leaving out what it left out
-            self._repository.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=nul(sorted(hidden)))
+        self._mark("--skip-worktree", hidden)  # a sparse checkout goes on leaving out what it left out
         return commit
 
+    def committed(self, path: str) -> bytes | None:
+        """Returns a file as HEAD has it, as it would be in the work tree; None if HEAD has none. Raises Unavailable."""
+        try:
+            head = self._repository.head()
+            entry = self._repository.entries_of(head, [path]).get(path, "") if head else ""
+            return self.content(path, entry)
+        except Failed as error:
+            raise Unavailable(f"git could not read {path}: {error}") from error
+
+    def leave_out(self, paths: Sequence[str]) -> None:
+        """Makes the user's index leave these files out here, as in a sparse checkout. Raises Unavailable."""
+        self._mark_known("--skip-worktree", paths)
+
+    def take_in(self, paths: Sequence[str]) -> None:
+        """Makes the user's index compare these files with the work tree again. Raises Unavailable."""
+        self._mark_known("--no-skip-worktree", paths)
+
     # ------------------------------------------------------------ inside
+
+    def _mark_known(self, how: str, paths: Sequence[str]) -> None:
+        try:
+            self._mark(how, list(self._repository.staged(paths)) if paths else [])
+        except Failed as error:
+            raise Unavailable(f"git could not mark {', '.join(paths)}: {error}; try again") from error
+
+    def _mark(self, how: str, paths: Sequence[str]) -> None:
+        if paths:
+            self._repository.run("update-index", how, "-z", "--stdin", stdin=nul(sorted(paths)))
+
+    def _relinked(self, wanted: Mapping[str, tuple[str, str]], files: WorkspaceFiles, fresh: Path) -> list[str]:
+        """Removes and creates the symbolic links themselves, never what they lead to; returns their paths."""
+        done: list[str] = []
+        for path, (old, new) in wanted.items():
+            if not (old.startswith(_LINK) or new.startswith(_LINK)):
+                continue
+            above, _, name = path.rpartition("/")
+            place = (files.resolve(above) if above else files.root) / name
+            if old.startswith(_LINK) and place.is_symlink():
+                if os.fsencode(place.readlink()) != self._repository.run("cat-file", "blob", old.split(" ")[1]):
+                    continue  # changed here meanwhile
+                place.unlink()
+                done.append(path)
+            if new.startswith(_LINK) and not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to((fresh / path).readlink())
+                done.append(path)
+        return done
 
     def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
         """Settles every path that both sides changed, in a private index; returns them."""

@@ -36,15 +36,17 @@ _ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
 OPEN, _OPEN_SECONDS = "context-manager-open", 3600
 """The file in git's folder in which our pre-commit hook writes the process of a commit that begins, and how long it may
 count: the system may give the number of a process that ended to another one."""
+_HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
 _MANY = 200  # paths on one command line; beyond that the whole index is listed
 
 
 class Failed(Exception):
-    """A git command ended with an error; the text is what it said, `status` how it ended."""
+    """A git command ended with an error; the text is its stderr, `output` its stdout, `status` how it ended."""
 
-    def __init__(self, said: str, status: int = 128) -> None:
+    def __init__(self, said: str, status: int = 128, output: str = "") -> None:
         super().__init__(said)
         self.status = status
+        self.output = output
 
 
 class Repository:
@@ -77,6 +79,30 @@ class Repository:
             return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
         except Failed:
             return None
+
+    def head_is_garbage(self) -> bool:
+        """Whether the file HEAD is missing, or names neither a branch nor a commit: then no git command works."""
+        try:
+            said = (self.folder() / "HEAD").read_bytes().strip()
+        except OSError:
+            return True
+        return _HEAD.fullmatch(said) is None
+
+    def head_problem(self) -> str:
+        """Returns why HEAD leads to no commit although it should; empty if it does, or nothing was committed yet."""
+        if self.head_is_garbage():
+            return f"{self.folder() / 'HEAD'} is damaged: it names no branch, so git cannot read the history"
+        if self.head() is not None:
+            return ""
+        branch = self.branch()
+        common = self.common_folder()
+        if branch is None:
+            return "the commit that is checked out is missing or damaged"
+        log = common / "logs" / "refs" / "heads" / branch
+        had_commits = log.is_file() and log.stat().st_size > 0
+        if had_commits or (common / "refs" / "heads" / branch).is_file():
+            return f"the branch {branch} has lost its last commit: git cannot read the history"
+        return ""
 
     def busy(self) -> str | None:
         """What git is in the middle of, in a word (`merge`, `rebase`, `commit`, …); None if nothing."""
@@ -219,7 +245,8 @@ class Repository:
             except git.GitCommandError as error:
                 said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
                 ended = error.status if isinstance(error.status, int) else 128
-                raise Failed(said or f"git {arguments[0]} ended with {error.status}", ended) from error
+                said = said or f"git {arguments[0]} ended with {error.status}"
+                raise Failed(said, ended, str(error.stdout)) from error
         return output if isinstance(output, bytes) else str(output).encode()
 
 

@@ -50,7 +50,7 @@ async def test_what_does_not_fit_is_named(memory: Memory) -> None:
 
 
 async def test_problems_come_first(workspace: Path, memory: Memory) -> None:
-    (workspace / "memory-config.yaml").write_text("search: {embedder: gpt}\nserch: {}\n", "utf-8")
+    (workspace / "memory-config.yaml").write_text("serch: {}\n", "utf-8")
     (workspace / "knowledge/people/ana.md").write_text("---\ntype: person\ntags: 3\n---\n", "utf-8")
     async with open_memory(workspace, KEYWORDS_ONLY) as again:
         await catch_up(again)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.conftest import Run
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:
     assert "Make one" in run("checkpoint", "list")
     run("observe", "Decision: use two files for the cache", "--session", "s1")
@@ -35,6 +38,7 @@ def test_what_was_written_down_is_listed_shown_and_compared(run: Run) -> None:
     assert any("anchors" in line for line in between["diff"])
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_what_is_wrong_is_said_with_the_nearest_id(run: Run) -> None:
     assert "no conversation yet" in run("checkpoint", "create", code=1)
     run("observe", "Hello", "--session", "kitchen")

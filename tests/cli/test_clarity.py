@@ -68,6 +68,7 @@ def test_stats_config_and_prune(talked: Run, workspace: Path) -> None:
     assert as_json(talked, "clarity", "stats")["pruned"] == 1
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_without_a_conversation_it_says_how_to_begin(run: Run) -> None:
     assert "observe opens one" in run("clarity", code=1)
     assert "no session 'x'" in run("clarity", "scores", "--session", "x", code=1)

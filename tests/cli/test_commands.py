@@ -43,6 +43,7 @@ def test_a_message_is_recorded_once_and_found(run: Run) -> None:
     assert "greenhouse" in json.dumps(hit)
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_an_empty_search_is_no_failure(run: Run) -> None:
     assert "Nothing found" in run("search", "xylophone")
     assert json.loads(run("search", "xylophone", "--json"))["hits"] == []
@@ -63,6 +64,7 @@ def test_bytes_that_are_no_text_are_refused_in_one_line(run: Run, monkeypatch: p
     assert "UTF-8" in error
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_sessions_are_listed_shown_and_ended(run: Run) -> None:
     assert "No conversations yet" in run("session", "list")
     session = observed(run, "Hello there, old friend.", "--at", "2026-02-01T10:00:00Z")["session"]
@@ -100,6 +102,7 @@ def test_explain_shows_the_budget_and_the_gate(run: Run) -> None:
     assert "sha256" in text
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_a_budget_that_is_too_small_is_an_error_that_says_what_to_do(run: Run) -> None:
     error = run("compile", "oven", "--budget", "5", code=1)
     assert error.count("\n") == 1
@@ -120,6 +123,7 @@ def test_facts_are_written_and_shown_as_a_diff(run: Run, workspace: Path) -> Non
     assert done["path"] == "knowledge/memory/MEMORY.md"
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     assert "No projects yet" in run("project", "list")
     observed(run, "First.", "--project", "bakery")
@@ -145,6 +149,7 @@ def test_the_index_is_rebuilt_and_tells_its_state(run: Run) -> None:
     assert "passages" in run("index", "status")
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_status_and_doctor_answer(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # doctor looks at the clients that are installed there
     assert run("status").strip()

@@ -56,6 +56,7 @@ def test_last_shows_the_exact_text_and_why(run: Run, pushed: Callable[..., None]
     assert "last pushed" in run("status", "hooks")
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> None:
     assert "no hook has asked" in run("last", code=1)
     pushed("ok")
@@ -63,6 +64,7 @@ def test_before_any_hook_it_says_so(run: Run, pushed: Callable[..., None]) -> No
     assert "last pushed: never" in run("status", "hooks")
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:
     assert "paused everywhere until" in run("pause", "--for", "2h")
     assert "paused everywhere until" in run("status", "hooks")
@@ -85,6 +87,7 @@ def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:
     assert json.loads(run("resume", "--json"))["left"] == []
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_here_needs_a_project(run: Run) -> None:
     assert "belongs to no project" in run("pause", "--here", code=1)
 
@@ -94,6 +97,7 @@ def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:
     assert "write 30m, 2h or 1d" in run("pause", "--for", wrong, code=2)
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_PAUSE", "1")
     assert "CONTEXT_MANAGER_PAUSE is set" in run("resume")

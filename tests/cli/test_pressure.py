@@ -22,6 +22,7 @@ def grown(run: Run, workspace: Path) -> Run:
     return run
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_an_empty_memory_says_so_everywhere(run: Run) -> None:
     assert "No conversation is open" in run("health")
     assert "Nothing was dropped" in run("drops")

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import Run
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_topics_are_listed_and_switched(run: Run, workspace: Path) -> None:
     before = json.loads(run("topics", "list", "--json"))
     assert [topic["name"] for topic in before["topics"]] == [

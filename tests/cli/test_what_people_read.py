@@ -31,6 +31,7 @@ def test_lines_of_several_files_stand_under_their_own_file(run: Run, workspace: 
     assert "[src:" not in said
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_nothing_is_recorded_of_an_empty_message(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe(monkeypatch, b" \n")
     assert "nothing to record" in run("observe", code=1)
@@ -102,6 +103,7 @@ def test_who_asks_why_something_is_not_in_a_context_is_told(run: Run, workspace:
     assert "bilge" not in context
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_status_is_short_and_in_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_ADVISOR__ENABLED", "false")
     said = run("status")
@@ -154,6 +156,7 @@ def test_every_option_of_every_command_says_what_it_does() -> None:
     assert silent(cli, "context-manager") == []
 
 
+@pytest.mark.usefixtures("empty_memory")
 def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
     run("logs", "stats", "--since", "yesterday")
     run("search", "pump", "--since", "yesterday")

@@ -154,6 +154,7 @@ async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_pa
 def test_wrong_usage_is_one_line_that_says_what_to_do(
     tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
+    context_manager(tmp_path / "memory", "init")
     done = context_manager(tmp_path / "memory", *arguments)
     assert done.returncode == code
     assert words in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,10 @@ LEAVING = [
 ]
 
 
-def prepared(tmp_path: Path) -> Path:
+def prepared(tmp_path: Path, new_workspace: Path) -> Path:
     """A workspace with a secret beside it, and links that lead there."""
     root = tmp_path / "around" / "memory"
-    (root / "knowledge").mkdir(parents=True)
+    shutil.copytree(new_workspace, root)
     (root.parent / "outside.md").write_text(f"# Outside\n\n- {SECRET}\n")
     (root / "knowledge" / "link.md").symlink_to(root.parent / "outside.md")
     (root / "knowledge" / "folder").symlink_to(root.parent)
@@ -60,8 +61,8 @@ def everything(name: str) -> dict[str, object]:
     }
 
 
-async def test_no_argument_of_a_tool_leads_out(tmp_path: Path) -> None:
-    root = prepared(tmp_path)
+async def test_no_argument_of_a_tool_leads_out(tmp_path: Path, new_workspace: Path) -> None:
+    root = prepared(tmp_path, new_workspace)
     before = outside(root)
     answers: list[str] = []
     async with served(root) as server:
@@ -96,8 +97,8 @@ async def test_no_argument_of_a_tool_leads_out(tmp_path: Path) -> None:
     assert not [answer for answer in answers if SECRET in answer or "root:x:" in answer]
 
 
-async def test_no_uri_leads_out(tmp_path: Path) -> None:
-    root = prepared(tmp_path)
+async def test_no_uri_leads_out(tmp_path: Path, new_workspace: Path) -> None:
+    root = prepared(tmp_path, new_workspace)
     before = outside(root)
     async with served(root) as server:
         await server.call("observe", role="user", content="Hello.", session="s")
@@ -119,9 +120,9 @@ async def test_no_uri_leads_out(tmp_path: Path) -> None:
 
 
 def test_no_argument_of_a_command_leads_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, new_workspace: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    root = prepared(tmp_path)
+    root = prepared(tmp_path, new_workspace)
     for name, value in environment(root).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(root.parent)

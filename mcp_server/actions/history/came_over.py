@@ -19,6 +19,8 @@ async def take_in(memory: Memory) -> int:
             session = await run_sync(memory.transcripts.session_of, path)
             async with memory.locks.transcript(session):
                 row = await memory.state.session(session)
+                if row is not None and row.status == "open":
+                    continue  # it goes on here; once it is closed, the later of both is the current one
                 if row is not None and (await run_sync(memory.transcripts.find, session))[-1] == row.path:
                     continue  # an earlier part of it
                 await sessions.restore(memory, path)

@@ -1,4 +1,4 @@
-"""Committing: what changed goes into git on a cadence, with a message that says what it was. (S4 §3.2, SPEC §13)
+"""Committing: what changed goes into git on a cadence, with a message that says what it was.
 
 A closed conversation is committed at once (`closed_sessions.commit_pending`); everything else, whoever wrote it, every
 `lifecycle.commit_interval_minutes` and when a server ends. What may not go in (see `core.history.admission`) is left
@@ -15,6 +15,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.history import incoming
 from mcp_server.core.history.admission import Admission, warning
 from mcp_server.core.history.messages import ANSWER_TOKENS, FileChange, Type, grouped, message, read_answer, request
 from mcp_server.errors import ContextManagerError
@@ -105,7 +106,8 @@ async def report(memory: Memory) -> Swept:
 
 
 async def _swept(memory: Memory, ask: bool) -> Swept:
-    found = await run_sync(changes, memory.git, memory.files.root, OURS)
+    held = await run_sync(incoming.held_paths, memory)
+    found = [one for one in await run_sync(changes, memory.git, memory.files.root, OURS) if one.path not in held]
     if not found:
         return Swept()
     written_in: Mapping[str, str] = await memory.state.entries(WRITTEN_IN)

@@ -1,4 +1,4 @@
-"""Explore: what if? A branch of the memory with a folder of its own, to be merged or dropped within a week. (S4 §3.3)
+"""Explore: what if? A branch of the memory with a folder of its own, to be merged or dropped within a week.
 
 The live files are never switched. What is in an exploration's folder is a whole workspace: edit it, or point any
 command at it with `--workspace`.
@@ -6,6 +6,7 @@ command at it with `--workspace`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,12 +14,15 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.history import incoming
 from mcp_server.actions.history.branch_folders import BranchFolders
 from mcp_server.actions.history.committing import OURS, commit_changes
 from mcp_server.actions.history.merging import Joined, join
 from mcp_server.core.history.messages import message
-from mcp_server.errors import Conflict, ContextManagerError
+from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.memory import Memory
+from mcp_server.settings import MACHINE_FILE
+from mcp_server.store import durable
 from mcp_server.store.git import Git
 from mcp_server.store.git_changes import changes
 from mcp_server.store.git_tags import PREFIX, unused
@@ -57,13 +61,28 @@ class Dropped:
 
 
 async def create(memory: Memory, name: str) -> Exploration:
-    """Begins one from the memory as it is now. Raises Invalid for a name that is none, Conflict for one that is taken,
-    Unavailable without git."""
+    """Begins one from the memory as it is now, with this machine's settings.
+
+    Raises:
+        Invalid: `name` is no name for a branch.
+        Conflict: there is one of this name.
+        Refused: changes from another machine wait for approval; in the new folder they would count.
+        Unavailable: git is missing.
+    """
     await EXPLORATIONS.check(memory, name)
+    if held := sorted(await run_sync(incoming.held_paths, memory)):
+        raise Refused(f"changes from another machine wait ({', '.join(held[:5])}); first: context-manager approve")
     await commit_changes(memory)
-    async with EXPLORATIONS.making(memory, name):
+    async with EXPLORATIONS.making(memory, name) as place:
+        await run_sync(_copy_machine_settings, memory.files.root, place)
         await memory.state.put(STATE, name, memory.clock().isoformat())
     return await _one(memory, name)
+
+
+def _copy_machine_settings(root: Path, place: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        data = (root / MACHINE_FILE).read_bytes()
+        durable.put(place / MACHINE_FILE, data, MACHINE_FILE, new=False, mode=0o600)
 
 
 async def explorations(memory: Memory) -> list[Exploration]:

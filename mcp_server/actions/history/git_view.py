@@ -41,6 +41,9 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
         return view
     report = await committing.report(memory)
     try:
+        if damage := await run_sync(memory.git.health.quick):
+            view["damage"] = damage
+            return view
         view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
         view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
         view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
@@ -65,6 +68,9 @@ async def git_problems(memory: Memory) -> list[str]:
     if memory.settings.git.auto_commit and report.note:
         named.append(f"nothing could be committed: {report.note}")
     if await run_sync(memory.git.available):
+        if damage := await run_sync(memory.git.health.quick):
+            said = f"{damage}; nothing is committed until `context-manager doctor --repair` has mended it"
+            return [said, *(one for one in named if damage not in one)]
         if memory.settings.git.auto_commit:
             named += await _ignored(memory)
         busy, files = await run_sync(memory.git.unmerged)

@@ -14,7 +14,9 @@ from zoneinfo import ZoneInfo
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.history import incoming
 from mcp_server.core.history.merging import merged
+from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
@@ -26,26 +28,37 @@ TRIES = 5
 @dataclass(frozen=True, slots=True)
 class Joined:
     """What a merge did: the commit that HEAD is at now, the files that changed here, and those that both sides had
-    edited in the same place (both versions stand in them), and the name that the commit got, if any."""
+    edited in the same place (both versions stand in them), the name that the commit got, if any, and the files that
+    were not merged because no other machine may write them."""
 
     commit: str
     paths: tuple[str, ...] = ()
     contested: tuple[str, ...] = ()
     tag: str | None = None
+    refused: tuple[str, ...] = ()
 
 
-async def join(memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None = None) -> Joined | None:
+async def join(
+    memory: Memory,
+    theirs: str,
+    message: Callable[[Plan], str],
+    begun: str | None = None,
+    *,
+    remote: str | None = None,
+) -> Joined | None:
     """Merges the commit `theirs` into the current branch and the work tree; None if it is in there already.
 
-    `begun` is the commit from which on `theirs` counts, where that is not the last one of both: then nothing that
-    changes nothing is merged.
+    Args:
+        begun: the commit from which on `theirs` counts, if it is not the last common one: then nothing is merged unless
+            something changed since.
+        remote: the remote that `theirs` comes from. Its changes of identity, topics and settings wait for approval.
 
     Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
     """
     for attempt in range(TRIES):
         try:
             async with memory.locks.files(), memory.locks.git():
-                done = await run_sync(_joined, memory, theirs, message, begun)
+                done = await run_sync(_joined, memory, theirs, message, begun, remote)
         except Conflict:  # an editor, which takes no lock, was in between
             if attempt == TRIES - 1:
                 raise
@@ -59,7 +72,7 @@ async def join(memory: Memory, theirs: str, message: Callable[[Plan], str], begu
 
 
 def _joined(
-    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None
+    memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None, remote: str | None
 ) -> tuple[Joined | None, list[str]] | None:
     """(what was done, what was written); None if HEAD moved meanwhile."""
     git, merger = memory.git, memory.git.merging
@@ -76,14 +89,22 @@ def _joined(
     plan = merger.plan(ours, begun or base, theirs, resolve)
     if begun and not plan.changed:
         return None, []
-    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside)
+    foreign = incoming.of_this_machine(memory, plan) if remote else []
+    cleaned = merger.replaced(plan, _forgotten(memory, plan) | beside | dict.fromkeys(foreign))
     refuse_staged(memory, cleaned)
-    written = merger.apply(cleaned, memory.files, resolve)
+    held = incoming.hold(memory, cleaned, remote) if remote else frozenset()
+    known = set(beside)
+    written = merger.apply(cleaned, memory.files, resolve, held)
+    for path in sorted(set(beside) - known):  # what stands beside a file that is not committed yet
+        if not memory.files.exists(path):
+            memory.files.write_bytes_atomic(path, beside[path] or b"", new=True)
+            written.append(path)
     forward = theirs if base == ours and begun in (None, base) and cleaned.tree == plan.tree else None
-    commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward)
+    commit = merger.commit(cleaned, [ours, theirs], message(cleaned), forward, held)
     if commit is None:
         return None
-    return Joined(commit, tuple(sorted(cleaned.changed)), tuple(sorted(contested))), written
+    changed = tuple(sorted(set(cleaned.changed) - held))
+    return Joined(commit, changed, tuple(sorted(contested)), refused=tuple(foreign)), written
 
 
 def resolver(
@@ -93,9 +114,20 @@ def resolver(
     and what cannot stand in one file, such as two pictures, is put `beside` it under a name of its own."""
     days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
 
+    def _transcript(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
+        """Ours; theirs if it goes on after ours. A conversation that went on here and there in the same minute has two
+        transcripts of one name, and theirs gets another one."""
+        bodies = [split_front_matter(_text(data)).body for data in (one, other)]
+        if base is None and not bodies[0].startswith(bodies[1]):
+            if bodies[1].startswith(bodies[0]):
+                return other
+            if beside is not None:
+                beside[_other_name(path, other, days[1])] = other
+        return one
+
     def resolve(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
         if path.startswith("raw/"):
-            return one  # a conversation that is over
+            return _transcript(path, base, one, other)
         if b"\0" in one or b"\0" in other:
             if beside is not None:
                 beside[_other_name(path, other, days[1])] = other

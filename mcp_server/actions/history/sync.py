@@ -1,7 +1,8 @@
-"""Sync: two copies of one memory, on two machines, become the same. (SPEC §13)
+"""Sync: two copies of one memory, on two machines, become the same.
 
 What is here is committed, what is there is fetched and merged (`merging`), and the result is pushed, never by force. If
-somebody pushes in between, it is done again. Without the network everything here is committed all the same.
+somebody pushes in between, it is done again. Without the network what is here is committed. What another machine
+changed in identity, topics and settings waits for approval (`incoming`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import closed_sessions, sessions
-from mcp_server.actions.history import came_over
+from mcp_server.actions.history import came_over, incoming
 from mcp_server.actions.history.committing import Swept, commit_changes
 from mcp_server.actions.history.merging import TRIES, Joined, join
 from mcp_server.core.history.messages import label
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.store.git_merging import Plan
+from mcp_server.store.workspace import SETTINGS as SETTINGS_FILE
 
 MOST_NAMED = 20
 
@@ -25,7 +27,11 @@ MOST_NAMED = 20
 @dataclass(frozen=True, slots=True)
 class Synced:
     """What a sync did: commits that were made of what was here, how many came from the remote, the files that changed
-    here, those in which two versions now stand side by side, and whether it was pushed."""
+    here, those in which two versions now stand side by side, and whether it was pushed.
+
+    `waiting` and `refused` are sentences about incoming changes that have no effect: those that wait for approval, and
+    those that no other machine may make.
+    """
 
     remote: str
     branch: str
@@ -35,6 +41,8 @@ class Synced:
     contested: tuple[str, ...]
     pushed: bool
     left_out: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     @property
     def markdown(self) -> str:
@@ -45,6 +53,8 @@ class Synced:
             f"{'pushed' if self.pushed else 'nothing to push'}"
         ]
         lines += [f"- {path}: both copies had edited the same; both versions stand there" for path in self.contested]
+        lines += [f"- waits for your approval: {said}" for said in self.waiting]
+        lines += [f"- not taken over: {said}" for said in self.refused]
         lines += [f"- left out: {said}" for said in self.left_out]
         return "\n".join(lines)
 
@@ -72,14 +82,14 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
         if tip is not None:
             counted = await run_sync(git.remote.ahead_behind, name, branch)
             received += counted[1] if counted else 0
-            done = await join(memory, tip, lambda plan: _message(name, plan))
+            done = await join(memory, tip, lambda plan: _message(name, plan), remote=f"{name}/{branch}")
             joined += [done] if done else []
             await came_over.take_in(memory)
         counted = await run_sync(git.remote.ahead_behind, name, branch)
         if counted is not None and counted[0] == 0:
-            return _synced(name, branch, swept, received, joined, pushed=False)
+            return await _synced(memory, name, branch, swept, received, joined, pushed=False)
         if await run_sync(git.remote.push, name, branch) == "pushed":
-            return _synced(name, branch, swept, received, joined, pushed=True)
+            return await _synced(memory, name, branch, swept, received, joined, pushed=True)
     raise Unavailable(f"{name} keeps changing; what is here is committed, sync again later")
 
 
@@ -112,12 +122,29 @@ def _message(remote: str, plan: Plan) -> str:
     return "\n".join([subject[:72], *(["", *body] if body else [])])
 
 
-def _synced(name: str, branch: str, swept: Swept, received: int, joined: list[Joined], *, pushed: bool) -> Synced:
+async def _synced(
+    memory: Memory, name: str, branch: str, swept: Swept, received: int, joined: list[Joined], *, pushed: bool
+) -> Synced:
+    async with memory.locks.files(), memory.locks.git():
+        waiting = await run_sync(incoming.settle, memory)
+    refused = [f"{path}: it belongs to this machine" for path in sorted({p for one in joined for p in one.refused})]
+    ignored = await run_sync(incoming.ignored_settings, memory)
+    if ignored:
+        refused.append(f"{', '.join(ignored)} in {SETTINGS_FILE}: such settings belong to each machine")
     changed = {path for one in joined for path in one.paths}
     contested = {path for one in joined for path in one.contested}
     left_out = tuple(f"{path}: {reason}" for path, reason in swept.left_out.items())
     return Synced(
-        name, branch, swept.commits, received, tuple(sorted(changed)), tuple(sorted(contested)), pushed, left_out
+        name,
+        branch,
+        swept.commits,
+        received,
+        tuple(sorted(changed)),
+        tuple(sorted(contested)),
+        pushed,
+        left_out,
+        tuple(f"{one.path}: context-manager approve {one.id}" for one in waiting),
+        tuple(refused),
     )
 
 

@@ -81,6 +81,8 @@ def respond(
         if event in wire.LATER and _fields(said, beside).get("transcript_path"):
             _later(local, event, said, beside)
         return _silent(environ, f"there is no memory in {root}")
+    if not _is_ours(root):
+        return _silent(environ, f"{root} is not a memory")
     queued = _later(local, event, said, beside) if event == "SessionEnd" else ""
 
     budget = LAST_BUDGET if event == "SessionEnd" else _budget(environ)
@@ -107,12 +109,21 @@ def respond(
     return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
 
 
+def _is_ours(root: str) -> bool:
+    """Whether nothing but a workspace is in the folder: one that is there, is being created, or waits for a server with
+    our queue in it."""
+    names = set(os.listdir(root))
+    being_created = os.path.isdir(os.path.join(root, "raw", "conversations"))  # the settings are written last
+    return "memory-config.yaml" in names or names <= {".local"} or being_created
+
+
 def local_folder(root: str, environ: Mapping[str, str]) -> str:
-    """The folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML parser."""
+    """Returns the folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML
+    parser."""
     chosen = environ.get("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR") or ""
     if not chosen:
         try:
-            with open(os.path.join(root, "memory-config.yaml"), encoding="utf-8") as file:
+            with open(os.path.join(root, ".local", "settings.yaml"), encoding="utf-8") as file:
                 lines = [line.strip() for line in file if line.lstrip().startswith("local_dir:")]
         except (OSError, UnicodeDecodeError):
             lines = []

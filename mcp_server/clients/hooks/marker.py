@@ -13,10 +13,10 @@ from pathlib import Path
 from mcp_server.clients.hooks import wire
 
 
-def starting(local: Path) -> None:
-    """This process will soon listen. A workspace that does not exist yet has nothing to tell; there it does nothing."""
+def starting(local: Path | None) -> None:
+    """Notes that this process will soon listen; does nothing for None, a workspace that does not exist yet."""
     with contextlib.suppress(OSError):
-        if local.is_dir():
+        if local is not None and local.is_dir():
             (local / "run").mkdir(mode=0o700, exist_ok=True)
             _own(local).touch(mode=0o600)
 

@@ -77,11 +77,11 @@ class Done:
     backup: Path | None = None
 
 
-def record_of(memory: Memory, client: Client) -> Record:
-    """The record of a client; an empty one if there is none, or none that can be read."""
+def record_of(memory: Memory | None, client: Client) -> Record:
+    """Returns the record of a client; an empty one if there is none (no memory, either), or it cannot be read."""
     path = _path(client)
     try:
-        if memory.files.exists(path):
+        if memory is not None and memory.files.exists(path):
             return Record.model_validate_json(memory.files.read_bytes(path))
     except ValidationError:
         pass
@@ -125,7 +125,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
 
 
 def uninstall(
-    memory: Memory, client: Client, machine: Machine, project: Path | None = None, *, undo: bool = False
+    memory: Memory | None, client: Client, machine: Machine, project: Path | None = None, *, undo: bool = False
 ) -> tuple[Done, ...]:
     """Takes our entry and hooks out of a client.
 
@@ -142,7 +142,7 @@ def uninstall(
         paths[str(hooks)] = hooks
     paths |= {name: Path(name) for name in files}
     done = tuple(_taken_out(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
-    if installation is not None:
+    if installation is not None and memory is not None:
         rest = [found for found in record.installations if found is not installation]
         if rest:
             _save(memory, client, record.model_copy(update={"installations": rest}))

@@ -246,7 +246,7 @@ async def test_a_memory_that_lies_in_a_worktree_of_another_repository_works(tmp_
     git(main, "add", "README")
     git(main, "commit", "--quiet", "--message", "first")
     git(main, "worktree", "add", "--quiet", "-b", "memory", str(place))
-    async with open_memory(place, KEYWORDS_ONLY, clock=clock) as memory:
+    async with open_memory(place, KEYWORDS_ONLY, clock=clock, if_missing="adopt") as memory:
         await commit_changes(memory)
         await works(memory)
         assert "in .git/hooks" in (await status(memory, "git")).views["git"]["hooks"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcp_server.actions.approve import waiting
 from mcp_server.actions.history.committing import commit_changes
 from mcp_server.actions.history.sync import sync
 from mcp_server.core.text.conflicts import marked_line
@@ -47,6 +48,7 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
     for step in range(1, 400, 11):
         edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
         write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
+        write(one.files.root, f"topics/one{step}.md", "# One\n")
         await sync(one)
         edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
         facts += [f"- one {step}", f"- other {step}"]
@@ -59,6 +61,8 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
         assert same(one, other)
         assert set(facts) <= set(one.files.read_text(CORE).split("\n"))
         assert one.files.exists(f"knowledge/people/one{step}.md")
+        assert not list(other.files.root.glob("topics/one*")), "what waits for approval is not taken over by a kill"
+        assert f"topics/one{step}.md" in {found.proposal.path for found in await waiting(other)}
         assert not marked_line(one.files.read_text(CORE))
         if killed.returncode == 0:
             done = True

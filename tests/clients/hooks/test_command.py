@@ -238,6 +238,7 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
 
 def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace: Path) -> None:
     (workspace / ".local").mkdir(parents=True)
+    (workspace / "memory-config.yaml").touch()
     program = """
 import os, sys
 from mcp_server.__main__ import main
@@ -300,8 +301,9 @@ async def test_the_variable_that_pauses_brings_nothing_in_and_still_records(memo
     ],
 )
 def test_a_local_folder_that_was_moved_is_found(workspace: Path, line: str, folder: str) -> None:
-    workspace.mkdir()
-    (workspace / "memory-config.yaml").write_text(f"workspace:\n{line}\n")
+    (workspace / ".local").mkdir(parents=True)
+    (workspace / ".local" / "settings.yaml").write_text(f"workspace:\n{line}\n")
+    (workspace / "memory-config.yaml").write_text("workspace:\n  local_dir: /elsewhere\n")
     assert command.local_folder(str(workspace), {}) == os.path.join(workspace, folder)  # noqa: PTH118
     assert command.local_folder(str(workspace), {"CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR": "/x"}) == "/x"
 
@@ -309,7 +311,7 @@ def test_a_local_folder_that_was_moved_is_found(workspace: Path, line: str, fold
 async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace: Path, tmp_path: Path) -> None:
     async with open_memory(workspace, PLAIN) as memory:
         assert command.local_folder(str(workspace), {}) == str(memory.files.local)
-    config = workspace / "memory-config.yaml"
+    config = workspace / ".local" / "settings.yaml"
     config.write_text(config.read_text().replace("local_dir: null", f"local_dir: {tmp_path / 'moved away'}"))
     async with open_memory(workspace, PLAIN) as memory:
         assert command.local_folder(str(workspace), {}) == str(memory.files.local) == str(tmp_path / "moved away")

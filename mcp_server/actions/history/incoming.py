@@ -1,0 +1,164 @@
+"""Incoming changes: what another machine changed in identity, topics and settings waits for the user's approval.
+
+Such a file steers agents on this machine, and whoever can push to the remote can write it. After a merge HEAD has their
+version, so that nothing is undone on the other machine; the work tree keeps the version of this machine, which is the
+only one that is compiled, searched or triggers anything. A proposal in `.local/pending/` (written before HEAD moves)
+marks the difference, and git's skip-worktree bit hides it from `git status`.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from mcp_server.actions.editing import difference
+from mcp_server.core.history.merging import merged
+from mcp_server.core.text.remembering import is_for_own_hand
+from mcp_server.errors import ContextManagerError, NotFound, Refused
+from mcp_server.memory import Memory
+from mcp_server.settings import machine_settings
+from mcp_server.store.changes import Change
+from mcp_server.store.git_merging import Plan
+from mcp_server.store.paths import LOCAL
+from mcp_server.store.pending import Pending, Proposal, hash_of
+from mcp_server.store.workspace import SETTINGS
+from mcp_server.store.yaml_text import load
+
+ACTION = "incoming"
+"""What `Proposal.fact["action"]` says of such a proposal; `base` in it is git's entry of the file before the merge."""
+
+
+def is_incoming(proposal: Proposal) -> bool:
+    """Whether a proposal is about a change from another machine."""
+    return proposal.fact.get("action") == ACTION
+
+
+def held_paths(memory: Memory) -> frozenset[str]:
+    """Returns the files whose incoming changes wait: this machine's version of them is not committed meanwhile."""
+    return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
+
+
+def of_this_machine(memory: Memory, plan: Plan) -> list[str]:
+    """Returns the paths of a plan that lie in `.local/`, which no other machine may write."""
+    return sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
+
+
+def hold(memory: Memory, plan: Plan, remote: str) -> frozenset[str]:
+    """Writes a proposal for each file of the plan whose change must wait, and returns their paths. Under
+    `locks.files()`."""
+    pending = Pending(memory.files)
+    known = {one.path for one in pending.all() if is_incoming(one)}
+    asked = memory.settings.knowledge.approve
+    held = {path for path in plan.changed if path in known or (asked and _waits(memory, path))}
+    for path in sorted(held - known):
+        proposal = Proposal(
+            id=f"sync_{sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}",
+            at=memory.clock(),
+            path=path,
+            fact={"action": ACTION, "base": plan.changed[path][0]},
+            base=hash_of(_here(memory, path)),
+            by=remote,
+        )
+        pending.add(proposal)
+    return frozenset(held)
+
+
+def settle(memory: Memory) -> list[Proposal]:
+    """Drops proposals that would change nothing any more; returns the others. Under `locks.files()` and `locks.git()`.
+
+    A merge that was killed leaves such proposals, and so does another machine that took its change back.
+    """
+    waiting: list[Proposal] = []
+    for proposal in filter(is_incoming, Pending(memory.files).all()):
+        if _here(memory, proposal.path) == _there(memory, proposal.path):
+            _release(memory, proposal)
+        else:
+            waiting.append(proposal)
+    memory.git.merging.leave_out([one.path for one in waiting])
+    return waiting
+
+
+def ignored_settings(memory: Memory) -> list[str]:
+    """Returns the settings in the memory's last commit that this machine ignores, because they belong to each
+    machine."""
+    try:
+        return sorted(machine_settings(load(_there(memory, SETTINGS) or "", SETTINGS)))
+    except ContextManagerError:
+        return []
+
+
+def shown(memory: Memory, proposal: Proposal) -> tuple[str, str]:
+    """Returns the diff that `accept` would make, and why nothing would change, if so."""
+    before, after = _here(memory, proposal.path), _accepted(memory, proposal)
+    if before == after:
+        return "", "nothing differs any more"
+    return difference(before or "", after or "", proposal.path), ""
+
+
+def accept(memory: Memory, proposal: Proposal) -> str:
+    """Takes the incoming version over, with what was changed here meanwhile, and returns the diff. Under
+    `locks.files()` and `locks.git()`."""
+    path = proposal.path
+    before, after = _here(memory, path), _accepted(memory, proposal)
+    diff = difference(before or "", after or "", path)
+    if after is None and before is not None:
+        memory.files.remove(path)
+    elif after is not None and after != before:
+        data = after.encode("utf-8", "surrogateescape")
+        old = None if before is None else before.encode("utf-8", "surrogateescape")
+        memory.files.write_bytes_atomic(path, data, old, new=before is None)
+    _release(memory, proposal)
+    memory.changes.publish(Change("file", path))
+    return diff
+
+
+def reject(memory: Memory, proposal: Proposal) -> None:
+    """Keeps the version of this machine; the next commit and sync bring it to the others. Under `locks.files()` and
+    `locks.git()`."""
+    _release(memory, proposal)
+
+
+def _accepted(memory: Memory, proposal: Proposal) -> str | None:
+    """The file after `accept`. Raises Refused for a proposal that this module did not write."""
+    path = proposal.path
+    if not _waits(memory, path):
+        raise Refused(f"{path} is none of the files whose incoming changes wait; reject {proposal.id}")
+    here, there = _here(memory, path), _there(memory, path)
+    entry = proposal.fact.get("base") or ""
+    base = _text(memory.git.merging.content(path, entry) if entry else None)
+    if here is None or there is None or here == base:
+        return there
+    day = memory.local_date(memory.clock())
+    return merged(path, base, here, there, (day, day)).text
+
+
+def _release(memory: Memory, proposal: Proposal) -> None:
+    """Lets git compare the file again and drops the proposal, in this order."""
+    memory.git.merging.take_in([proposal.path])
+    Pending(memory.files).remove(proposal.id)
+
+
+def _waits(memory: Memory, path: str) -> bool:
+    return any(is_for_own_hand(one) or one.casefold() == SETTINGS for one in (path, _real(memory, path)))
+
+
+def _real(memory: Memory, path: str) -> str:
+    """The path behind symbolic links, which an earlier push may have brought."""
+    try:
+        return memory.files.relative(path)
+    except Refused:  # the merge refuses it, too
+        return path
+
+
+def _here(memory: Memory, path: str) -> str | None:
+    try:
+        return _text(memory.files.read_bytes(path))
+    except NotFound:
+        return None
+
+
+def _there(memory: Memory, path: str) -> str | None:
+    return _text(memory.git.merging.committed(path))
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "surrogateescape")
