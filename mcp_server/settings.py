@@ -25,13 +25,24 @@ class ContextCompiler(Section):
     """How a token budget is shared out."""
 
     token_budget: Annotated[int, Field(ge=128, le=1_000_000, description="Tokens of a compiled context")] = 8192
-    identity_budget_kb: Annotated[float, Field(gt=0, description="Most that identity may take, in KB of text")] = 17
-    memory_budget_kb: Annotated[float, Field(gt=0, description="Most that MEMORY.md may take, in KB of text")] = 3
-    journal_budget_kb: Annotated[float, Field(gt=0, description="Most that the journal may take, in KB of text")] = 4
+    identity_budget_kb: Annotated[
+        float, Field(gt=0, description="Most that identity may take while others need the room, in KB of text")
+    ] = 17
+    memory_budget_kb: Annotated[
+        float, Field(gt=0, description="Most that MEMORY.md may take while others need the room, in KB of text")
+    ] = 3
+    journal_budget_kb: Annotated[
+        float, Field(gt=0, description="Most that the journal may take while others need the room, in KB of text")
+    ] = 4
     topic_budget_kb: Annotated[float, Field(gt=0, description="Most that active topics may take, in KB of text")] = 6
-    identity_share: Annotated[float, Field(ge=0, le=1, description="Most that identity may take of the budget")] = 0.15
+    identity_share: Annotated[
+        float, Field(ge=0, le=1, description="Most that identity may take of the budget while others need the room")
+    ] = 0.15
     memory_share: Annotated[
-        float, Field(ge=0, le=1, description="Most that memory, journal and projects take together")
+        float,
+        Field(
+            ge=0, le=1, description="Most that memory, journal and projects take together while others need the room"
+        ),
     ] = 0.20
     topic_share: Annotated[
         float, Field(ge=0, le=1, description="Most that active topics, what they subscribe to and corrections take")

@@ -12,6 +12,7 @@ from datetime import datetime
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.anchor import anchors
 from mcp_server.actions.checkpoints.as_of import as_of
 from mcp_server.actions.checkpoints.left_off import left_off
 from mcp_server.actions.clarity import block_of
@@ -164,6 +165,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         live_set=conversation.live.shortened,
         topics=topics.topics,
         corrections=topics.corrections,
+        anchors=await run_sync(anchored, memory),
         drop_list=conversation.live.dropped[:MOST_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row.session) if row else (),
@@ -295,6 +297,11 @@ def source_files(
         source = SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
         source = of_the_user(source) if path == USER_FILE else source
         yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
+
+
+def anchored(memory: Memory) -> tuple[str, ...]:
+    """Returns the texts that the user anchored."""
+    return tuple(anchor.item for anchor in anchors(memory))
 
 
 def compiler_settings(settings: Settings) -> CompilerSettings:

@@ -46,7 +46,9 @@ def _told(done: Condensed) -> str:
     would = "would be " if done.dry_run else ""
     said = [f"condense {done.period}: {count(len(done.files), 'file')} {would}changed"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
-        said.append(file.diff if done.dry_run else f"  {file.path}" + (f"  +{file.added}" if file.added else ""))
+        said.append(
+            file.diff if done.dry_run else f"  {file.path}" + (f"  {file.counts}" if file.added or file.removed else "")
+        )
     if done.dry_run:
         said.append("This was a dry run: nothing has changed.")
     return "\n".join([*said, *done.notes])

@@ -52,9 +52,11 @@ def _told(done: Extracted) -> str:
     found = f"{count(done.lines, 'line')} found, {count(len(done.files), 'file')} {would}changed"
     said = [f"{count(done.read, 'conversation')} read{known}: {found}"]
     for file in sorted(done.files.values(), key=lambda one: one.path):
-        said.append(file.diff if done.dry_run else f"  {file.path}  +{file.added}")
+        said.append(file.diff if done.dry_run else f"  {file.path}  {file.counts}")
     if done.fell_back:
         said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
+    if done.refused:
+        said.append(f"refused from the model: {count(done.refused, 'line')}; the lines of the rules stand instead")
     if done.dry_run and done.files:
         said.append("This was a dry run: nothing has changed.")
     return "\n".join([*said, *done.notes])

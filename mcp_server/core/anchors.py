@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from mcp_server.core.clarity.extraction import TOOL, extract
+from mcp_server.core.text.entries import Entry
 from mcp_server.core.text.words import fold, words
 
 AnchorKind = Literal["item", "chunk", "file", "passage"]
@@ -88,3 +89,23 @@ def names_one_of(text: str, items: Iterable[str]) -> bool:
 def items_of(anchors: Iterable[Anchor]) -> frozenset[str]:
     """The ids of the anchored items, lower case."""
     return frozenset(anchor.item.lower() for anchor in anchors if anchor.kind == "item")
+
+
+def anchored_entries(items: Iterable[str], path: str, entries: Iterable[Entry], above: int) -> frozenset[int]:
+    """Returns the first lines (in the body) of a file's entries that an anchored text protects: it names the file, a
+    line of the entry, or an item that the entry mentions. `above` is the number of lines above the body."""
+    listed = list(entries)
+    of_kind: dict[AnchorKind, set[str]] = {"item": set(), "chunk": set(), "file": set(), "passage": set()}
+    for item in items:
+        of_kind[kind_of(item)].add(item)
+    if path in of_kind["file"]:
+        return frozenset(entry.start for entry in listed)
+    places = (item.partition("#") for item in of_kind["passage"])
+    lines = {int(place) for of, _, place in places if of == path}
+    named = {item.lower() for item in of_kind["item"]}
+    return frozenset(
+        entry.start
+        for entry in listed
+        if not lines.isdisjoint(range(entry.start + above, entry.end + above + 1))
+        or (named and not named.isdisjoint(extract(entry.text)))
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from importlib.abc import Traversable
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal
 

@@ -265,3 +265,20 @@ async def test_what_a_later_line_of_a_project_takes_back_is_not_found_for_its_co
     text = (await compiled(past, "How many days are scans kept, and dropped when?", project="lantern")).text
     assert "older than 14 days" not in text
     assert "ask Leila" in text, "a person's own line"
+
+
+async def test_a_greeting_brings_the_newest_lessons_of_a_long_memory_and_an_anchored_old_one(memory: Memory) -> None:
+    from datetime import date, timedelta
+
+    days = [date(2025, 9, 1) + timedelta(days=number) for number in range(120)]
+    lessons = "\n".join(
+        f"- {day}: Lesson {number}: {'the boiler needs a pause before it is filled again; ' * 5}"
+        for number, day in enumerate(days)
+    )
+    memory.files.write_atomic("knowledge/memory/MEMORY.md", f"# Core Memory\n\n## Lessons Learned\n\n{lessons}\n")
+    memory.files.write_atomic("anchors.yaml", "anchors:\n  - item: knowledge/memory/MEMORY.md#6\n")
+    result = await compiled(memory, "Good morning")
+    assert "Lesson 119:" in result.text
+    assert "Lesson 1:" in result.text  # line 6
+    assert "Lesson 0:" not in result.text
+    assert result.tokens > 0.8 * result.receipt.budget

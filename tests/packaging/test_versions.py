@@ -54,3 +54,10 @@ def test_the_readme_carries_the_name_that_the_registry_looks_for() -> None:
 
 def test_packages_say_that_they_are_typed() -> None:
     assert (Path(mcp_server.__file__).parent / "py.typed").exists()
+
+
+def test_classifiers_name_every_python_that_ci_checks() -> None:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
+    classified = re.findall(r"Python :: (3\.\d+)", "\n".join(said))
+    (checked,) = re.findall(r"^for version in ([\d. ]+); do$", (ROOT / ".ci/pythons").read_text("utf-8"), re.MULTILINE)
+    assert classified == checked.split()

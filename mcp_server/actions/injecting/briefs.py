@@ -22,7 +22,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.compile import compiler_settings, source_files
+from mcp_server.actions.compile import anchored, compiler_settings, source_files
 from mcp_server.actions.injecting import pauses
 from mcp_server.actions.projects import project_of
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
@@ -134,6 +134,7 @@ async def _inputs(memory: Memory, project: Project) -> CompileInputs:
         local_date=local_date,
         project=project.key,
         files=files,
+        anchors=await run_sync(anchored, memory),
         settings=replace(compiler_settings(memory.settings), **SHARES),
         vocabulary=memory.tokens.vocabulary,
     )

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.despite_editors import despite_editors
-from mcp_server.actions.editing import archive, difference, stamped
+from mcp_server.actions.editing import archive, stamped
 from mcp_server.actions.lifecycle.archive import archive_journals, journal_days
 from mcp_server.actions.lifecycle.extract import ChangedFile, extract
 from mcp_server.actions.lifecycle.prune_knowledge import prune_memory
@@ -61,15 +61,17 @@ class Condensed:
     def add(self, path: str, before: str, after: str) -> None:
         """Notes a change of a file."""
         if before != after:
-            added = max(0, after.count("[src: ") - before.count("[src: "))
-            self.files[path] = ChangedFile(path, added, difference(before, after, path))
+            self.files[path] = ChangedFile.of(path, before, after)
 
     def as_dict(self) -> dict[str, Any]:
         """What a program reads."""
         return {
             "period": self.period,
             "dry_run": self.dry_run,
-            "files": [{"path": one.path, "added": one.added, "diff": one.diff} for one in self.files.values()],
+            "files": [
+                {"path": one.path, "added": one.added, "removed": one.removed, "diff": one.diff}
+                for one in self.files.values()
+            ],
             "notes": self.notes,
         }
 

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Derived:
     """The lines of one transcript, each once; `title` and `session` are the conversation's. `model`: an LLM gave them;
-    `fell_back`: one was asked and gave nothing that could be used."""
+    `fell_back`: an LLM was asked and gave no usable answer. `refused` counts the lines of its answers that were
+    refused, so that the rules' lines stand for them."""
 
     path: str
     session: str
@@ -37,6 +38,7 @@ class Derived:
     lines: tuple[Line, ...]
     model: bool = False
     fell_back: bool = False
+    refused: int = 0
 
 
 @cache
@@ -86,22 +88,23 @@ async def derive(
     given = await _by_model(memory, turns, context) if use_model and memory.llm is not None else None
     asked = use_model and memory.llm is not None
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
-    return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None)
+    refused = len(given.refused) if given else 0
+    return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
 
 
-async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> list[Line] | None:
-    """What a model makes of it; None if any part of its answer cannot be used: half a conversation is no extraction."""
+async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:
+    """Returns the lines of a model; None if one of its answers is unusable: half a conversation is no extraction."""
     assert memory.llm is not None
-    found: list[Line] = []
+    found = model_lines.Answer()
     for prompt in model_lines.requests(memory.templates("extract"), turns, context):
         try:
             answer = await memory.llm.complete(prompt, purpose="extraction", max_tokens=model_lines.ANSWER_TOKENS)
         except LlmUnavailable:
             return None
-        lines = model_lines.read(answer, turns, context)
-        if lines is None:
+        part = model_lines.read(answer, turns, context)
+        if part is None:
             return None
-        found += lines
+        found = model_lines.Answer((*found.lines, *part.lines), (*found.refused, *part.refused))
     return found
 
 
@@ -110,11 +113,20 @@ def _by_rules(
     turns: Sequence[Turn],
     context: Context,
     extractors: Sequence[Extractor],
-    given: list[Line] | None,
+    answer: model_lines.Answer | None,
 ) -> tuple[Line, ...]:
+    """Returns the lines of the extractors; of those that a model replaces, the model's lines and, for the turns whose
+    lines were refused, the rules' lines."""
     found: list[Line] = []
+    given: list[Line] = []
+    if answer is not None:
+        by_rules = answer.unanswered(turns)
+        of_rules = [one for one in available().values() if one.kinds and one.name != journals.EXTRACTOR.name]
+        given = list(answer.lines)
+        for extractor in of_rules if by_rules else ():
+            given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]
     for extractor in extractors:
-        if given is None:
+        if answer is None:
             found += _read(extractor, turns, context)
         elif extractor.name == journals.EXTRACTOR.name:
             found += journals.chosen(given)

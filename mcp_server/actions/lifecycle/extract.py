@@ -7,6 +7,7 @@ versions of the extractors is not read again. What a person or an agent wrote st
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,7 +24,7 @@ from mcp_server.actions.editing import difference, stamped
 from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
 from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
-from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.lifecycle.lines import Line, is_derived, without_sources
 from mcp_server.core.lifecycle.merging import merged, standing
 from mcp_server.core.lifecycle.places import by_file, place_of
 from mcp_server.core.lifecycle.states import settled
@@ -56,11 +57,23 @@ BATCH = 20
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """What became of one file: lines added, and the change as a diff."""
+    """One changed file: the derived lines that were added and removed, and the change as a diff."""
 
     path: str
     added: int
+    removed: int
     diff: str
+
+    @classmethod
+    def of(cls, path: str, before: str, after: str) -> ChangedFile:
+        """Returns the change from one text of a file to another."""
+        old, new = _derived_texts(before), _derived_texts(after)
+        return cls(path, (new - old).total(), (old - new).total(), difference(before, after, path))
+
+    @property
+    def counts(self) -> str:
+        """`+2`, or `+2 −1` if lines were removed."""
+        return f"+{self.added}" + (f" −{self.removed}" if self.removed else "")
 
 
 @dataclass(slots=True)
@@ -73,6 +86,7 @@ class Extracted:
     lines: int = 0
     by_model: int = 0
     fell_back: int = 0
+    refused: int = 0
     files: dict[str, ChangedFile] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -84,9 +98,14 @@ class Extracted:
             "known": self.known,
             "lines": self.lines,
             "added": sum(file.added for file in self.files.values()),
+            "removed": sum(file.removed for file in self.files.values()),
             "by_model": self.by_model,
             "fell_back": self.fell_back,
-            "files": [{"path": one.path, "added": one.added, "diff": one.diff} for one in self.files.values()],
+            "refused": self.refused,
+            "files": [
+                {"path": one.path, "added": one.added, "removed": one.removed, "diff": one.diff}
+                for one in self.files.values()
+            ],
             "notes": self.notes,
         }
 
@@ -211,10 +230,17 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     done.lines += sum(len(one.lines) for one in derived)
     done.by_model += sum(one.model for one in derived)
     done.fell_back += sum(one.fell_back for one in derived)
+    done.refused += sum(one.refused for one in derived)
     for changed in await write_lines(memory, derived, anew=anew, dry_run=done.dry_run):
         before = done.files.get(changed.path)
-        added, diff = (before.added, before.diff + "\n") if before else (0, "")
-        done.files[changed.path] = ChangedFile(changed.path, added + changed.added, diff + changed.diff)
+        if before is not None:
+            changed = ChangedFile(
+                changed.path,
+                before.added + changed.added,
+                before.removed + changed.removed,
+                f"{before.diff}\n{changed.diff}",
+            )
+        done.files[changed.path] = changed
     if done.dry_run:
         return
     for one in waiting:
@@ -223,20 +249,33 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stale:
+    """The transcripts that were read again; of those in `replaced_only` a line leaves only if a new one replaces it."""
+
+    paths: frozenset[str] = frozenset()
+    replaced_only: frozenset[str] = frozenset()
+
+
 async def write_lines(
     memory: Memory, derived: Sequence[Derived], *, anew: Collection[str] = (), dry_run: bool = False
 ) -> list[ChangedFile]:
-    """Writes lines into their files, durably, each file whole; returns what changed. `anew` are the transcripts of
-    which earlier lines go where they are not said again. `dry_run` only says what would change."""
+    """Writes lines into their files, durably, each file whole; returns the changes. `anew` are the transcripts that
+    were read again: their earlier lines are removed if they are not found again. If an LLM was asked about a
+    transcript, its earlier lines are removed only if a new line replaces them. `dry_run` writes nothing."""
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report"]
     reports = [line for one in derived for line in one.lines if line.kind == "report"]
     by_day = _sessions_by_journal(derived)
-    stale = frozenset(anew)
+    stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
     by_place = await run_sync(by_file, lines)
 
     def work() -> list[ChangedFile]:
         placed = _at_home(memory.files, by_place)
-        paths = {*placed, *(_holding(memory.files, stale) if stale else ()), *_open_pages(memory.files, reports)}
+        paths = {
+            *placed,
+            *(_holding(memory.files, stale.paths) if stale.paths else ()),
+            *_open_pages(memory.files, reports),
+        }
         changed = [
             _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run, reports)
             for path in sorted(paths)
@@ -310,7 +349,7 @@ def _written(
     files: WorkspaceFiles,
     path: str,
     placed: list[tuple[Place, Line]],
-    stale: frozenset[str],
+    stale: _Stale,
     by_day: Mapping[str, Sequence[str]],
     now: datetime,
     dry_run: bool,
@@ -326,29 +365,33 @@ def _written(
             return None
         if not dry_run:
             files.write_atomic(path, after, before, new=before is None)
-        added = max(0, after.count("[src: ") - (before or "").count("[src: "))
-        return ChangedFile(path, added, difference(before or "", after, path))
+        return ChangedFile.of(path, before or "", after)
 
     return despite_editors(write)
+
+
+def _derived_texts(text: str) -> Counter[str]:
+    """Returns the derived lines of a file without their sources, which change when a second turn says the same."""
+    return Counter(without_sources(line).strip() for line in text.split("\n") if is_derived(line))
 
 
 def rewritten(
     path: str,
     before: str | None,
     placed: Sequence[tuple[Place, Line]],
-    stale: frozenset[str],
+    stale: _Stale,
     named: Sequence[str],
     now: datetime,
     reports: Sequence[Line] = (),
 ) -> str | None:
-    """Returns the file with these lines, and without those that come from `stale` transcripts alone; None if nothing
-    changes. `reports` close open items of the file.
+    """Returns the file with these lines, and without lines of `stale` transcripts alone; None if nothing changes.
+    `reports` close open items of the file.
 
     A new file begins with its place's template. `named` are sessions for a journal's front matter.
     """
     text = before if before is not None else placed[0][0].template
     start = split_front_matter(text)
-    body = merged(start.body, placed, stale, FLUSHED)
+    body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports))
     if body == start.body and before is not None:

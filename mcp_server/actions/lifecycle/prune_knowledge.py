@@ -17,8 +17,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.anchor import anchors
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import WARN_LINES, archive, stamped
-from mcp_server.core.anchors import Anchor, items_of
-from mcp_server.core.clarity.extraction import extract
+from mcp_server.core.anchors import anchored_entries
 from mcp_server.core.history.merging import merged
 from mcp_server.core.lifecycle.condense import picked, without
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
@@ -98,7 +97,7 @@ def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[s
     lines, head = before.count("\n"), before.count("\n") - start.body.count("\n")
     most = _most(memory, target)
     listed = entries.entries(start.body)
-    spared = _spared(anchors(memory), listed, head)
+    spared = anchored_entries((anchor.item for anchor in anchors(memory)), MEMORY, listed, head)
     today = date.fromisoformat(memory.local_date(memory.clock()))
     steps = decide_memory(start.body, max(0, lines - most), specific_lines(memory), today, spared, least)
     body, leaving = without(start.body, steps), [step.entry for step in steps]
@@ -123,23 +122,6 @@ def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[s
     if left > most:
         notes.append("What is left over that has no date, or is anchored: shorten it by hand.")
     return Pruned("memory", dry_run, MEMORY, tuple(fates), where=ARCHIVE, notes=tuple(notes), undo=undo)
-
-
-def _spared(held: list[Anchor], listed: list[entries.Entry], head: int) -> frozenset[int]:
-    """The entries that an anchor names: by their line in the file, or by an item that they speak of."""
-    items = items_of(held)
-    lines = {
-        int(place)
-        for path, _, place in (anchor.item.partition("#") for anchor in held if anchor.kind == "passage")
-        if path == MEMORY and place.isdigit()
-    }
-    whole = any(anchor.kind == "file" and anchor.item == MEMORY for anchor in held)
-
-    def named(entry: entries.Entry) -> bool:
-        at = range(entry.start + head, entry.end + head + 1)
-        return whole or any(line in at for line in lines) or not items.isdisjoint(extract(entry.text))
-
-    return frozenset(entry.start for entry in listed if named(entry))
 
 
 # ------------------------------------------------------------ files

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from anyio import move_on_after
 from anyio.to_thread import run_sync
@@ -22,9 +23,9 @@ from mcp_server.core.model import COMPACTION, Caller, Turn
 from mcp_server.core.source_keys import content_sha
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.query import bounded
-from mcp_server.core.topics import Heard, Match, Mention
+from mcp_server.core.topics import Heard, Match, Mention, Trouble
 from mcp_server.core.watchers.activations import Activation, Activations, Correction, fingerprint
-from mcp_server.core.watchers.patterns import Tier1
+from mcp_server.core.watchers.patterns import Limits, Tier1
 from mcp_server.memory import Memory
 from mcp_server.store import activations
 from mcp_server.store.activations import Event, Standing
@@ -35,7 +36,7 @@ from mcp_server.store.topic_files import TopicSet
 log = logging.getLogger(__name__)
 
 ALL_PATTERNS = 5
-"""All patterns together may take so many times what one may."""
+"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
 
 AHEAD_SECONDS = 0.6
 """What the gate may take while a prompt waits."""
@@ -49,10 +50,11 @@ LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a message brings in: the topics that come in, and the corrections that it earns."""
+    """The topics that a message activates, the corrections that it earns, and its patterns that a limit stopped."""
 
     topics: tuple[Activation, ...] = ()
     corrections: tuple[Correction, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
 
 
 async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()) -> tuple[str, ...]:
@@ -82,9 +84,9 @@ def look(memory: Memory, prompt: str) -> Seen:
 
 
 async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
-    """Judges a prompt that a client's hook tells of before its transcript does; returns the topics, and where the
-    session stands then. The turn is not judged again when it is recorded, unless an LLM took longer than a prompt can
-    wait: then arithmetic decides, until it is."""
+    """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
+    activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (until
+    then the scores decide), or if the time limit skipped a pattern."""
     message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
         return topics, Standing()
@@ -102,7 +104,7 @@ async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[
 
     def change(one: Activations) -> Activations:
         one = one.fired(found.topics, exchange, ttl)
-        return one if late else one.judged_ahead(prompt)
+        return one if late or tier1.skipped else one.judged_ahead(prompt)
 
     _, after = await activations.change(memory.state, session, change, waits=False)
     return topics, replace(standing, active=after)
@@ -120,9 +122,11 @@ async def judge_message(
     known: Tier1 | None = None,
     quiet: bool = False,
 ) -> Judged:
-    """What a message brings in at this exchange; turn `turn` of an agent is what corrections are about. `known` is
-    tier 1 of whoever has it already. `quiet`: only somebody asks, so no LLM is called and nothing is logged."""
-    tier1 = await run_sync(first_tier, memory, topics, message) if known is None else known
+    """Returns the topics that a message activates at this exchange. Corrections are for the agent's turn `turn`.
+    `known` is the result of tier 1 if the caller has it. `quiet`: calls no LLM and writes no gate log."""
+    tier1 = known
+    if tier1 is None:
+        tier1 = await run_sync(partial(first_tier, memory, topics, message, retry=True))
     if tier1.troubles:
         await _keep_troubles(memory, topics, tier1)
     verdicts = await judge.judge(
@@ -145,15 +149,18 @@ async def judge_message(
         for match in tier1.matches.get(name, ())
         if match.correction and message.direction == "output"
     )
-    return Judged(fired, tuple(dict.fromkeys(wrong)))
+    return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
-def first_tier(memory: Memory, topics: TopicSet, message: Heard) -> Tier1:
-    """Tier 1, within the time that the settings allow. It is this thread's own time that counts: a machine that is busy
-    with other things must not keep a topic out."""
+def first_tier(memory: Memory, topics: TopicSet, message: Heard, *, retry: bool = False) -> Tier1:
+    """Returns the triggers that fire, within the time limits of the settings. The limits count the processor time of
+    this thread, so that other work on the machine keeps no topic out. `retry`: no prompt waits for the answer, so that
+    the patterns that were skipped are tried once more."""
     seconds = memory.settings.watchers.regex_ms / 1000
-    end = time.thread_time() + ALL_PATTERNS * seconds
-    return watchers(topics).matches(message, seconds, lambda: end - time.thread_time())
+    limits = Limits(seconds, ALL_PATTERNS * seconds, time.thread_time)
+    triggers = watchers(topics)
+    found = triggers.matches(message, limits)
+    return triggers.retry(message, limits, found) if retry and found.skipped else found
 
 
 def said_by(matches: Sequence[Match], score: float | None) -> str:
@@ -173,24 +180,28 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
     await _take_waiting(memory, row, exchange)
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
     after = before
+    troubles: dict[Trouble, None] = {}
     for place, turn in enumerate(spoken):
         at = exchange - sum(later.role == "user" for later in spoken[place + 1 :])
         if exchange - at <= ttl:  # what earlier exchanges brought in has left again
-            after = await _heard_one(memory, row, turn, loaded if turn is turns[-1] else (), topics, at)
+            after, found = await _heard_one(memory, row, turn, loaded if turn is turns[-1] else (), topics, at)
+            troubles.update(dict.fromkeys(found))
     after = await activations.of(memory.state, row.session) if not spoken else after
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
-    return _notes(before, after, exchange, ttl)
+    named = (f"{topics.topics[one.topic].path}: line {one.line}: {one.what}" for one in troubles)
+    return (*_notes(before, after, exchange, ttl), *(" ".join(neutralise(one).split()) for one in named))
 
 
 async def _heard_one(
     memory: Memory, row: SessionRow, turn: Turn, loaded: Sequence[str], topics: TopicSet, exchange: int
-) -> Activations:
+) -> tuple[Activations, tuple[Trouble, ...]]:
+    """Judges one recorded turn. Returns the session's activations after it, and the patterns that a limit stopped."""
     ttl = memory.settings.watchers.topic_ttl
     stored = await activations.of(memory.state, row.session)
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
-        return after
+        return after, ()
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
     said = bounded(turn.content, LONGEST_WATCHED)
     message = Heard(said, "output" if turn.role == "agent" else "input", tuple(paths))
@@ -202,14 +213,14 @@ async def _heard_one(
 
     corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
     if not judged.topics and not corrected:
-        return stored
+        return stored, judged.troubles
 
     def change(one: Activations) -> Activations:
         one = one.fired(judged.topics, exchange, ttl)
         return one.answered(turn.number, judged.corrections) if turn.role == "agent" else one
 
     _, after = await activations.change(memory.state, row.session, change)
-    return after
+    return after, judged.troubles
 
 
 async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
@@ -231,14 +242,16 @@ def as_fired(event: Event, exchange: int) -> Activation:
 
 
 async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:
-    """Remembers which pattern was cut off, for whoever asks how the topics are."""
-    for trouble in filter(lambda one: one.fault, tier1.troubles):
+    """Logs the patterns that a limit stopped or skipped, and stores the stopped ones for `topics list`."""
+    for trouble in tier1.troubles:
+        log.warning("%s: line %d: %s", topics.topics[trouble.topic].path, trouble.line, trouble.what)
+        if not trouble.fault:
+            continue
         digest = topics.topics[trouble.topic].digest
         known = await memory.state.get(activations.CUT_OFF, trouble.topic)
         record = {"digest": digest, "line": trouble.line, "what": trouble.what}
         if known != record:
             await memory.state.put(activations.CUT_OFF, trouble.topic, record, waits=False)
-        log.warning("%s: line %d: %s", topics.topics[trouble.topic].path, trouble.line, trouble.what)
 
 
 def _people(matches: Sequence[Match]) -> tuple[str, ...]:

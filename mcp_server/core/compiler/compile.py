@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_server.core.compiler import knowledge
 from mcp_server.core.compiler.budget import Count, Meter, Room
+from mcp_server.core.compiler.files import NO_ROOM_IN_SHARE
 from mcp_server.core.compiler.inputs import LEAST_BUDGET, CompileInputs, Digests
 from mcp_server.core.compiler.receipt import Receipt, SlotAccount, accounted
 from mcp_server.core.compiler.render import SEPARATOR
-from mcp_server.core.compiler.section import Filling, Section
+from mcp_server.core.compiler.section import Filling, Section, Slot
 from mcp_server.core.compiler.slots import FILL, SHOWN
+
+GROWTH_STEP = 1 / 8
+"""Part of the allowance: files grow by multiples of it, so that what is left of it by one message or another does not
+change their text, and a provider's prompt cache keeps it."""
+
+
+SPARE = 2
+"""Tokens per slot that growing slots leave free: a slot needs a line end more than the tokens of its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +73,60 @@ def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
 def _filled(
     inputs: CompileInputs, allowance: int, meter: Meter
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
-    """Every slot in its turn: within its group's cap, and leaving free the floors of those that come after."""
+    """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots again with them."""
+    filling = Filling(inputs, allowance, meter, {})
+    sections, accounts = _pass(filling, allowance)
+    costs = {name: _cost(section, meter) for name, section in sections.items()}
+    left = allowance - sum(costs.values())
+    step = max(1, int(allowance * GROWTH_STEP))
+    if left >= step and any(_may_grow(slot, filling) and _is_cut(sections[slot.name]) for slot in FILL):
+        return _pass(filling, allowance - left % step, costs)
+    return sections, accounts
+
+
+def _pass(
+    filling: Filling, tokens: int, costs: Mapping[str, int] | None = None
+) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
+    """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free.
+
+    `costs` are the tokens of each slot in an earlier pass. Then a slot that grows may take all `tokens` but those that
+    the other slots took in that pass, and they keep their room.
+    """
     sections: dict[str, Section] = {}
-    filling = Filling(inputs, allowance, meter, sections)
+    filling = replace(filling, before=sections)
     caps: dict[str, tuple[int, int]] = {}
-    spent: dict[str, int] = {}
+    of_groups: dict[str, int] = {}
+    spent = 0
     for position, slot in enumerate(FILL):
         later = [(one, one.floor(filling)) for one in FILL[position + 1 :]] if position else []
-        free = allowance - sum(spent.values()) - sum(floor for _, floor in later)
         cap = slot.cap(filling)
-        of_group = cap - spent.get(slot.group, 0) - sum(floor for one, floor in later if one.group == slot.group)
         caps[slot.name] = cap, slot.floor(filling)
-        sections[slot.name] = slot.fill(filling, Room(max(0, min(free, of_group)), slot.most_bytes(filling)))
-        spent[slot.group] = spent.get(slot.group, 0) + _cost(sections[slot.name], meter)
+        if costs is None:
+            free = tokens - spent - sum(floor for _, floor in later)
+        else:
+            free = tokens - spent - sum(costs[one.name] for one in FILL[position + 1 :])
+        if costs is not None and _may_grow(slot, filling):
+            room = Room(max(0, free - SPARE * len(later)))
+        else:
+            of_group = (
+                cap - of_groups.get(slot.group, 0) - sum(floor for one, floor in later if one.group == slot.group)
+            )
+            room = Room(max(0, min(free, of_group)), slot.most_bytes(filling))
+        sections[slot.name] = slot.fill(filling, room)
+        cost = _cost(sections[slot.name], filling.meter)
+        spent += cost
+        of_groups[slot.group] = of_groups.get(slot.group, 0) + (cost if costs is None else costs[slot.name])
     sections["knowledge"] = _without_repeats(filling, sections)
-    return sections, tuple(_account(name, sections[name], *caps[name], meter) for name in caps)
+    return sections, tuple(_account(name, sections[name], *caps[name], filling.meter) for name in caps)
+
+
+def _may_grow(slot: Slot, filling: Filling) -> bool:
+    """Whether a slot may exceed its cap. A share that the user set to 0 keeps it out."""
+    return slot.grows and slot.cap(filling) > 0
+
+
+def _is_cut(section: Section) -> bool:
+    return any(not one.whole or one.reason == NO_ROOM_IN_SHARE for one in section.considered)
 
 
 def _without_repeats(filling: Filling, sections: Mapping[str, Section]) -> Section:

@@ -1,17 +1,20 @@
 """P0 identity and P1 memory, journal, projects: workspace files that every context carries.
 
-Files of one slot share its room so that small ones stay whole; what an earlier slot shows is not said again. What is
-cut ends with a line that says which lines are left out and how to read them; those lines may still come in by relevance
-(P3).
+Files of one slot share its room so that small ones stay whole; lines that an earlier slot shows are not repeated. A
+file that does not fit loses its oldest dated entries first. A last line says what is left out and how to read it;
+knowledge (P3) may still show the lines that are left out.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
+from mcp_server.core.anchors import anchored_entries
 from mcp_server.core.compiler.budget import (
     MOST_CHARACTERS_PER_TOKEN,
     UNLIMITED_BYTES,
@@ -29,6 +32,7 @@ from mcp_server.core.compiler.said import NO_LONGER_SO, SHOWN_ABOVE, repeats, sa
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.places import GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE
+from mcp_server.core.text.entries import entries
 from mcp_server.core.text.markdown import sections, without_comments
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 
@@ -37,6 +41,12 @@ ACTIVE_FILE = "knowledge/projects/_active.md"
 JOURNAL_FOLDER = "knowledge/journal/"
 _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
+NO_ROOM_IN_SHARE = "no room within its share"
+_LONGEST_SORTED = 1_000_000
+"""Characters of a file above which its entries are not sorted by age: it is cut at its end."""
+_NEWEST_SHARE = 4
+"""The newest entries keep a quarter of a file's room, however much undated text the file has."""
+_DAY_IN_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.md$")
 _LEAST_TOKENS = 24
 """Below it a file's block would be little more than its label."""
 
@@ -129,23 +139,23 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
             if rest is not source and not _says_something(rest.text):
                 reason = SHOWN_ABOVE
             considered += withheld(name, rest, reason)
-            file = None if reason else prepared(name, rest)
+            file = None if reason else prepared(name, rest, filling.inputs.anchors)
             if file is not None:
                 wanted.append(file)
             elif source.text.strip() or not source.withheld:
                 considered.append(account(name, source, included=False, reason=reason or "empty"))
         blocks: list[str] = []
-        lines: dict[str, int] = {}
+        lines: dict[str, frozenset[int]] = {}
         meter = filling.meter
         needs = [file.need(room, meter) for file in wanted]
         for file, tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
             spent = sum(len(block.encode("utf-8", "replace")) + len(SEPARATOR) for block in blocks)
             shown = file.within(Room(tokens, room.bytes - spent), meter)
             if shown is None:
-                considered.append(account(name, file.source, included=False, reason="no room within its share"))
+                considered.append(account(name, file.source, included=False, reason=NO_ROOM_IN_SHARE))
                 continue
             blocks.append(shown.text)
-            lines[file.source.path] = shown.last
+            lines[file.source.path] = shown.lines
             reason = "always shown" if shown.whole else "always shown, cut to its share"
             entry = account(name, file.source, included=True, reason=reason)
             considered.append(replace(entry, tokens=meter(shown.text), whole=shown.whole))
@@ -156,45 +166,102 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A file as a block: its label and as much of its text as fitted, down to line `last` of the file."""
+    """A file as a block: its label and as much of its text as fitted. `lines` are the line numbers that are shown."""
 
     text: str
-    last: int
+    lines: frozenset[int]
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A file ready to be shown: its label, and its text made safe, from line `source.first_line` of the file on."""
+    """A file ready to be shown: its label, and its text made safe, from line `source.first_line` of the file on.
+    `anchors` are the anchored texts, which protect entries from being cut."""
 
     source: SourceFile
     head: str
     text: str
+    anchors: tuple[str, ...] = ()
 
     def need(self, room: Room, meter: Meter) -> int:
-        """Tokens that the block would like to have; of one that cannot fit anyhow, all that there are."""
+        """Returns the tokens of the whole block, or all tokens of `room` if the block cannot fit."""
         if len(self.text) > room.tokens * MOST_CHARACTERS_PER_TOKEN:
             return room.tokens
         return meter.line(self.head) + meter.line(self.text) + meter(SEPARATOR)
 
     def within(self, room: Room, meter: Meter) -> Shown | None:
-        """The block within this room; None if not enough of it fits."""
+        """Returns the block within this room, without its oldest entries if need be; None if too little of it fits."""
         inside = room.less(self.head, meter)
+        if not inside.holds(self.text, meter):
+            newest = self._newest(inside, meter)
+            if newest is not None:
+                return newest if inside.tokens >= _LEAST_TOKENS else None
         shown = beginning(self.text, inside, meter, _mark(self.source, self.text))
         if not shown.text or (not shown.whole and inside.tokens < _LEAST_TOKENS):
             return None
         text = min(f"{self.head}\n{tight(shown.text)}", f"{self.head}\n{shown.text}", key=meter)
-        return Shown(text, _first_left_out(self.source, self.text, shown.end) - 1, shown.whole)
+        return Shown(text, frozenset(range(_first_left_out(self.source, self.text, shown.end))), shown.whole)
+
+    def _newest(self, inside: Room, meter: Meter) -> Shown | None:
+        """Returns the block with as many lines as fit; None if the file has no dated entries, or if nothing fits."""
+        order = self._leaving(inside, meter) if len(self.text) <= _LONGEST_SORTED else []
+        if not order:
+            return None
+        lines = self.text.split("\n")
+        path = one_line(self.source.path, 300)
+
+        def left(count: int) -> frozenset[int]:
+            return frozenset(number for block in order[:count] for number in block)
+
+        def text(count: int) -> str:
+            gone = left(count)
+            kept = tight("\n".join("" if number in gone else line for number, line in enumerate(lines, 1)))
+            return f"{kept}\n[cut: {len(gone)} lines are left out, the oldest entries first; read {path}]"
+
+        count = bisect_left(range(len(order)), True, lo=1, key=lambda number: inside.holds(text(number), meter))
+        if count == len(order):
+            return None
+        above = self.source.first_line - 1
+        shown = frozenset(range(above + len(lines) + 1)) - {above + number for number in left(count)}
+        return Shown(f"{self.head}\n{text(count)}", shown, False)
+
+    def _leaving(self, inside: Room, meter: Meter) -> list[range]:
+        """Returns blocks of lines (from 1) in the order in which they leave: the oldest dated entries, other lines from
+        the end, then the newest entries and those that an anchor names. Empty if no entry is dated."""
+        found = entries(self.text)
+        in_name = _DAY_IN_NAME.search(self.source.path)
+        day = in_name[1] if in_name else ""
+        kept = anchored_entries(self.anchors, self.source.path, found, self.source.first_line - 1)
+        dated = sorted((one for one in found if one.date or day), key=lambda one: (one.date or day, one.start))
+        blocks = [range(one.start, one.end + 1) for one in dated if one.start not in kept]
+        share = Room(inside.tokens // _NEWEST_SHARE, inside.bytes // _NEWEST_SHARE)
+        lines = self.text.split("\n")
+        newest: list[range] = []
+        for block in reversed(blocks):
+            text = "\n".join(lines[block.start - 1 : block.stop - 1])
+            if not share.holds(text, meter):
+                break
+            share = share.less(text, meter)
+            newest.insert(0, block)
+        of_dated = {number for block in blocks for number in block}
+        of_dated |= {number for one in found if one.start in kept for number in range(one.start, one.end + 1)}
+        others = [
+            range(number, number + 1)
+            for number, line in reversed(list(enumerate(lines, 1)))
+            if number not in of_dated and line.strip() and not line.startswith("#")
+        ]
+        anchored = [range(one.start, one.end + 1) for one in found if one.start in kept]
+        return [*blocks[: len(blocks) - len(newest)], *others, *newest, *anchored] if blocks else []
 
 
-def prepared(name: str, source: SourceFile) -> Prepared | None:
-    """A file ready to be shown under the label `name`; None if nothing stands in it."""
+def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Prepared | None:
+    """Returns a file ready to be shown under the label `name`; None if it has no text."""
     text = file_text(source.text)
     blank = len(text) - len(text.lstrip("\n"))
     if blank == len(text):
         return None
     shown = replace(source, text=source.text.split("\n", blank)[-1], first_line=source.first_line + blank)
-    return Prepared(shown, label(name, source.path), text[blank:])
+    return Prepared(shown, label(name, source.path), text[blank:], anchors)
 
 
 def _first_left_out(source: SourceFile, text: str, end: int) -> int:
@@ -254,7 +321,8 @@ def _slot(
     cap: Callable[[Filling], int] = _memory_cap,
     least: float = 0.0,
 ) -> Slot:
-    """The slot of some files: `most_kb` caps their text, `least` is the part of P1's share kept free for them."""
+    """Returns the slot of some files. While other slots need the room, `most_kb` caps their text; `least` is the part
+    of P1's share that is kept free for them."""
     return Slot(
         name,
         group,
@@ -262,6 +330,7 @@ def _slot(
         cap=cap,
         floor=_floor(belongs, least),
         most_bytes=lambda filling: kilobytes(most_kb(filling.inputs.settings)) if most_kb else UNLIMITED_BYTES,
+        grows=True,
     )
 
 

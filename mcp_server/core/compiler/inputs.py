@@ -2,7 +2,6 @@
 
 The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
 version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
-The field `anchors` stands here from the start, empty, so that filling it would not change what was stored before.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mcp_server.core.topics import Priority
 from mcp_server.core.watchers.activations import Correction, Payload
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 4
+COMPILER_VERSION = 5
 """Goes up with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
@@ -157,7 +156,8 @@ class CompileInputs:
     client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
     `turns` are as the live context has them; `live_set` names those that it has shortened, `drop_list` the newest of
     what it has lost, of which there are `dropped` in all. `checkpoint` says where the conversation stood before its
-    window was emptied, as long as that is news to the model.
+    window was emptied, as long as that is news to the model. `anchors` are the texts that the user anchored: an
+    entry that one names is cut last.
     """
 
     message: str
@@ -176,7 +176,7 @@ class CompileInputs:
     turns: tuple[Turn, ...] = ()
     first_exchange: int = 0
     live_set: tuple[Shortened, ...] = ()
-    anchors: tuple[Any, ...] = ()
+    anchors: tuple[str, ...] = ()
     topics: tuple[ActiveTopic, ...] = ()
     corrections: tuple[Correction, ...] = ()
     clarity: tuple[BlockItem, ...] = ()

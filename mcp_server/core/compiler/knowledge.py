@@ -253,7 +253,8 @@ def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> st
         return f"for main sessions only, this one is {inputs.kind}"
     if any(source.untouched and source.path == passage.path for source in inputs.files):
         return "template, not filled in"
-    if passage.category != "conversation" and passage.end <= filling.shown_to(passage.path):
+    lines = range(passage.start, passage.end + 1)
+    if passage.category != "conversation" and filling.shown_lines(passage.path).issuperset(lines):
         return SHOWN_ABOVE
     return None
 

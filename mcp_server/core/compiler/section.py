@@ -14,13 +14,13 @@ from mcp_server.core.compiler.receipt import Considered
 class Section:
     """What a slot has to show: its blocks, each with its label, and the account of everything it looked at.
 
-    `lines` says how far files are shown (path → last line), `turns` which turns of the session's own are, so that
-    nothing is said twice.
+    `lines` holds the line numbers of files that are shown, `turns` the shown turns of the session itself, so that
+    nothing is shown twice.
     """
 
     text: str = ""
     considered: tuple[Considered, ...] = ()
-    lines: Mapping[str, int] = field(default_factory=dict)
+    lines: Mapping[str, frozenset[int]] = field(default_factory=dict)
     turns: frozenset[int] = frozenset()
 
 
@@ -40,9 +40,9 @@ class Filling:
         """A share of the allowance (0..1) in tokens."""
         return int(self.allowance * part)
 
-    def shown_to(self, path: str) -> int:
-        """The last line of a file that is already shown, 0 for none."""
-        return max((section.lines.get(path, 0) for section in self.before.values()), default=0)
+    def shown_lines(self, path: str) -> frozenset[int]:
+        """Returns the line numbers of a file that are already shown."""
+        return frozenset[int]().union(*(section.lines.get(path, ()) for section in self.before.values()))
 
 
 Fill = Callable[[Filling, Room], Section]
@@ -50,7 +50,8 @@ Fill = Callable[[Filling, Room], Section]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One kind of content. Slots of one `group` share its cap; caps and floors depend on the compilation."""
+    """One kind of content. Slots of one `group` share its cap; caps and floors depend on the compilation. A slot that
+    `grows` may exceed its caps with tokens that no other slot uses."""
 
     name: str
     group: str
@@ -58,3 +59,4 @@ class Slot:
     cap: Callable[[Filling], int] = lambda filling: filling.allowance
     floor: Callable[[Filling], int] = lambda filling: 0
     most_bytes: Callable[[Filling], int] = lambda filling: UNLIMITED_BYTES
+    grows: bool = False

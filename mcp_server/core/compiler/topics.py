@@ -39,7 +39,7 @@ class _Shelf:
     bytes: int
     meter: Meter
     blocks: dict[str, list[str]] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, frozenset[int]] = field(default_factory=dict)
     considered: list[Considered] = field(default_factory=list)
     of_topic: dict[str, int] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ def fill(filling: Filling, room: Room) -> Section:
     for topic in topics:
         shelf.considered += _missing(topic)
         for source in topic.subscriptions:
-            if source.path in shelf.lines or filling.shown_to(source.path):
+            if source.path in shelf.lines or filling.shown_lines(source.path):
                 shelf.considered.append(account("topics", source, included=False, reason="shown above"))
             elif source.untouched:
                 shelf.considered.append(account("topics", source, included=False, reason="template, not filled in"))
@@ -101,7 +101,7 @@ def _put_file(shelf: _Shelf, topic: ActiveTopic, source: SourceFile, kind: str, 
         shelf.considered.append(account("topics", source, included=False, reason=reason))
         return False
     shelf.put(topic, shown.text)
-    shelf.lines[source.path] = shown.last
+    shelf.lines[source.path] = shown.lines
     reason = why if shown.whole else f"{why}; cut to its share"
     entry = account("topics", file.source, included=True, reason=reason)
     tokens = shelf.meter(shown.text)

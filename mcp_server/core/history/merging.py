@@ -8,6 +8,7 @@ field by field, lists of files that are read by programs (`anchors.yaml`, `*.jso
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -54,9 +55,8 @@ def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str,
             cut = _head_lines(lines)
             heads.append(lines[:cut])
             bodies.append(lines[cut:])
-        body = _merged_lines(
-            path, bodies[0] if base is not None else common(bodies[1], bodies[2]), bodies[1], bodies[2], days
-        )
+        start = bodies[0] if base is not None else common(bodies[1], bodies[2])
+        body = _merged_lines(path, start, bodies[1], _without_added_twice(start, bodies[1], bodies[2]), days)
         found = _Found([*_merged_head(heads[0], heads[1], heads[2], days), *body.lines], body.contested)
     return Merged(end.join(found.lines), found.contested)
 
@@ -88,6 +88,19 @@ def _merged_lines(
                 dated |= {line: _dated(line, day) for line, day in zip(pair, days, strict=True)}
         lines += _together(piece, came, other, dated)
     return _Found(_each_item_once(lines) if path == "anchors.yaml" else lines, contested)
+
+
+def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """Returns theirs without the lines that both sides have added, wherever each has put them: they stand in ours."""
+    started = Counter(base)
+    twice = (Counter(ours) - started) & (Counter(theirs) - started)
+    kept: list[str] = []
+    for line in reversed(theirs):  # of equal lines the last ones are the added ones
+        if twice[line] > 0 and not _UNDATED.match(line):
+            twice[line] -= 1
+        else:
+            kept.append(line)
+    return kept[::-1]
 
 
 def _changes(piece: Piece) -> tuple[list[str], list[str], list[str]]:

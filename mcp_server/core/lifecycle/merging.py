@@ -107,6 +107,14 @@ class _Body:
             self._by_word.setdefault(word, []).append(known)
 
 
+def _replaces(new: _Known, old: _Known, source: Source) -> bool:
+    """Whether a line that was found again in the turn `source` has half of the key words of an older line of it."""
+    if source not in new.confirmed or new.section.casefold() != old.section.casefold():
+        return False
+    words = keywords(old.text)
+    return 2 * len(words & keywords(new.text)) >= len(words)
+
+
 def _moves(twin: _Known, place: Place, line: Line) -> bool:
     """Whether a line that is read anew belongs into another section than that in which its old self stands."""
     old = twin.sources == (line.source,) and line.source not in twin.confirmed
@@ -138,18 +146,26 @@ def merged(
     placed: Iterable[tuple[Place, Line]],
     stale: frozenset[str] = frozenset(),
     kept: tuple[str, ...] = (),
+    replaced_only: frozenset[str] = frozenset(),
 ) -> str:
-    """The body of a file with these lines in it; the same text if it says all of them already.
+    """Returns the body of a file with these lines in it; the same text if it has all of them already.
 
-    `stale` are transcripts that were read anew: what only an earlier reading of them said goes away, but for lines that
-    begin with one of `kept`.
+    `stale` are transcripts that were read again: lines that only an earlier reading found are removed, but for those
+    that begin with one of `kept`. A line of one of the transcripts `replaced_only` is removed only if a new line of the
+    same turn and section replaces it.
     """
     file = _Body(body)
     for place, line in placed:
         file.merge(place, line, stale)
     drop: set[int] = set()
     for known in file.known if stale else ():
-        sources = tuple(one for one in known.sources if one.path not in stale or one in known.confirmed)
+        sources = tuple(
+            one
+            for one in known.sources
+            if one.path not in stale
+            or one in known.confirmed
+            or (one.path in replaced_only and not any(_replaces(new, known, one) for new in file.known))
+        )
         if sources == known.sources or known.text.startswith(kept or ("\0",)):
             continue
         known.sources, known.changed = sources, True

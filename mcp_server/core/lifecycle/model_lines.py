@@ -1,7 +1,8 @@
 """What an LLM is asked for when it extracts, and what of its answer counts.                         (S4 §8.3, SPEC §14)
 
-An answer that is no JSON array of lines is None, and the rules' lines stand. A line counts if its turn was shown, its
-kind is known, and most of what it says is said by that turn: a model does not get to make things up.
+An answer that is no JSON array is unusable, and the rules' lines stand. A line is accepted if its turn was shown, its
+kind is known, and most of its words are said by that turn: a model cannot make things up. For a refused line the rules'
+lines stand.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, get_args
 
@@ -45,8 +47,24 @@ def _shown(turn: Turn, context: Context) -> str:
     return f"[{turn.number}] {neutralise(who)}, {context.day_of(turn.at)}: {said}"
 
 
-def read(answer: str, turns: Sequence[Turn], context: Context) -> list[Line] | None:
-    """The lines of an answer; None for one that is not what was asked for."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The accepted lines of an answer, and the turn of each refused line (None if it names none that was shown)."""
+
+    lines: tuple[Line, ...] = ()
+    refused: tuple[int | None, ...] = ()
+
+    def unanswered(self, turns: Sequence[Turn]) -> frozenset[int]:
+        """Returns the turns for which the rules' lines stand: those of refused lines and, if any line was refused, all
+        turns without an accepted line."""
+        if not self.refused:
+            return frozenset()
+        answered = {line.turn for line in self.lines} - set(self.refused)
+        return frozenset(turn.number for turn in turns) - answered
+
+
+def read(answer: str, turns: Sequence[Turn], context: Context) -> Answer | None:
+    """Returns the lines of an answer; None if the answer is no JSON array."""
     fenced = _FENCED.fullmatch(answer)
     try:
         value = json.loads(fenced[1] if fenced else answer)
@@ -55,7 +73,16 @@ def read(answer: str, turns: Sequence[Turn], context: Context) -> list[Line] | N
     if not isinstance(value, list):
         return None
     by_number = {turn.number: turn for turn in turns}
-    return [line for line in (_line(one, by_number, context) for one in value) if line is not None]
+    lines: list[Line] = []
+    refused: list[int | None] = []
+    for one in value:
+        line = _line(one, by_number, context)
+        if line is not None:
+            lines.append(line)
+        else:
+            number = one.get("turn") if isinstance(one, dict) else None
+            refused.append(number if isinstance(number, int) and number in by_number else None)
+    return Answer(tuple(lines), tuple(refused))
 
 
 def _line(value: Any, turns: dict[int, Turn], context: Context) -> Line | None:

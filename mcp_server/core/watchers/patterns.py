@@ -4,8 +4,9 @@ A thousand topics with five triggers each cost a message about as much as ten do
 one: words, phrases and names stand in one inverted index, and a regular expression is asked only if a text holds a
 literal that every match of it must hold (`literals`).
 
-Regular expressions are the users' own, so each runs against a limit of time, and all of one message against another.
-One that is cut off is named; one that is cut off three times is not asked any more until its file changes.
+Users write the regular expressions, so each has a time limit, and all that match one message share another. Only the
+matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
+again until its file changes; a skipped expression is tried first with the next message.
 """
 
 from __future__ import annotations
@@ -69,19 +70,25 @@ class Senses:
 
 @dataclass(frozen=True, slots=True)
 class Tier1:
-    """What fired: matches by topic, and what could not be asked."""
+    """The triggers that fired: matches by topic, and the patterns that a time limit stopped or skipped."""
 
     matches: Mapping[str, tuple[Match, ...]] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
 
+    @property
+    def skipped(self) -> bool:
+        """True if a pattern was not tried at all: the same message may fire it later."""
+        return any(not one.fault for one in self.troubles)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
-    """One trigger of one topic."""
+    """One trigger of one topic; `critical` is the topic's priority."""
 
     topic: str
     place: int
     trigger: TextTrigger
+    critical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +102,43 @@ class _Phrase:
 
 @dataclass(slots=True)
 class _Regex:
-    """A pattern with the literals of which a text must hold one, compiled when it is first asked."""
+    """A pattern, compiled when it is first tried. A text that holds none of the literals `wanted` cannot match it.
+
+    `cut_off` counts the times that its limit stopped it, `skipped` tells that the last message left no time for it.
+    """
 
     entry: _Entry
     pattern: Pattern
     wanted: frozenset[str]
     search: Search | None = None
     cut_off: int = 0
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The seconds that one pattern may take with a message, and that `all` patterns may take together. `clock` measures
+    the second limit: by default it stands still, so that only the first one holds."""
+
+    one: float
+    all: float = 1.0
+    clock: Callable[[], float] = lambda: 0.0
 
 
 class Watchers:
-    """Tier 1 of a set of topics. Building it reads every trigger once; asking it changes nothing but a count of
-    expressions that were cut off."""
+    """The triggers of a set of topics, indexed once. The only state that changes is which patterns a limit stopped."""
 
     def __init__(self, topics: Iterable[Topic], senses: Senses) -> None:
         listed = list(topics)
         self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
 
-    def matches(self, heard: Heard, seconds: float, left: Callable[[], float] = lambda: 1.0) -> Tier1:
-        """All that fires. An expression may take `seconds`, and all of them together until `left()` (seconds) is 0."""
-        return self._sides[heard.direction].matches(_Message(heard), seconds, left)
+    def matches(self, heard: Heard, limits: Limits) -> Tier1:
+        """Returns the triggers that fire for a message, and the patterns that a limit stopped or skipped."""
+        return self._sides[heard.direction].matches(_Message(heard), limits)
+
+    def retry(self, heard: Heard, limits: Limits, first: Tier1) -> Tier1:
+        """Returns `first` with the matches of the patterns that it skipped; the limits begin anew for them."""
+        return self._sides[heard.direction].retry(_Message(heard), limits, first)
 
 
 class _Message:
@@ -175,7 +199,7 @@ class _Side:
         for topic in topics:
             for place, trigger in enumerate(topic.triggers):
                 if not isinstance(trigger, Webhook | Cron) and trigger.scope in (direction, "both"):
-                    self._add(_Entry(topic.name, place, trigger))
+                    self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
 
     def _add(self, entry: _Entry) -> None:
         match entry.trigger:
@@ -217,14 +241,26 @@ class _Side:
             size = min(3, len(literal))
             self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
 
-    def matches(self, message: _Message, seconds: float, left: Callable[[], float]) -> Tier1:
-        found: dict[str, list[Match]] = defaultdict(list)
+    def matches(self, message: _Message, limits: Limits) -> Tier1:
         troubles: list[Trouble] = []
-        for entry, spans in self._fired(message, seconds, left, troubles):
+        fired = self._fired(message, limits, troubles)
+        return Tier1(self._by_topic(message, fired), tuple(troubles))
+
+    def retry(self, message: _Message, limits: Limits, first: Tier1) -> Tier1:
+        troubles = [one for one in first.troubles if one.fault]
+        skipped = [regex for regex in self._candidates(message) if regex.skipped]
+        found = self._by_topic(message, self._by_regex(skipped, message, limits, troubles))
+        added = {name: _ordered((*first.matches.get(name, ()), *ones)) for name, ones in found.items()}
+        return Tier1({**first.matches, **added}, tuple(troubles))
+
+    def _by_topic(
+        self, message: _Message, fired: Iterable[tuple[_Entry, Sequence[_Said]]]
+    ) -> dict[str, tuple[Match, ...]]:
+        found: dict[str, list[Match]] = defaultdict(list)
+        for entry, spans in fired:
             said = list(dict.fromkeys(spans))[:MOST_SAID]
             found[entry.topic] += [self._match(message, entry, one) for one in said]
-        ordered = {name: tuple(sorted(ones, key=lambda one: (one.place, one.start))) for name, ones in found.items()}
-        return Tier1(ordered, tuple(troubles))
+        return {name: _ordered(ones) for name, ones in found.items()}
 
     def _match(self, message: _Message, entry: _Entry, span: _Said) -> Match:
         if isinstance(span, str):
@@ -232,13 +268,13 @@ class _Side:
         return Match(entry.topic, entry.place, entry.trigger, message.text[span[0] : span[1]], *message.span(*span))
 
     def _fired(
-        self, message: _Message, seconds: float, left: Callable[[], float], troubles: list[Trouble]
+        self, message: _Message, limits: Limits, troubles: list[Trouble]
     ) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
-        """Every trigger that fires, with where in the text it does, or with what it was if that is no part of it."""
+        """Yields every trigger that fires with its spans of the text, or with the path or language that it matched."""
         yield from self._by_words(message)
         yield from self._by_paths(message)
         yield from self._by_kind(message)
-        yield from self._by_regex(message, seconds, left, troubles)
+        yield from self._by_regex(self._candidates(message), message, limits, troubles)
 
     def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -313,30 +349,38 @@ class _Side:
                 yield entry, (language,)
 
     def _by_regex(
-        self, message: _Message, seconds: float, left: Callable[[], float], troubles: list[Trouble]
+        self, candidates: Iterable[_Regex], message: _Message, limits: Limits, troubles: list[Trouble]
     ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
-        for regex in self._asked(message):
+        """Yields the patterns that match. Compiling them, and importing the library for it, counts for no limit."""
+        spent = 0.0
+        for regex in candidates:
             if regex.cut_off >= PATIENCE:
                 continue
-            limit = min(seconds, left())
-            if limit <= 0:
-                what = "was not asked: the time for all patterns of a message was over"
+            limit = min(limits.one, limits.all - spent)
+            regex.skipped = limit <= 0
+            if regex.skipped:
+                what = (
+                    "was skipped: other patterns used up the time for this message; it is tried first with the next one"
+                )
                 troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
                 regex.search = self._senses.compile_regex(regex.pattern)
+            began = limits.clock()
             try:
                 span = regex.search(message.text, limit)
             except TimeoutError:
                 regex.cut_off += 1
-                again = "" if regex.cut_off < PATIENCE else "; it is not asked again until the file changes"
+                again = "" if regex.cut_off < PATIENCE else "; it is not tried again until the file changes"
                 troubles.append(_trouble(regex, f"was cut off after {limit * 1000:.0f} ms{again}"))
                 continue
+            finally:
+                spent += limits.clock() - began
             if span is not None:
                 yield regex.entry, [span]
 
-    def _asked(self, message: _Message) -> list[_Regex]:
-        """The expressions that may match: those of which a literal stands there first, what was cut off before last."""
+    def _candidates(self, message: _Message) -> list[_Regex]:
+        """Returns the patterns that may match: last those that were stopped before, first those of critical topics."""
         asked = {id(regex): regex for regex in self._always}
         text = message.folded
         for size, by_beginning in self._regexes.items():
@@ -350,7 +394,16 @@ class _Side:
                 for literal, regexes in by_beginning[beginning].items():
                     if literal in text:
                         asked.update((id(regex), regex) for regex in regexes)
-        return sorted(asked.values(), key=lambda one: (one.cut_off, not one.wanted, one.entry.topic, one.entry.place))
+
+        def order(one: _Regex) -> tuple[object, ...]:
+            entry = one.entry
+            return one.cut_off, not one.skipped, not entry.critical, not one.wanted, entry.topic, entry.place
+
+        return sorted(asked.values(), key=order)
+
+
+def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:
+    return tuple(sorted(matches, key=lambda one: (one.place, one.start)))
 
 
 def _trouble(regex: _Regex, what: str) -> Trouble:

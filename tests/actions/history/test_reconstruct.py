@@ -226,3 +226,24 @@ async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:
     broken = {path: content for path, content in before.items() if b"\0" in content}
     assert len(broken) == 3
     assert broken.items() <= after.items()
+
+
+@pytest.mark.parametrize("committed", [False, True])
+async def test_hand_written_lines_that_were_not_committed_stand_once_after_a_merge(
+    memory: Memory, committed: bool
+) -> None:
+    await record_session(memory, talk("I adopted two kittens yesterday.", "Great!", "I bought a cello on Monday."))
+    await record_session(memory, talk("I moved to Zagreb last week.", "Great!", session="talk-2", days=30))
+    await extract(memory)
+    if committed:
+        await commit_changes(memory)
+    place = memory.files.root / ANA
+    rows = place.read_text().split("\n")
+    derived = [number for number, row in enumerate(rows) if "[src:" in row]
+    rows.insert(derived[-1], OWN)  # derived lines stand before it and after it
+    place.write_text("\n".join(rows))
+    await reconstruct(memory, "again", ["people"])  # the journals differ
+    joined = await merge(memory, "again")
+    assert joined is not None
+    assert place.read_text().count(OWN) == 1
+    assert place.read_text().count("Zagreb") == 1

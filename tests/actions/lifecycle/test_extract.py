@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from mcp_server.actions.lifecycle.condense import condense
 from mcp_server.actions.lifecycle.extract import EXTRACTED, extract, extract_pending
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
-from mcp_server.core.lifecycle.lines import sources_of
+from mcp_server.core.lifecycle.lines import sources_of, without_sources
 from mcp_server.core.model import Caller
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.jobs.registry import JOBS
@@ -207,6 +208,79 @@ async def test_a_model_words_the_lines_where_there_is_one_and_the_rules_where_it
         assert "two kittens from the shelter" in text
         assert "kittens" in memory.files.read_text("knowledge/journal/2023-05-08.md")
     assert [purpose for purpose, _ in llm.asked] == ["extraction"]
+
+
+SAID = (
+    "I adopted two kittens from the shelter yesterday.",
+    "Great!",
+    "I moved to Zagreb last week.",
+    "I play the cello.",
+)
+
+
+def derived_lines(memory: Memory) -> dict[str, list[str]]:
+    """The derived lines of every file of knowledge, without their sources."""
+    texts = {stat.path: memory.files.read_text(stat.path) for stat in memory.files.walk("knowledge/")}
+    found = {path: [without_sources(row) for row in text.split("\n") if "[src:" in row] for path, text in texts.items()}
+    return {path: rows for path, rows in found.items() if rows}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", json.dumps([{**LINE, "kind": "gossip"}, {**LINE, "turn": 99}, "x"]), "no idea", LlmUnavailable("cap")],
+)
+async def test_a_bad_answer_of_a_model_removes_no_line(
+    workspace: Path, clock: Clock, new_id: Callable[[], str], answer: str | Exception
+) -> None:
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
+        await record_session(memory, talk(*SAID))
+        await extract(replace(memory, llm=None))
+        before = derived_lines(memory)
+        assert sum(map(len, before.values())) >= 5
+        done = await extract(memory, anew=True)
+        assert done.read == 1
+        assert derived_lines(memory) == before
+        assert done.as_dict()["removed"] == 0
+
+
+async def test_the_rules_lines_stand_for_refused_lines_of_a_new_conversation(
+    workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> None:
+    answer = json.dumps([LINE, {**LINE, "turn": 3, "text": "Ana became an astronaut on the moon."}])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=FakeLlm([answer])) as memory:
+        await record_session(memory, talk(*SAID))
+        done = await extract(memory)
+        text = memory.files.read_text(ANA)
+    assert (done.by_model, done.refused) == (1, 1)
+    assert "Ana adopted two kittens from the shelter." in text
+    assert "Zagreb" in text
+    assert "astronaut" not in text
+
+
+async def test_a_better_line_of_a_model_replaces_the_line_of_the_same_turn_and_the_report_says_so(
+    workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> None:
+    better = {**LINE, "text": "Ana adopted two kittens from the shelter, as she had planned since her move."}
+    llm = FakeLlm([json.dumps([better])])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id, llm=llm) as memory:
+        await record_session(memory, talk(*SAID))
+        await extract(replace(memory, llm=None))
+        done = await extract(memory, anew=True)
+        text = memory.files.read_text(ANA)
+    assert text.count("kittens from the shelter") == 1
+    assert "Zagreb" in text
+    assert str(better["text"]) in text
+    assert done.files[ANA].counts == "+1 −1"
+
+
+async def test_the_report_counts_removed_lines(memory: Memory) -> None:
+    recorded = await record_session(memory, talk("I adopted two kittens yesterday.", "Great!"))
+    await extract(memory)
+    wrong = "".join(f"- 2023-05-08: Ana mewed {what}. [src: {recorded.path}#1]\n" for what in ("loudly", "twice"))
+    memory.files.write_atomic(ANA, f"{memory.files.read_text(ANA)}{wrong}")
+    await memory.state.put(EXTRACTED, recorded.path or "", "people 1; 2 turns")
+    done = await extract(memory)
+    assert done.files[ANA].counts == "+0 −2"
 
 
 async def test_what_no_file_takes_in_one_conversation_does_not_keep_the_others_from_being_read(memory: Memory) -> None:

@@ -8,6 +8,7 @@ from mcp_server.actions import clarity
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
 from mcp_server.actions.observe import ContextChunk, NewTurn, observe
+from mcp_server.actions.watching import senses
 from mcp_server.actions.watching.topics import forget_old, list_topics, problems, switch
 from mcp_server.actions.watching.watch import ahead, look
 from mcp_server.core.model import Caller
@@ -256,3 +257,41 @@ async def test_long_after_its_end_a_conversations_topics_are_forgotten(memory: M
     clock.forward(days=memory.settings.context.recoverable_for_days + 1)
     assert await forget_old(memory) == 1
     assert await forget_old(memory) == 0
+
+
+GERMAN = (
+    "---\ntriggers:\n  - {type: language, languages: [de]}\nactivation: auto\n---\n\n# German\n\nAnswer in German.\n"
+)
+SLOW = "---\ntriggers:\n  - {type: pattern, match: '^(.|.)*$'}\nactivation: auto\n---\n\n# Slow\n\nWait.\n"
+
+
+async def test_a_pattern_fires_on_the_message_for_which_the_language_library_is_loaded(memory: Memory) -> None:
+    senses._identifier.cache_clear()  # as in a process that has just started
+    write(memory, "topics/german.md", GERMAN)
+    write(memory, "topics/tea.md", TEA.replace("activation: auto", "activation: auto\npriority: critical"))
+    said = await say(memory, "How about a cup of tea?")
+    assert said.notes == ("topics now active: tea (pattern “tea”)",)
+
+
+async def test_a_pattern_that_others_left_no_time_for_is_tried_again_logged_and_named(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        write(memory, f"topics/slow{number}.md", SLOW)
+    write(memory, "topics/tea.md", TEA.replace("'\\btea\\b'", r"'\b[s-u][d-f][ab]\b'"))
+    slow = "x" * 60 + "\n tea"
+
+    said = await say(memory, slow)
+
+    assert "topics now active: tea (pattern “tea”)" in said.notes  # tried again
+    stopped = [note for note in said.notes if "was cut off" in note]
+    assert len(stopped) == 5
+    assert stopped[0].startswith("topics/slow0.md: line 3: the pattern")
+
+    for number in range(20):
+        write(memory, f"topics/slow{number}.md", SLOW)
+    said = await say(memory, slow + " again")
+    skipped = [note for note in said.notes if "was skipped" in note]
+    assert skipped
+    assert all("it is tried first with the next one" in note for note in skipped)
+    assert all(note in caplog.text for note in skipped)

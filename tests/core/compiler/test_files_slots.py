@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from random import Random
 from typing import Any
 
 import pytest
@@ -66,8 +68,8 @@ def test_every_file_of_p1_gets_something_even_if_the_first_would_take_all() -> N
     assert all(taken[name] > 20 for name in ("memory", "journal", "active projects", "project"))
 
 
-def test_the_kilobyte_caps_hold_where_they_are_smaller() -> None:
-    text = compiled(100_000, files=tuple(FULL.values())).text
+def test_the_kilobyte_caps_hold_while_other_slots_need_the_room() -> None:
+    text = compiled(20_000, files=tuple(FULL.values()), hits=HITS).text
     sections = text.split("<!-- ")[1:]
     sizes = {part.split(":")[0]: 0 for part in sections}
     for part in sections:
@@ -147,10 +149,64 @@ def test_the_memory_file_is_for_main_sessions() -> None:
 
 def test_a_cut_file_says_which_lines_are_left_out_and_how_to_read_them() -> None:
     lines = "\n".join(f"- Entry {n} is about something." for n in range(11, 411))
-    text = compiled(files=(file("knowledge/memory/MEMORY.md", lines, first_line=11),)).text
+    text = compiled(2048, files=(file("knowledge/memory/MEMORY.md", lines, first_line=11),)).text
     last = text.splitlines()[-2]
     number = int(last.split()[2])
     assert text.splitlines()[-1] == f"[cut: lines {number + 1}-410 are left out; read knowledge/memory/MEMORY.md]"
+
+
+LESSONS = [
+    f"- 2026-{1 + n // 28:02}-{1 + n % 28:02}: Lesson {n} about the boiler, the tea and the rain." for n in range(120)
+]
+MEMORY = "knowledge/memory/MEMORY.md"
+
+
+def lessons(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"Lesson (\d+) about", text)]
+
+
+@pytest.mark.parametrize("budget", [512, 1024, 2048])
+def test_the_oldest_dated_entries_are_cut_first(budget: int) -> None:
+    shuffled = Random(7).sample(LESSONS, len(LESSONS))
+    text = compiled(budget, files=(file(MEMORY, "# Core\n\n- Undated.\n\n## Lessons\n\n" + "\n".join(shuffled)),)).text
+    shown = sorted(lessons(text))
+    assert 0 < len(shown) < 120
+    assert shown == list(range(120 - len(shown), 120))
+    assert "- Undated." in text
+    left = 120 - len(shown)
+    assert text.endswith(f"[cut: {left} lines are left out, the oldest entries first; read {MEMORY}]")
+
+
+def test_an_anchored_entry_is_cut_last() -> None:
+    text = "\n".join(["- 2025-01-01: Release 7 of ClaraCore was a bad one.", *LESSONS])
+    assert "ClaraCore" not in compiled(1024, files=(file(MEMORY, text),)).text
+    for anchor in (f"{MEMORY}#4", "claracore"):
+        shown = compiled(1024, files=(file(MEMORY, text, first_line=4),), anchors=(anchor,)).text
+        assert "ClaraCore" in shown
+        assert "Lesson 119 " in shown
+        assert "Lesson 0 " not in shown
+
+
+def test_the_newest_entries_survive_beside_undated_text_that_is_too_long() -> None:
+    text = "\n".join(f"- Fact {n} that has no date." for n in range(500)) + "\n" + "\n".join(LESSONS)
+    shown = compiled(1024, files=(file(MEMORY, text),)).text
+    assert "- Fact 0 that" in shown
+    assert "Lesson 119 " in shown
+
+
+def test_the_entries_of_a_journal_are_as_old_as_their_place() -> None:
+    path = "knowledge/journal/2026-05-04.md"
+    text = "## General\n\n" + "\n".join(f"- Lesson {n} about the boiler and the rain of today." for n in range(400))
+    assert lessons(compiled(1024, files=(file(path, text),)).text)[-1] == 399
+
+
+def test_a_cut_file_grows_into_tokens_that_no_other_slot_uses() -> None:
+    files = (file(MEMORY, "\n".join(LESSONS)),)
+    assert len(lessons(compiled(8192, files=files).text)) == 120
+    crowded = compiled(8192, files=files, hits=HITS)
+    assert len(lessons(crowded.text)) < 120
+    assert slots(crowded)["knowledge"] == slots(compiled(8192, files=files, hits=HITS))["knowledge"]
+    assert compiled(1024, files=files).tokens > 0.75 * 1024
 
 
 def test_comments_of_a_template_are_not_shown() -> None:

@@ -111,8 +111,8 @@ def test_what_a_file_slot_already_shows_is_not_repeated_but_what_was_cut_from_it
     late = candidate(knowledge("Decision number 99", path=memory.path, start=97, category="memory"))
     result = compiled(early, late, files=(memory,))
     reasons = {one.id: one.reason for one in result.receipt.considered}
-    assert reasons[f"{memory.path}:1-3"] == "shown above"
-    assert reasons[f"{memory.path}:97-99"] == "relevant"
+    assert reasons[f"{memory.path}:1-3"] == "relevant"
+    assert reasons[f"{memory.path}:97-99"] == "shown above"
 
 
 def test_the_memory_file_is_for_main_sessions_also_when_search_finds_it() -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mcp_server.core.lifecycle.extractors import Context, context_of
+from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.model_lines import MESSAGES, read, requests
 from mcp_server.core.model import Turn
 
@@ -33,6 +34,12 @@ def answer(**more: object) -> str:
     return json.dumps([{**line, **more}])
 
 
+def lines_of(text: str) -> tuple[Line, ...]:
+    found = read(text, TURNS, context())
+    assert found is not None
+    return found.lines
+
+
 def test_a_request_shows_messages_with_their_numbers_and_nothing_that_a_program_injected() -> None:
     (prompt,) = requests("<data>{messages}</data>", TURNS, context())
     assert prompt == "<data>[1] Ana, 2026-02-16: I moved to Lisbon yesterday with two cats.</data>"
@@ -42,7 +49,7 @@ def test_a_request_shows_messages_with_their_numbers_and_nothing_that_a_program_
 
 def test_a_line_of_an_answer_keeps_its_turn() -> None:
     for text in (answer(), f"```json\n{answer()}\n```"):
-        (line,) = read(text, TURNS, context()) or []
+        (line,) = lines_of(text)
         assert (line.kind, line.turn, line.person, line.day) == ("event", 1, "Ana", "2026-02-15")
 
 
@@ -56,9 +63,21 @@ def test_what_is_no_list_of_lines_is_no_answer(text: str) -> None:
     [{"turn": 9}, {"turn": "1"}, {"kind": "gossip"}, {"text": "Ana is secretly a famous astronaut"}, {"text": 3}],
 )
 def test_a_line_that_its_turn_does_not_say_does_not_count(wrong: dict[str, object]) -> None:
-    assert read(answer(**wrong), TURNS, context()) == []
+    assert lines_of(answer(**wrong)) == ()
 
 
 def test_a_day_that_is_none_and_a_person_whom_nobody_knows_are_left_out() -> None:
-    (line,) = read(answer(day="soon", person="Zed"), TURNS, context()) or []
+    (line,) = lines_of(answer(day="soon", person="Zed"))
     assert (line.day, line.person) == ("2026-02-16", None)
+
+
+def test_the_rules_stand_for_the_turn_of_a_refused_line_and_for_turns_without_a_line() -> None:
+    turns = [Turn(number, "user", f"I bought cello number {number} in Lisbon.", AT) for number in range(1, 5)]
+    good = {"kind": "event", "turn": 1, "text": "Bought cello number 1 in Lisbon."}
+    found = read(json.dumps([good, {**good, "turn": 2, "kind": "gossip"}, {**good, "turn": 3}]), turns, context())
+    assert found is not None
+    assert found.refused == (2,)
+    assert found.unanswered(turns) == {2, 4}
+    whole = read(json.dumps([good]), turns, context())
+    assert whole is not None
+    assert whole.unanswered(turns) == frozenset()

@@ -19,6 +19,7 @@ from mcp_server.core.topics import (
     Match,
     Mention,
     Pattern,
+    Priority,
     Scope,
     SentimentShift,
     TextTrigger,
@@ -27,9 +28,10 @@ from mcp_server.core.topics import (
     Url,
     Webhook,
 )
-from mcp_server.core.watchers.patterns import LONGEST_HEARD, PATIENCE, Search, Senses, Tier1, Watchers
+from mcp_server.core.watchers.patterns import LONGEST_HEARD, PATIENCE, Limits, Search, Senses, Tier1, Watchers
 
-LIMIT = 0.05
+SECONDS = 0.05
+LIMIT = Limits(SECONDS)
 DIRECTIONS: tuple[Direction, ...] = ("input", "output")
 
 
@@ -128,22 +130,80 @@ def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
     for attempt in range(PATIENCE):
         began = perf_counter()
         found = made.matches(evil, LIMIT)
-        assert perf_counter() - began < 20 * LIMIT  # far from the minutes that it would take
+        assert perf_counter() - began < 20 * SECONDS  # far from the minutes that it would take
         assert [one.said for one in found.matches["t"]] == ["tea"]
         (trouble,) = found.troubles
         assert (trouble.topic, trouble.line) == ("t", 7)
         assert "was cut off after 50 ms" in trouble.what
-        assert ("not asked again" in trouble.what) is (attempt == PATIENCE - 1)
+        assert ("not tried again" in trouble.what) is (attempt == PATIENCE - 1)
     assert made.matches(evil, LIMIT).troubles == ()
     assert made.matches(Heard("aaa"), LIMIT).matches == {}
 
 
-def test_when_the_time_of_a_message_is_over_the_rest_is_named() -> None:
-    made = watchers(Pattern(match=r"\w+"), Pattern(match=r"\d+"))
-    times = iter([1.0, 0.0])
-    found = made.matches(Heard("7"), LIMIT, lambda: next(times))
-    assert len(found.matches["t"]) == 1
-    assert "was not asked" in found.troubles[0].what
+class Ticking:
+    """Seconds that pass only while a pattern is compiled (5), a language is found (5), or a text is searched (1)."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def compile_regex(self, pattern: Pattern) -> Search:
+        search = compile_regex(pattern)
+        self.now += 5
+
+        def searched(text: str, seconds: float) -> tuple[int, int] | None:
+            self.now += 1
+            found: tuple[int, int] | None = search(text, 1.0)
+            return found
+
+        return searched
+
+    def language(self, text: str) -> tuple[str, float]:
+        self.now += 5
+        return "en", 1.0
+
+    def limits(self, seconds: float) -> Limits:
+        return Limits(1.0, seconds, lambda: self.now)
+
+    def watchers(self, *topics: Topic) -> Watchers:
+        return Watchers(topics, Senses(self.compile_regex, self.language))
+
+
+def topic(name: str, *triggers: Trigger, priority: Priority = "medium") -> Topic:
+    return Topic(name, f"topics/{name}.md", "", triggers=triggers, priority=priority)
+
+
+def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
+    time = Ticking()
+    made = time.watchers(topic("t", Language(languages=("de",)), Pattern(match="to"), Pattern(match="and")))
+    found = made.matches(Heard("to and fro, to and fro"), time.limits(2))
+    assert [one.said for one in found.matches["t"]] == ["to", "and"]
+    assert found.troubles == ()
+
+
+def test_a_skipped_pattern_is_named_and_tried_first_with_the_next_message() -> None:
+    time = Ticking()
+    made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("b", Pattern(match=r"\d+", line=3)))
+    first = made.matches(Heard("7"), time.limits(1))
+    (trouble,) = first.troubles
+    assert (list(first.matches), trouble.topic, trouble.line, first.skipped) == (["a"], "b", 3, True)
+    assert "was skipped" in trouble.what
+    second = made.matches(Heard("7"), time.limits(1))
+    assert (list(second.matches), [one.topic for one in second.troubles]) == (["b"], ["a"])
+
+
+def test_a_retry_tries_only_the_skipped_patterns_with_the_whole_limit() -> None:
+    time = Ticking()
+    made = time.watchers(*(topic(name, Pattern(match=r"\w+")) for name in "abc"))
+    first = made.matches(Heard("7"), time.limits(2))
+    assert list(first.matches) == ["a", "b"]
+    second = made.retry(Heard("7"), time.limits(2), first)
+    assert (list(second.matches), second.troubles) == (["a", "b", "c"], ())
+
+
+def test_patterns_of_critical_topics_are_tried_first() -> None:
+    time = Ticking()
+    made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("z", Pattern(match=r"\w+"), priority="critical"))
+    assert list(made.matches(Heard("7"), time.limits(1)).matches) == ["z"]
 
 
 def test_what_cannot_match_is_not_even_compiled() -> None:
