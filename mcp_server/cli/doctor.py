@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@click.option("--secrets", is_flag=True, help="Look for secrets in all that is stored, and for nothing else.")
 @json_option
-def command(as_json: bool) -> None:
+def command(secrets: bool, as_json: bool) -> None:
     """Check the whole chain, from the clients' configuration (with a real handshake) to disk, index and git.
 
     Exit 1 if something that matters is broken.
     """
-    from mcp_server.actions.doctor import examine
+    from mcp_server.actions.doctor import examine, examine_secrets
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.chain import examine_chain
     from mcp_server.memory import Memory
@@ -30,6 +31,8 @@ def command(as_json: bool) -> None:
 
     async def act(memory: Memory) -> tuple[Check, ...]:
         with working("Looking …"):
+            if secrets:
+                return (await examine_secrets(memory),)
             return (*await examine(memory), *await examine_chain(memory, machine))
 
     checks = with_memory(act)

@@ -7,7 +7,6 @@ form are found by the text before them (`password=`, `api_key:`, `mysql -p`), an
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterator
@@ -16,8 +15,8 @@ from itertools import pairwise
 
 from mcp_server.core.model import ToolCall, Turn
 from mcp_server.core.text import secret_forms
-from mcp_server.core.text.skeleton import visible
 from mcp_server.core.text.secret_forms import around, lower_case, mixed
+from mcp_server.core.text.skeleton import visible
 
 MARK = "[redacted:"
 
@@ -164,7 +163,7 @@ def _after_scheme(text: str) -> Iterator[SecretSpan]:
     lower = text.lower()
     if "bearer" in lower or "authorization" in lower:
         for match in _SCHEME.finditer(text):
-            if mixed(match.group(1)):
+            if mixed(match.group(1)) or _is_login(match.group(1)):
                 yield SecretSpan("bearer-token", *match.span(1))
 
 
@@ -181,7 +180,7 @@ def _in_cookies(text: str) -> Iterator[SecretSpan]:
     if "cookie" in (lower := text.lower()) or ("curl" in lower and "-b" in lower):
         for header in _COOKIES.finditer(text):
             for match in _COOKIE.finditer(text, *header.span(1)):
-                if mixed(match.group(1)):
+                if _random(match.group(1)):
                     yield SecretSpan("cookie", *match.span(1))
 
 
@@ -192,12 +191,21 @@ def _in_auth_fields(text: str) -> Iterator[SecretSpan]:
     """Yields base64 of `user:password` after `auth`, as Docker and npm store it."""
     if "auth" in text:
         for match in _AUTH_FIELD.finditer(text):
-            try:
-                decoded = b64decode(match.group(1), validate=True)
-            except binascii.Error:
-                continue
-            if re.fullmatch(rb"[!-9;-~]{1,200}:[ -~]{3,1500}", decoded):
+            if _is_login(match.group(1)):
                 yield SecretSpan("password", *match.span(1))
+
+
+def _is_login(value: str) -> bool:
+    """Whether a value is base64 of `user:password`."""
+    return re.fullmatch(rb"[!-9;-~]{1,200}:[ -~]{3,1500}", _from_base64(value)) is not None
+
+
+def _from_base64(value: str) -> bytes:
+    """Returns what the value encodes, nothing if it is no base64."""
+    try:
+        return b64decode(value, validate=True)
+    except ValueError:
+        return b""
 
 
 # ---------------------------------------------------------------- passwords and keys by the text before them
@@ -226,7 +234,7 @@ _GIVEN = re.compile(  # to a command, or in a `.netrc`
     rf"(?:(?<![\w-])--[a-z0-9-]{{0,40}}(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[ \t]{{1,4}}"
     r"|\bsshpass[ \t]{1,4}-p[ \t]{0,4}"
     r"|\b(?:mysql|mariadb|mycli)[a-z-]{0,12}[ \t][^\n|;&]{0,300}?(?<=[ \t])-p(?=[^\s-])"
-    r"|\b(?:docker|podman|nerdctl|helm|oc|az|mongosh?|mongodump|mongorestore)[ \t][^\n|;&]{0,300}?(?<=[ \t])-p[ \t=]{1,4}"
+    r"|\b(?:docker|podman|nerdctl|helm|oc|az|mongo[a-z]{0,7})[ \t][^\n|;&]{0,300}?(?<=[ \t])-p[ \t=]{1,4}"
     r"|\bredis-cli[ \t][^\n|;&]{0,300}?(?<=[ \t])-a[ \t]{1,4}"
     r"|\bsqlcmd[ \t][^\n|;&]{0,300}?(?<=[ \t])-P[ \t]{0,4}"
     r"|\bldap[a-z]{3,12}[ \t][^\n|;&]{0,300}?(?<=[ \t])-w[ \t]{1,4}"
@@ -244,7 +252,21 @@ _NAMES = (
     *("heslo", "пароль", "密码", "secret", "key", "token", "credential"),
 )
 _COMMANDS = (
-    *("--", "-u", "-pass", "sshpass", "login", "mysql", "mariadb", "mycli", "docker", "podman", "nerdctl", "helm", "oc"),
+    *(
+        "--",
+        "-u",
+        "-pass",
+        "sshpass",
+        "login",
+        "mysql",
+        "mariadb",
+        "mycli",
+        "docker",
+        "podman",
+        "nerdctl",
+        "helm",
+        "oc",
+    ),
     *("az", "mongo", "redis-cli", "sqlcmd", "ldap", "requirepass", "masterauth"),
 )
 """In lower case: nothing is assigned or given to a command but near one of these."""
@@ -257,7 +279,8 @@ _EMPTY_WORDS = frozenset(
     """.split()  # noqa: SIM905  a list of sixty quoted words is harder to read
 )
 _PLACEHOLDER = re.compile(
-    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[redacted|\[?your[-_ ]|(?:my|some)[-_ ](?:secret|pass|token|key|api)"
+    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[(?:redacted|forgotten)|\[?your[-_ ]"
+    r"|(?:my|some)[-_ ](?:secret|pass|token|key|api)"
     r"|process\.env|os\.|env[.(\[:]|vault[:.]|ssm:|secrets?[.:/]|config[.\[]|settings[.\[]|self\.|this\.|args\."
     r"|request\.|getenv|import )",
     re.IGNORECASE,
@@ -310,6 +333,8 @@ def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
     )
     if quoted and not prose:  # a literal: most are passwords, labels are words with spaces
         return " " not in value and (len(value) >= 5 or kinds >= 2)
+    if re.fullmatch(rb"[!-~]{6,300}", _from_base64(value)):  # as Kubernetes writes it
+        return True
     return len(value) >= 6 and kinds >= 2 and not value.startswith(("http://", "https://", "/", "./", "--"))
 
 

@@ -96,7 +96,16 @@ def _shell_password(rng: random.Random) -> str:
 
 BY_FORM: dict[str, Maker] = {
     "1password-secret-key": _join(
-        "A3-", _chars(UPPER + DIGITS, 6), "-", _chars(UPPER + DIGITS, 11), *["-", _chars(UPPER + DIGITS, 5)] * 3
+        "A3-",
+        _chars(UPPER + DIGITS, 6),
+        "-",
+        _chars(UPPER + DIGITS, 11),
+        "-",
+        _chars(UPPER + DIGITS, 5),
+        "-",
+        _chars(UPPER + DIGITS, 5),
+        "-",
+        _chars(UPPER + DIGITS, 5),
     ),
     "1password-service-account": _join("ops", "_ey", "J", _chars(ALNUM, 260)),
     "age": _join("AGE-SECRET", "-KEY-1", _chars("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58)),
@@ -163,16 +172,19 @@ BY_FORM: dict[str, Maker] = {
     "sentry": _join("snt", "ryu_", _chars(HEX, 64)),
     "shippo": _join("ship", "po_", _either(lambda _: "live", lambda _: "test"), "_", _chars(HEX, 40)),
     "shopify": _join("sh", "pat_", _chars(HEX, 32)),
-    "slack-app": _join(
-        "xa", "pp-1-A", _chars(UPPER + DIGITS, 10), "-", _chars(DIGITS, 13), "-", _chars(HEX, 64)
-    ),
+    "slack-app": _join("xa", "pp-1-A", _chars(UPPER + DIGITS, 10), "-", _chars(DIGITS, 13), "-", _chars(HEX, 64)),
     "slack-bot": _join("xo", "xb-", _chars(DIGITS, 12), "-", _chars(DIGITS, 13), "-", _chars(ALNUM, 24)),
     "slack-user": _join(
         "xo", "xp-", _chars(DIGITS, 12), "-", _chars(DIGITS, 12), "-", _chars(DIGITS, 13), "-", _chars(HEX, 32)
     ),
     "slack-webhook": _join(
-        "https://hooks.", "slack.com/services/T", _chars(UPPER + DIGITS, 10), "/B", _chars(UPPER + DIGITS, 10),
-        "/", _chars(ALNUM, 24),
+        "https://hooks.",
+        "slack.com/services/T",
+        _chars(UPPER + DIGITS, 10),
+        "/B",
+        _chars(UPPER + DIGITS, 10),
+        "/",
+        _chars(ALNUM, 24),
     ),
     "sourcegraph": _join("sg", "p_", _either(_join(_chars(HEX, 16), "_"), lambda _: "local_"), _chars(HEX, 40)),
     "square": _join("EAA", "A", _chars(URLSAFE, 60)),
@@ -229,17 +241,20 @@ BY_CONTEXT: dict[str, InContext] = {
     "alibaba-secret": _given("ALIBABA_CLOUD_ACCESS_KEY_SECRET=", _chars(ALNUM, 30), "\n"),
     "api-key-header": _given("curl -H 'X-API-Key: ", _chars(ALNUM, 32), "' https://api.acme.io"),
     "assignment-in-code": _chosen(
-        _given('client = Client(api_key="', _chars(ALNUM, 32), '")'), _given("const apiSecret = '", _chars(HEX, 40), "';")
+        _given('client = Client(api_key="', _chars(ALNUM, 32), '")'),
+        _given("const apiSecret = '", _chars(HEX, 40), "';"),
     ),
     "aws-secret": _chosen(
-        _given("AWS_SECRET_ACCESS_KEY=", _chars(BASE64, 40), "\n"), _given("aws_secret_access_key = ", _chars(BASE64, 40))
+        _given("AWS_SECRET_ACCESS_KEY=", _chars(BASE64, 40), "\n"),
+        _given("aws_secret_access_key = ", _chars(BASE64, 40)),
     ),
     "aws-session-token": _given("aws_session_token = IQoJb3JpZ2luX2Vj", _chars(BASE64, 300), "=="),
     "azure-sas": _given(
         "https://acme.blob.core.windows.net/c?sv=2022-11-02&ss=b&sig=", _join(_chars(ALNUM, 40), "%3D"), ""
     ),
     "azure-storage": _given(
-        "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=", _join(_chars(BASE64, 86), "=="),
+        "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=",
+        _join(_chars(BASE64, 86), "=="),
         ";EndpointSuffix=core.windows.net",
     ),
     "basic-header": _given("Authorization: Basic ", _basic, "\n"),
@@ -258,7 +273,9 @@ BY_CONTEXT: dict[str, InContext] = {
     "docker-auth": _given('{"auths": {"https://index.docker.io/v1/": {"auth": "', _basic, '"}}}'),
     "docker-login": _given("docker login -u ana -p ", _shell_password, " registry.acme.io"),
     "env-db-pass": _chosen(
-        _given("DB_PASS=", _shell_password, "\n"), _given("export MYSQL_PASS=", _shell_password), _given("DBPASS='", _password, "'")
+        _given("DB_PASS=", _shell_password, "\n"),
+        _given("export MYSQL_PASS=", _shell_password),
+        _given("DBPASS='", _password, "'"),
     ),
     "env-password": _chosen(
         _given("PASSWORD=", _shell_password, "\nDEBUG=1"),
@@ -279,7 +296,8 @@ BY_CONTEXT: dict[str, InContext] = {
     "kubeconfig-token": _given("users:\n- name: admin\n  user:\n    token: ", _chars(URLSAFE, 64), "\n"),
     "kubernetes-secret": _given("kind: Secret\ndata:\n  password: ", _base64_password, "\n"),
     "mysql-p": _chosen(
-        _given("mysql -u root -p", _shell_password, " shop"), _given("mysqldump -h db -uroot -p'", _password, "' shop > a.sql")
+        _given("mysql -u root -p", _shell_password, " shop"),
+        _given("mysqldump -h db -uroot -p'", _password, "' shop > a.sql"),
     ),
     "netrc": _given("machine api.acme.io login ana password ", _shell_password, "\n"),
     "nodemailer": _given("auth: { user: 'ana@acme.io', pass: '", _password, "' }"),
