@@ -222,11 +222,14 @@ _KEY = (
 )
 _VALUE = re.compile(
     r"(?:\"(?P<double>[^\"\n]{4,400})\"|'(?P<single>[^'\n]{4,400})'|`(?P<tick>[^`\n]{4,400})`"
-    r"|(?P<bare>[^\s\"'`,;|]{6,8000}))"
+    r"|(?P<bare>[^\s\"'`,;|<]{6,8000}))"
 )
 _ASSIGNED = re.compile(
     rf"(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[0-9]{{0,2}}"
-    r"(?P<how>\\{0,3}[\"'`]?[ \t]{0,12}(?::=|=>|={1,3}|[:：])[ \t]{0,12}|[ \t]{1,4}(?:is|je)[ \t]{1,4}(?::[ \t]{1,4})?)"
+    r"(?P<how>\\{0,3}[\"'`]?[ \t]{0,12}(?::=|=>|={1,3}|[:：])[ \t]{0,12}"
+    r"|[ \t]{1,4}(?:is|je|lautet)[ \t]{1,4}(?::[ \t]{1,4})?"
+    r"|(?P<loose>[ \t]{0,4}(?:→|->|\||%3D|>|\t)[ \t]{0,4}|:[ \t]{0,4}\r?\n[ \t]{0,12}|[ \t]{1,4}(?=[\"'])"
+    r"|[ \t](?:for|of)[ \t][^\n.:;=]{1,40}?[ \t](?:is|to)[ \t]{1,4}|(?-i:(?<=PASSWORD)|(?<=PASS)|(?<=PWD))[ \t]{1,4}))"
     r"\\{0,3}",
     re.IGNORECASE,
 )
@@ -238,6 +241,7 @@ _GIVEN = re.compile(  # to a command, or in a `.netrc`
     r"|\bredis-cli[ \t][^\n|;&]{0,300}?(?<=[ \t])-a[ \t]{1,4}"
     r"|\bsqlcmd[ \t][^\n|;&]{0,300}?(?<=[ \t])-P[ \t]{0,4}"
     r"|\bldap[a-z]{3,12}[ \t][^\n|;&]{0,300}?(?<=[ \t])-w[ \t]{1,4}"
+    r"|\b(?:(?:un)?zip|7za?)[ \t][^\n|;&]{0,300}?(?<=[ \t])-p[ \t]{0,4}(?=[^\s-])|\bidentified[ \t]by[ \t](?=[\"'])"
     r"|\b(?:requirepass|masterauth)[ \t]{1,4}"
     r"|-pass(?:in|out)?[ \t]{1,4}[\"']?pass:"
     r"|\blogin[ \t]{1,4}[^\s]{1,100}[ \t]{1,4}password[ \t]{1,4}"
@@ -267,7 +271,7 @@ _COMMANDS = (
         "helm",
         "oc",
     ),
-    *("az", "mongo", "redis-cli", "sqlcmd", "ldap", "requirepass", "masterauth"),
+    *("az", "mongo", "redis-cli", "sqlcmd", "ldap", "zip", "7z", "identified", "requirepass", "masterauth"),
 )
 """In lower case: nothing is assigned or given to a command but near one of these."""
 _EMPTY_WORDS = frozenset(
@@ -292,10 +296,12 @@ def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
     lower = lower_case(shown)
     for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
         groups = match.groupdict()
-        prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je"}
-        yield from _value(text, shown, match.end(), key=groups.get("key") is not None, prose=prose)
+        prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}
+        key, loose = groups.get("key") is not None, groups.get("loose") is not None
+        if not (key and loose):
+            yield from _value(text, shown, match.end(), key=key, prose=prose, loose=loose)
     for match in _PGPASS.finditer(shown):
-        yield from _value(text, shown, match.end(), key=False, prose=False)
+        yield from _value(text, shown, match.end(), key=False, prose=False, loose=False)
 
 
 def _near(
@@ -307,14 +313,22 @@ def _near(
         yield from pattern.finditer(shown, start, min(len(shown), end))
 
 
-def _value(text: str, shown: str, position: int, *, key: bool, prose: bool) -> Iterator[SecretSpan]:
-    """Yields the value that begins at this position if it is a secret."""
+_LETTERS_AND_DIGITS = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[^\s()\[\]{}/\\]{6,}$")
+
+
+def _value(text: str, shown: str, position: int, *, key: bool, prose: bool, loose: bool) -> Iterator[SecretSpan]:
+    """Yields the value that begins at this position if it is a secret.
+
+    `prose`: a word such as `is` precedes it; `loose`: a mark that precedes other things than values as well.
+    """
     match = _VALUE.match(shown, position)
     if match is None or match.lastgroup is None:
         return
     quoted = match.lastgroup != "bare"
     start, end = match.span(match.lastgroup)
     value = text[start:end].rstrip("\\" if quoted else ".)]}>\\")
+    if loose and not _LETTERS_AND_DIGITS.match(value):
+        return
     if not key and _looks_like_password(value, quoted=quoted, prose=prose):
         yield SecretSpan("password", start, start + len(value))
     elif key and not prose and _looks_like_key(value):

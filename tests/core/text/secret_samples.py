@@ -2,6 +2,7 @@
 
 Every secret is made at run time from pieces, so that no file of this repository holds a text that a scanner or a
 hosting platform takes for a real one. The forms follow the issuers' documentation.
+`python -m tests.core.text.secret_samples [CONVERSATIONS.json …]` prints how many are taken out.
 """
 
 from __future__ import annotations
@@ -10,8 +11,12 @@ import base64
 import json
 import random
 import string
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_server.core.text.redaction import redact
 
 LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.digits
 ALNUM = LOWER + UPPER + DIGITS
@@ -366,3 +371,33 @@ def leaks(sample: Sample, redacted: str) -> bool:
         if any(secret[at : at + width] in redacted for at in range(len(secret) - width + 1)):
             return True
     return False
+
+
+def main(files: list[str]) -> None:
+    """Prints the share of each kind that is taken out, and false alarms in texts (JSON files of conversations)."""
+    caught: dict[str, list[bool]] = {}
+    for sample in samples(200):
+        caught.setdefault(sample.kind, []).append(not leaks(sample, redact(sample.text).text))
+    for kind, each in caught.items():
+        print(f"{kind:32} {sum(each) / len(each):6.1%}")
+    turns = [text for file in files for text in _texts(json.loads(Path(file).read_text("utf-8")))]
+    alarms = [text for text in turns if redact(text).kinds]
+    whole = sum(sum(each) / len(each) for each in caught.values()) / len(caught)
+    print(f"{len(caught)} kinds: {whole:.2%}; {len(alarms)} of {len(turns):,} texts have a secret")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yields what was said in a conversation of LoCoMo, BEAM or our own format."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(inner, str) and key in {"text", "content", "query", "result", "summary", "input", "output"}:
+                yield inner
+            else:
+                yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
