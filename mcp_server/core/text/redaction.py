@@ -40,16 +40,16 @@ class Redacted:
 
 def redact(text: str) -> Redacted:
     """Replaces every secret by `[redacted:KIND]`. Doing it twice is doing it once."""
-    found = secrets(text)
-    if not found:
-        return Redacted(text)
-    parts: list[str] = []
-    position = 0
-    for secret in found:
-        parts += (text[position : secret.start], f"{MARK}{secret.kind}]")
-        position = secret.end
-    parts.append(text[position:])
-    return Redacted("".join(parts), tuple(dict.fromkeys(secret.kind for secret in found)))
+    kinds: dict[str, None] = {}
+    while found := secrets(text):  # a mark can set a key apart from text that hid it
+        parts: list[str] = []
+        position = 0
+        for secret in found:
+            parts += (text[position : secret.start], f"{MARK}{secret.kind}]")
+            position = secret.end
+            kinds[secret.kind] = None
+        text = "".join([*parts, text[position:]])
+    return Redacted(text, tuple(kinds))
 
 
 def redact_turn(turn: Turn) -> Turn:

@@ -1,8 +1,13 @@
-"""Text as a reader sees it: without the characters that have no shape of their own."""
+"""Text as a reader sees it: without invisible characters, and with look-alikes of ASCII as ASCII.
+
+A skeleton is for comparing alone (Unicode TR 39): it finds `<\u200csystem>`, and `<ѕystem>` with a Cyrillic letter.
+"""
 
 from __future__ import annotations
 
 import re
+
+from mcp_server.core.text.look_alikes import LIGATURES, LOOK_ALIKES
 
 IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
@@ -19,3 +24,20 @@ def visible(text: str) -> tuple[str, list[int] | None]:
         return text, None
     kept = [match.start() for match in _VISIBLE.finditer(text)]
     return "".join(text[position] for position in kept), kept
+
+
+_FOLDED = str.maketrans({look: plain for plain, looks in LOOK_ALIKES.items() for look in looks} | LIGATURES)
+
+
+def skeleton(text: str) -> tuple[str, list[int] | None]:
+    """Returns the skeleton, and for each of its characters the position in the text; no list if they are the same."""
+    if text.isascii():
+        return text, None
+    seen, positions = visible(text)
+    folded = seen.translate(_FOLDED)
+    if len(folded) == len(seen):
+        return folded, positions
+    kept = range(len(text)) if positions is None else positions
+    return folded, [
+        position for character, position in zip(seen, kept, strict=True) for _ in character.translate(_FOLDED)
+    ]
