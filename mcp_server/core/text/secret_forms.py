@@ -18,7 +18,7 @@ from mcp_server.core.text.secret_rules import RULES
 class _Form:
     kind: str
     needles: tuple[str, ...]  # a text without any of these is not searched
-    pattern: re.Pattern[str]
+    pattern: str
     accept: Callable[[str], bool]
 
 
@@ -30,7 +30,7 @@ def found(text: str) -> Iterator[tuple[str, int, int]]:
     for form in _FORMS:
         if any(needle in text for needle in form.needles):
             for start, end in windows:
-                for match in form.pattern.finditer(text, start, min(len(text), end)):
+                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
                     if form.accept(match.group()):
                         yield form.kind, match.start(), match.end()
     yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
@@ -82,6 +82,12 @@ def lower_case(text: str) -> str:
 
 
 @cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Returns the compiled pattern. Most texts need none of them, and a start waits for none."""
+    return re.compile(source)
+
+
+@cache
 def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
     """Returns the pattern of a rule, and whether its key says enough without the name of a service before it."""
     source = RULES[number][3]
@@ -111,7 +117,7 @@ def _any(value: str) -> bool:
 
 def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = _any) -> _Form:
     # No restart inside a run of key characters: that would make long runs quadratic.
-    return _Form(kind, tuple(needles.split()), re.compile(rf"(?<![A-Za-z0-9_-])(?:{pattern})"), accept)
+    return _Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
 
 
 _END = r"(?![A-Za-z0-9])"

@@ -14,16 +14,20 @@ IGNORABLE = (
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Unicode's Default_Ignorable_Code_Point, for a character class."""
-_VISIBLE = re.compile(f"[^{IGNORABLE}]")
-_HIDDEN = re.compile(f"[{IGNORABLE}]")
+_HIDDEN = re.compile(f"[{IGNORABLE}]+")
 
 
 def visible(text: str) -> tuple[str, list[int] | None]:
     """Returns the text without its invisible characters, and where each of the others is; no list if all are seen."""
     if text.isascii() or not _HIDDEN.search(text):
         return text, None
-    kept = [match.start() for match in _VISIBLE.finditer(text)]
-    return "".join(text[position] for position in kept), kept
+    kept: list[int] = []
+    position = 0
+    for match in _HIDDEN.finditer(text):
+        kept.extend(range(position, match.start()))
+        position = match.end()
+    kept.extend(range(position, len(text)))
+    return _HIDDEN.sub("", text), kept
 
 
 _FOLDED = str.maketrans({look: plain for plain, looks in LOOK_ALIKES.items() for look in looks} | LIGATURES)
