@@ -14,6 +14,7 @@ from mcp_server import __version__
 from mcp_server.actions.approve import waiting_sentence
 from mcp_server.actions.checkpoints import restore
 from mcp_server.actions.forgetting import forget
+from mcp_server.actions.forgetting.find_secrets import stored_secrets
 from mcp_server.actions.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -21,6 +22,9 @@ from mcp_server.store import front_matter
 from mcp_server.store.database import driver
 
 PROBE = "scratch/.doctor"
+
+MOST_PLACES = 100
+"""Places of secrets that are listed."""
 
 LITTLE = 200 * 1024 * 1024
 """Bytes; with less than that free, a disk is full before anybody notices."""
@@ -51,6 +55,22 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
         await run_sync(_git, memory),
         await run_sync(_files, memory),
         await run_sync(_promises, memory),
+    )
+
+
+async def examine_secrets(memory: Memory) -> Check:
+    """Looks for secrets in all files and in all of git's objects. The answer names places and kinds, no secret."""
+    found = await run_sync(lambda: list(stored_secrets(memory)))
+    if not found:
+        return Check("secrets", True, "no secret was found in files and in git")
+    places = list(dict.fromkeys(f"{one.path}{f':{one.line}' if one.line else ''} ({one.kind})" for one in found))
+    more = f"; and {len(places) - MOST_PLACES:,} more places" if len(places) > MOST_PLACES else ""
+    return Check(
+        "secrets",
+        False,
+        "; ".join(places[:MOST_PLACES]) + more,
+        "change these passwords and keys where they are used, then `context-manager forget --secrets` shows what would "
+        "be deleted; --yes deletes it, with --history also from git's history",
     )
 
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @click.command("doctor")
 @click.option("--repair", "mending", is_flag=True, help="First mend git's history, as far as nothing gets lost.")
+@click.option("--secrets", is_flag=True, help="Look for secrets in all that is stored, and for nothing else.")
 @json_option
-def command(mending: bool, as_json: bool) -> None:
+def command(mending: bool, secrets: bool, as_json: bool) -> None:
     """Check the whole chain, from the clients' configuration (with a real handshake) to disk, index and git.
 
     Exit 1 if something that matters is broken.
     """
-    from mcp_server.actions.doctor import examine, repair
+    from mcp_server.actions.doctor import examine, examine_secrets, repair
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.chain import examine_chain
     from mcp_server.memory import Memory
@@ -33,6 +34,8 @@ def command(mending: bool, as_json: bool) -> None:
         for line in await repair(memory) if mending else ():
             click.echo(visible(f"repaired: {line}"), err=True)
         with working("Looking …"):
+            if secrets:
+                return (await examine_secrets(memory),)
             return (*await examine(memory), *await examine_chain(memory, machine))
 
     checks = with_memory(act)

@@ -23,6 +23,7 @@ MOST_ROWS = 200
 @click.option("--session", help="A whole conversation.")
 @click.option("--path", help="A file.")
 @click.option("--lines", help="Only these lines of the file: A-B, or A.")
+@click.option("--secrets", is_flag=True, help="Every secret that is stored: `doctor --secrets` lists them.")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only what would happen is shown.")
 @click.option("--history", is_flag=True, help="Rewrite git's history too, after a backup beside the workspace.")
 @json_option
@@ -37,9 +38,9 @@ def command(text: str | None, lines: str | None, yes: bool, history: bool, as_js
     from mcp_server.cli.progress import working
 
     target = ForgetTarget(text=text, lines=_range(lines), **options)
-    nothing_named = not any((text, options["turn"], options["session"], options["path"]))
+    nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
     if nothing_named and not yes:
-        raise click.UsageError("say what to forget: TEXT, --turn SESSION#N, --session ID or --path PATH")
+        raise click.UsageError("say what to forget: TEXT, --turn SESSION#N, --session ID, --path PATH or --secrets")
 
     async def act(memory: Memory) -> list[Receipt]:
         if nothing_named:

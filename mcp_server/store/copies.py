@@ -75,7 +75,7 @@ class Copies:
         for path in self.walk():
             for run in runs:
                 found |= cut_short(path.rsplit("/", 1)[-1], run, names=True)
-                text = self._text(path)
+                text = self.text(path)
                 if "…" in text or "..." in text:
                     found |= cut_short(text, run)
         return found
@@ -84,7 +84,7 @@ class Copies:
         """`path:line` of places where a run stands only as part of longer words; those are left alone."""
         found: list[str] = []
         for path in self.walk():
-            text = self._text(path)
+            text = self.text(path)
             if run not in joined(text):
                 continue
             for number, line in enumerate(request.clean(text).split("\n"), 1):
@@ -180,7 +180,8 @@ class Copies:
         except OSError:
             return None
 
-    def _text(self, path: str) -> str:
+    def text(self, path: str) -> str:
+        """Returns a file as text; an empty one if it is too large or gone."""
         return (self._bytes(path) or b"").decode("utf-8", "surrogateescape")
 
     def _size(self, path: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.forgetting.find_secrets import stored_secrets
 from mcp_server.core.forgetting import MARK, SHORTEST, Forgotten, joined
 from mcp_server.core.model import KnowledgeChange
 from mcp_server.core.text.entries import entries
@@ -28,13 +29,17 @@ _LEADING = re.compile(r"^\s*(?:[-*+>]\s+|\d+[.)]\s+|#{1,6}\s+)*(?:\[[ xX]\]\s+)?
 
 @dataclass(frozen=True, slots=True)
 class ForgetTarget:
-    """Exactly one of `text`, `turn` (`SESSION#N`), `session`, `path`; `lines` (first, last) are lines of `path`."""
+    """Exactly one of `text`, `turn` (`SESSION#N`), `session`, `path`, `secrets` (every secret that is stored).
+
+    `lines` (first, last) are lines of `path`.
+    """
 
     text: str | None = None
     turn: str | None = None
     session: str | None = None
     path: str | None = None
     lines: tuple[int, int] | None = None
+    secrets: bool = False
 
 
 async def meant(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
@@ -43,11 +48,15 @@ async def meant(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[
     Raises NotFound for a conversation, turn or file that is not there, Invalid and Refused as `forget` does.
     """
     given = [value for value in (target.text, target.turn, target.session, target.path) if value is not None]
-    if len(given) != 1 or (target.lines and target.path is None):
-        raise Invalid("say one thing to forget: TEXT, --turn SESSION#N, --session ID, or --path PATH [--lines A-B]")
+    if len(given) + target.secrets != 1 or (target.lines and target.path is None):
+        raise Invalid(
+            "say one thing to forget: TEXT, --turn SESSION#N, --session ID, --path PATH [--lines A-B], or --secrets"
+        )
     now = memory.clock()
     request = Forgotten(f"fgt_{now:%Y%m%d}_{secrets.token_hex(4)}", now, await run_sync(memory.forgotten.salt))
     await sessions.ready(memory)
+    if target.secrets:
+        return await run_sync(_secrets, memory, request)
     if target.text is not None:
         return _text(request, target.text)
     if target.path is not None:
@@ -68,6 +77,14 @@ def _text(request: Forgotten, text: str) -> tuple[Forgotten, tuple[str, ...]]:
             "Give more of the sentence, or use --turn or --path with --lines"
         )
     return replace(request, windows=frozenset({request.window(text)})), (run,)
+
+
+def _secrets(memory: Memory, request: Forgotten) -> tuple[Forgotten, tuple[str, ...]]:
+    """Returns a request for every stored secret that is long enough to be recognized."""
+    found = {secret.words for secret in stored_secrets(memory) if len(joined(secret.words)) >= SHORTEST}
+    if not found:
+        raise NotFound("no secret was found in what is stored; there is nothing to forget")
+    return _with(request, found), tuple(joined(words) for words in found if len(words) < 4000)
 
 
 def _named(target: ForgetTarget) -> tuple[str, int | None]:

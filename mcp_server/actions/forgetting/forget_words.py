@@ -100,6 +100,8 @@ async def question(memory: Memory, target: ForgetTarget) -> str:
 
 async def _named(memory: Memory, target: ForgetTarget) -> str:
     """The words that a person knows it by."""
+    if target.secrets:
+        return "every secret that is stored"
     if target.text is not None:
         return _short(target.text)
     if target.path is not None:

@@ -214,7 +214,7 @@ def _prompt(template: str, message: str, topic: Topic) -> str:
         "description": topic.description[:DESCRIPTION_SHOWN],
         "not_for": "; ".join(topic.not_for)[:DESCRIPTION_SHOWN] or "-",
     }
-    return _PLACE.sub(lambda place: neutralise(shown[place[1]]).replace("</data", "‹/data"), template)
+    return _PLACE.sub(lambda place: neutralise(shown[place[1]]), template)
 
 
 def cache_key(message: str, topic: Topic) -> str:

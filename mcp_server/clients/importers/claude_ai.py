@@ -1,26 +1,30 @@
-"""The export of claude.ai: `conversations.json`, a list of
+"""Reads the export of claude.ai: `conversations.json`, a list of
 
     {uuid, name, created_at, chat_messages: [
         {uuid, sender, text, content: [{type, …}], created_at, attachments: [{file_name, extracted_content}], files}]}
 
 Every conversation becomes one session, every message one turn, with its tool calls; reasoning is left out. The text of
-what was attached belongs to the message. Where messages name their parents, the branch that was shown last is taken.
+attachments and of artifacts belongs to the message. If messages name their parents, the branch that was shown last is
+taken. Projects (`projects.json`: instructions and documents) and memories (`memories.json`) become markdown files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import Any
 
 from mcp_server.actions.imports import ImportedSession, ImportedTurn
 from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
 from mcp_server.clients.importers.imported import Skipped, parse_time, plain_id
 from mcp_server.core.model import Role, ToolCall
+from mcp_server.core.projects import slugify
 
 SOURCE = "import:claude-ai"
-MARK = '"chat_messages"'
-"""What shows in the first bytes of such a file."""
+MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
+"""One of them is among the first bytes of such a file."""
 
 _ROLES: Mapping[str, Role] = {"human": "user", "user": "user", "assistant": "agent"}
 _REASONING = frozenset({"thinking", "redacted_thinking"})
@@ -37,6 +41,10 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
     name = " ".join(str(conversation.get("name") or "").split())
     shown = name or f"conversation {place}"
     messages = [message for message in conversation["chat_messages"] if isinstance(message, Mapping)]
+    for _ in range(len(conversation["chat_messages"]) - len(messages)):
+        yield Skipped(shown, "message that is not an object")
+    if conversation.get("summary"):
+        yield Skipped(shown, "summary of a conversation")
     on_branch = _branch(messages, conversation.get("current_leaf_message_uuid"))
     for _ in range(len(messages) - len(on_branch)):
         yield Skipped(shown, "message on a branch that was left")
@@ -70,7 +78,7 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     if role is None:
         return f"sender {str(message.get('sender'))[:40]!r}"
     blocks = _blocks(message)
-    texts = [block["text"] for block in blocks if _kind(block) not in _SILENT and isinstance(block.get("text"), str)]
+    texts = [text for block in blocks if (text := _artifact(block) or _words(block))]
     if not any(text.strip() for text in texts) and isinstance(message.get("text"), str):
         # Exports of 2023 have nothing else. Beside other blocks it is reasoning and "This block is not supported …".
         texts = [message["text"]] if all(_kind(block) == "text" for block in blocks) else []
@@ -85,14 +93,48 @@ def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
     return ImportedTurn(role, content, at, plain_id(message.get("uuid"), given), tool_calls=calls)
 
 
+def _words(block: Mapping[str, Any]) -> str:
+    text = block.get("text")
+    return text if _kind(block) not in _SILENT and isinstance(text, str) else ""
+
+
+def _artifact(block: Mapping[str, Any]) -> str:
+    """Returns the text that a tool call writes into an artifact or a file, under its name; nothing for other blocks."""
+    given = block.get("input")
+    if block.get("type") != "tool_use" or not isinstance(given, Mapping):
+        return ""
+    if block.get("name") == "artifacts":
+        text, name, verb = given.get("content"), given.get("title") or given.get("id"), "artifact"
+        if not isinstance(text, str) or not text.strip():
+            text, verb = given.get("new_str"), "changed in artifact"
+    elif block.get("name") == "create_file":
+        text, name, verb = given.get("file_text"), given.get("path"), "file"
+    else:
+        return ""
+    if not isinstance(text, str) or not text.strip():
+        return ""
+    shown = " ".join(str(name or "without a name").split())
+    return f"[{verb}: {shown}]\n{text}"
+
+
 def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
-    """Why each block of a message is left out that is: reasoning, and what is neither words nor known here."""
-    for block in _blocks(message):
-        kind = _kind(block)
-        if kind in _REASONING:
+    """Yields why each part of a message is left out: reasoning, pictures, files, blocks that are not known here."""
+    blocks = message.get("content")
+    for block in blocks if isinstance(blocks, list) else ():
+        kind = _kind(block) if isinstance(block, Mapping) else ""
+        if not isinstance(block, Mapping):
+            yield "block that is not an object"
+        elif kind in _REASONING:
             yield "reasoning"
-        elif kind not in _SILENT | _PICTURES and not isinstance(block.get("text"), str):
+        elif kind in _PICTURES:
+            yield f"{kind} (its place is marked)"
+        elif kind not in _SILENT and not isinstance(block.get("text"), str):
             yield f"block of type {kind}"
+        elif isinstance(citations := block.get("citations"), list):
+            yield from ["citation"] * len(citations)
+    for name, text in _files(message):
+        if not text:
+            yield f"file whose text is not in the export ({PurePosixPath(name).suffix or 'no type'})"
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -105,7 +147,13 @@ def _kind(block: Mapping[str, Any]) -> str:
 
 
 def _attached(message: Mapping[str, Any]) -> Iterator[str]:
-    """What came with a message: the text of attachments, the names of files, which list the attachments once more."""
+    """Yields what came with a message: the text of attachments, the names of files."""
+    for name, text in _files(message):
+        yield f"[attached: {name}]" + (f"\n{text}" if text else "")
+
+
+def _files(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields name and text of each attachment, and of each file that is not listed as an attachment as well."""
     named: set[str] = set()
     for key in ("attachments", "files"):
         items = message.get(key)
@@ -115,7 +163,7 @@ def _attached(message: Mapping[str, Any]) -> Iterator[str]:
             name = " ".join(str(item.get("file_name") or item.get("file_uuid") or "without a name").split())
             text = item.get("extracted_content")
             if key == "attachments" or name not in named:
-                yield f"[attached: {name}]" + (f"\n{text}" if isinstance(text, str) and text.strip() else "")
+                yield name, text if isinstance(text, str) and text.strip() else ""
             named.add(name)
 
 
@@ -137,18 +185,95 @@ def _calls(blocks: list[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
 
 
 def _branch(messages: list[Mapping[str, Any]], leaf: object) -> list[Mapping[str, Any]]:
-    """From the first message to `leaf` (or the last one in the list), if every parent on the way is there; else all."""
-    by_id = {str(message.get("uuid")): message for message in messages if message.get("uuid")}
-    if len(by_id) < len(messages) or not any(message.get("parent_message_uuid") for message in messages):
+    """Returns the messages from the first one to `leaf` (or to the last one in the list).
+
+    A message whose parent is not named, or is not in the export, follows the message before it in the list. If messages
+    have no ids or share one, all are returned.
+    """
+    places = {str(message.get("uuid")): place for place, message in enumerate(messages) if message.get("uuid")}
+    if len(places) < len(messages) or not any(message.get("parent_message_uuid") for message in messages):
         return messages
-    here = by_id.get(str(leaf)) or messages[-1]
-    way: dict[str, Mapping[str, Any]] = {}
-    while str(here.get("uuid")) not in way:
-        way[str(here.get("uuid"))] = here
-        parent = here.get("parent_message_uuid")
-        if not parent or parent == _ROOT:
-            return list(reversed(way.values()))
-        if str(parent) not in by_id:
+    here = places.get(str(leaf), len(messages) - 1)
+    way: dict[int, Mapping[str, Any]] = {}
+    while here >= 0 and here not in way:
+        way[here] = messages[here]
+        parent = messages[here].get("parent_message_uuid")
+        if parent == _ROOT:
             break
-        here = by_id[str(parent)]
-    return messages
+        here = places.get(str(parent), here - 1)
+    return list(reversed(way.values()))
+
+
+# ---------------------------------------------------------------- projects and memories
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A markdown file that is made of a project or of memories: its path below the import's folder, and its text."""
+
+    path: str
+    text: str
+
+
+def project(item: object, place: int, known: dict[str, str]) -> Iterator[Document | Skipped]:
+    """Yields the instructions and documents of a project. `known` maps projects' ids to folders and is added to."""
+    if not isinstance(item, Mapping) or not (item.get("uuid") or item.get("name")):
+        yield Skipped(f"project {place}", "not an object with `uuid` and `name`")
+        return
+    name = " ".join(str(item.get("name") or "Project").split())
+    if item.get("is_starter_project"):
+        yield Skipped(name, "project that claude.ai made as an example")
+        return
+    folder = slugify(name) or "project"
+    if folder in known.values():
+        folder = f"{folder}-{slugify(str(item.get('uuid')))[:8] or place}"
+    known[str(item.get("uuid"))] = folder
+    described, told = (_text(item, key) for key in ("description", "prompt_template"))
+    parts = [f"# {name}", described, f"## Instructions\n\n{told}" if told else ""]
+    yield Document(f"projects/{folder}/project.md", "\n\n".join(part for part in parts if part) + "\n")
+    taken = {"project"}
+    docs = item.get("docs")
+    for doc in docs if isinstance(docs, list) else ():
+        title = " ".join(str(doc.get("filename") or "document").split()) if isinstance(doc, Mapping) else "document"
+        text = _text(doc, "content") if isinstance(doc, Mapping) else ""
+        if not text:
+            yield Skipped(f"{name}: {title}", "document of a project without text")
+            continue
+        stem = wanted = slugify(title.removesuffix(".md")) or "document"
+        number = 1
+        while stem in taken:
+            number += 1
+            stem = f"{wanted}-{number}"
+        taken.add(stem)
+        yield Document(
+            f"projects/{folder}/{stem}.md", (text if text.startswith("#") else f"# {title}\n\n{text}") + "\n"
+        )
+    for key, value in item.items():
+        if key != "docs" and isinstance(value, list):
+            yield from [Skipped(name, f"{key} of a project")] * len(value)
+
+
+def memories(item: object, place: int, known: Mapping[str, str]) -> Iterator[Document | Skipped]:
+    """Yields what claude.ai remembers: of all conversations, and of each project. `known` as in `project`."""
+    if not isinstance(item, Mapping):
+        yield Skipped(f"memories {place}", "not an object with `conversations_memory`")
+        return
+    number = "" if place == 1 else f"-{place}"
+    if text := _text(item, "conversations_memory"):
+        yield Document(f"memories/conversations{number}.md", f"# What claude.ai remembers\n\n{text}\n")
+    of_projects = item.get("project_memories")
+    for given, said in of_projects.items() if isinstance(of_projects, Mapping) else ():
+        folder = known.get(str(given)) or slugify(str(given)) or "project"
+        if isinstance(said, str) and said.strip():
+            title = f"# What claude.ai remembers of the project {folder}"
+            yield Document(f"memories/projects/{folder}.md", f"{title}\n\n{said.strip()}\n")
+        else:
+            yield Skipped(folder, "memory of a project without text")
+    for key, value in item.items():
+        if key not in ("conversations_memory", "project_memories", "account_uuid", "uuid") and value:
+            yield Skipped(f"memories {place}", f"{str(key)[:40]} of the memories")
+
+
+def _text(item: Mapping[str, Any], key: str) -> str:
+    value = item.get(key)
+    return value.strip() if isinstance(value, str) else ""

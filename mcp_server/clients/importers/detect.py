@@ -93,7 +93,7 @@ def _by_marks(head: bytes) -> Format | None:
         return "locomo"
     if any(mark in text for mark in beam.MARKS):
         return "beam"
-    if claude_ai.MARK in text:
+    if any(mark in text for mark in claude_ai.MARKS):
         return "claude-ai"
     return "chatgpt" if any(mark in text for mark in chatgpt.MARKS) else None
 

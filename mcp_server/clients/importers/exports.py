@@ -27,6 +27,9 @@ _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeErr
 """What reading an entry that is broken, encrypted or packed in an unknown way raises."""
 
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json", re.IGNORECASE)
+_DOCUMENTS = re.compile(
+    r"(?:.*[/\\ ])?(?:(projects|memories)(?:-\d+)?\.json|(projects|memories)[/\\][^/\\]+\.json)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,40 @@ def parts(path: Path) -> list[Part | Skipped]:
             plain = [_file(found, str(found.relative_to(path))) for found in files if found.is_file()]
             return plain + [item for found in sorted(path.glob("*.zip")) for item in _inside(found)]
         if not zipfile.is_zipfile(path):
-            return [_file(path, path.name)]
+            return [] if document_kind(path.name) else [_file(path, path.name)]
         return _zipped(path)
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise Invalid(f"{path} is a broken zip ({error}); download it again") from None
+
+
+def others(path: Path) -> list[Part | Skipped]:
+    """Returns every other file of the export: in its zips, and around the `conversations.json` of a folder.
+
+    Raises as `parts` does.
+    """
+    try:
+        if path.is_dir():
+            folders = {found.parent for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
+            folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
+            files = sorted({found for folder in folders for found in folder.rglob("*") if found.is_file()})
+            files = [file for file in files if not _CONVERSATIONS.fullmatch(file.name) and file.suffix != SUFFIX]
+            plain = [_file(file, file.relative_to(path).as_posix()) for file in files]
+            return plain + [
+                item for found in sorted(path.glob("*.zip")) for item in _inside(found, conversations=False)
+            ]
+        if not zipfile.is_zipfile(path):
+            return [_file(path, path.name)] if document_kind(path.name) else []
+        return _zipped(path, conversations=False)
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
+
+
+def document_kind(name: str) -> str:
+    """Returns `projects` or `memories` for a file of claude.ai's export that holds those, else nothing."""
+    found = _DOCUMENTS.fullmatch(name)
+    return (found[1] or found[2]).lower() if found else ""
 
 
 def holds_zips(path: Path) -> bool:
@@ -95,7 +126,7 @@ def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> I
 def head(path: Path, size: int) -> bytes:
     """The first bytes of what `path` holds; empty if it holds nothing that can be read."""
     try:
-        for part in parts(path):
+        for part in (*parts(path), *(other for other in others(path) if document_kind(other.name))):
             if isinstance(part, Part):
                 with part.open() as file:
                     return file.read(size)
@@ -104,17 +135,24 @@ def head(path: Path, size: int) -> bytes:
     return b""
 
 
-def _zipped(path: Path) -> list[Part | Skipped]:
+def _zipped(path: Path, *, conversations: bool = True) -> list[Part | Skipped]:
     with zipfile.ZipFile(path) as archive:
-        entries = [entry for entry in archive.infolist() if _CONVERSATIONS.fullmatch(_last_part(entry.filename))]
+        entries = [
+            entry
+            for entry in archive.infolist()
+            if (_CONVERSATIONS.fullmatch(_last_part(entry.filename)) is not None) is conversations
+            and (conversations or not entry.is_dir())
+        ]
     return [_entry(path, entry) for entry in sorted(entries, key=lambda entry: entry.filename)]
 
 
-def _inside(path: Path) -> list[Part | Skipped]:
+def _inside(path: Path, *, conversations: bool = True) -> list[Part | Skipped]:
     """As `_zipped`, of one zip among others: a broken one keeps none of them from being read."""
     try:
-        return _zipped(path) if path.is_file() else []
+        return _zipped(path, conversations=conversations) if path.is_file() else []
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        if not conversations:
+            return []  # `parts` names it
         return [Skipped(path.name, f"a broken zip ({error}); download it again")]
 
 

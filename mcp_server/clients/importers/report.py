@@ -60,6 +60,11 @@ class ImportReport:
                 f"{self.sessions} sessions, {self.turns} turns {verb}: {self.new_sessions} sessions and "
                 f"{self.new_turns} turns new, {known} turns already recorded"
             ]
+            if self.files:
+                lines.append(
+                    f"{self.files} files of projects and memories: {self.new_files} new, {self.changed_files} changed, "
+                    f"{self.files - self.new_files - self.changed_files} as they were"
+                )
         if self.copied:
             lines.append(f"{self.copied} of those are recorded in the session that they were copied from")
         if self.unchanged:

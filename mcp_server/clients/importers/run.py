@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import anyio
 
 from mcp_server.actions.closed_sessions import commit_together
-from mcp_server.actions.imports import ImportedSession, import_markdown_file, record_session
+from mcp_server.actions.imports import ImportedFile, ImportedSession, import_markdown_file, record_session
 from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
 from mcp_server.clients.importers.claude_code import record as claude_code
 from mcp_server.clients.importers.claude_code.places import transcripts
@@ -64,7 +65,8 @@ async def import_path(
         case "claude-code":
             report = await _import_claude_code(memory, path, project, anew, watch)
         case "claude-ai" | "chatgpt":
-            report = await _import_export(memory, path, chosen, project, anew, watch)
+            report, written = await _import_export(memory, path, chosen, project, anew, watch)
+            return await _committed(memory, report, short_name(path), written)
         case "locomo" | "beam":
             report = await _import_chats(memory, path, chosen, project, watch)
     return await _committed(memory, report, short_name(path), [])
@@ -94,21 +96,26 @@ async def _import_chats(memory: Memory, path: Path, kind: Format, project: str |
 
 async def _import_export(
     memory: Memory, path: Path, kind: Format, project: str | None, anew: bool, watch: Watch
-) -> ImportReport:
-    """A chat service's export. One that was imported whole and did not change is known by its size and time."""
+) -> tuple[ImportReport, list[str]]:
+    """Imports a chat service's export; returns the report and the knowledge files that it wrote.
+
+    An export that was imported whole and did not change is recognized by its size and time.
+    """
     real, before = await anyio.to_thread.run_sync(lambda: (path.resolve(), path.stat()))
     key, is_file = str(real), stat.S_ISREG(before.st_mode)
     stamp = [kind, before.st_size, before.st_mtime_ns]
     stored = await memory.state.get(IMPORTED, key) if is_file and not anew else None
     if isinstance(stored, dict) and stored.get("stamp") == stamp:
         watch(Progress(before.st_size, before.st_size, path.name))
-        return _remembered(kind, stored)
+        return _remembered(kind, stored), []
     found = await anyio.to_thread.run_sync(exports.parts, path)
     parts = [part for part in found if isinstance(part, exports.Part)]
     report = ImportReport(kind)
     for item in found:
         report = report.with_skipped(item) if isinstance(item, Skipped) else report
-    if not parts and not report.skipped_count:
+    others = await anyio.to_thread.run_sync(exports.others, path)
+    documents = [other for other in others if kind == "claude-ai" and exports.document_kind(other.name)]
+    if not parts and not documents and not report.skipped_count:
         raise NotFound(f"{path} holds no conversations.json; give the export as it was downloaded, or another --format")
     read = chatgpt.session if kind == "chatgpt" else claude_ai.session
     done, total = 0, sum(part.size for part in parts)
@@ -122,10 +129,70 @@ async def _import_export(
         report = await _pieces(memory, pieces(), report, _shown(watch, done, total, offsets))
         done += part.size
         watch(Progress(done, total, part.name))
+    report, written = await _import_documents(memory, documents, report)
+    for other in others:
+        if other not in documents:
+            report = report.with_skipped(_not_imported(other))
     if is_file:
         kept = {"stamp": stamp, "sessions": report.sessions, "turns": report.turns, "reasons": dict(report.reasons)}
         await memory.state.put(IMPORTED, key, kept)
-    return report
+    return report, written
+
+
+DOCUMENTS = "claude-ai"
+"""The folder under `knowledge/reference/` that projects and memories go to."""
+
+
+async def _import_documents(
+    memory: Memory, parts: list[exports.Part | Skipped], report: ImportReport
+) -> tuple[ImportReport, list[str]]:
+    """Writes the projects and memories of an export, projects first: memories name them."""
+    known: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    written: list[str] = []
+    for part in sorted(parts, key=lambda part: (exports.document_kind(part.name) != "projects", part.name)):
+        if isinstance(part, Skipped):
+            report = report.with_skipped(part)
+            continue
+        kind = exports.document_kind(part.name)
+        read = claude_ai.project if kind == "projects" else claude_ai.memories
+
+        def items(part: exports.Part = part) -> list[object]:
+            return list(exports.conversations(part))
+
+        for item in await anyio.to_thread.run_sync(items):
+            counts[kind] += 1
+            for made in read(item, counts[kind], known):
+                if isinstance(made, Skipped):
+                    report = report.with_skipped(made)
+                    continue
+                kept = await import_markdown_file(memory, DOCUMENTS, made.path, made.text.encode())
+                report = _with_file(report, kept, made.path)
+                if kept.status in ("new", "changed"):
+                    written.append(kept.path)
+    return report, written
+
+
+def _not_imported(file: exports.Part | Skipped) -> Skipped:
+    """Names a file of an export that holds no conversations, projects or memories."""
+    if isinstance(file, Skipped):
+        return file
+    name = PurePosixPath(file.name.replace("\\", "/")).name.rpartition(": ")[2]
+    if name.lower().endswith(".json"):
+        return Skipped(file.name, f"{re.sub(r'[0-9a-f-]{8,}', '…', name)} is not imported")
+    return Skipped(file.name, f"file of type {PurePosixPath(name).suffix or 'unknown'} is not imported")
+
+
+def _with_file(report: ImportReport, kept: ImportedFile, name: str) -> ImportReport:
+    """Returns the report with one more markdown file."""
+    if kept.status == "skipped":
+        return report.with_skipped(Skipped(name, kept.why or "refused"))
+    return dataclasses.replace(
+        report,
+        files=report.files + 1,
+        new_files=report.new_files + (kept.status == "new"),
+        changed_files=report.changed_files + (kept.status == "changed"),
+    )
 
 
 def _remembered(kind: Format, stored: dict[str, object]) -> ImportReport:
@@ -224,17 +291,9 @@ async def _import_markdown(memory: Memory, path: Path, name: str, watch: Watch) 
             report = report.with_skipped(file)
         else:
             kept = await import_markdown_file(memory, name, file.relative, file.content)
-            if kept.status == "skipped":
-                report = report.with_skipped(Skipped(relative, kept.why or "refused"))
-            else:
-                report = dataclasses.replace(
-                    report,
-                    files=report.files + 1,
-                    new_files=report.new_files + (kept.status == "new"),
-                    changed_files=report.changed_files + (kept.status == "changed"),
-                )
-                if kept.status in ("new", "changed"):
-                    written.append(kept.path)
+            report = _with_file(report, kept, relative)
+            if kept.status in ("new", "changed"):
+                written.append(kept.path)
         watch(Progress(place, len(files), relative))
     return await _committed(memory, report, name, written)
 

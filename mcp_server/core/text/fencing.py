@@ -1,8 +1,9 @@
-"""Stored text made harmless: it is data, and nothing in it may pass for the host's own words.
+"""Makes stored text harmless: it is data, and nothing in it may pass for the host's own words.
 
 Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role
-headers such as `Human:` at the beginning of a line) are changed so that a person reads them as before and a program
-does not know them. Characters that hide or reorder text are removed, control characters are shown.
+headers such as `Human:` at the beginning of a line) and all closing tags are changed: a person reads them as before, a
+program does not recognize them. Markers are searched for in the text's skeleton, so invisible characters and letters
+of other scripts do not hide them. Characters that hide or reorder text are removed, control characters are shown.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
+from mcp_server.core.text.skeleton import IGNORABLE, skeleton
+
 _HIDDEN = (
     *range(0x200B, 0x200C),  # zero width space
     *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
     *range(0x202A, 0x202F),  # embeddings and overrides
     *range(0x2060, 0x2070),  # word joiner, invisible operators, isolates, deprecated formatting
+    0x00AD,  # soft hyphen
+    0x034F,  # combining grapheme joiner
     0x061C,
     0x180E,
     0xFEFF,
@@ -41,6 +46,13 @@ def _ranges(codes: Iterable[int]) -> str:
 
 
 _UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
+_JOINING = re.compile(
+    rf"(?<![\x00-\x7f{IGNORABLE}])[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"  # picks the form of one character
+    r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"  # keycaps
+    rf"|(?:(?<![\x00-\x7f{IGNORABLE}])|(?<=[^\x00-\x7f{IGNORABLE}]\ufe0f))[\u200c\u200d](?![\x00-\x7f{IGNORABLE}]|\Z)"
+    rf"|(?P<hidden>[\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d])"
+)
+"""Joiners and variation selectors: those that emoji and some scripts need, and (`hidden`) those that can carry text."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _TAGS = (
@@ -51,6 +63,7 @@ _TAGS = (
 _SLASH = r"\s*+/?\s*+"  # possessive: with a way back, ten thousand blanks after one `<` would take minutes
 _MARKER = re.compile(
     rf"<(?={_SLASH}(?:{_TAGS}))"  # host and chat-template tags
+    r"|<(?=\s*+/\s*+(?:[^\W\d]|>))"  # closing tags: one of them may close what a client puts around stored text
     r"|<(?=[|｜])|(?<=[|｜])>"  # <|im_start|> and its like
     rf"|<(?=<{_SLASH}SYS)"
     r"|<(?=!--)|(?<=--)>"  # comments: what compiled text is labelled with
@@ -70,15 +83,37 @@ def printable(text: str) -> str:
 
 
 def neutralise(text: str) -> str:
-    """`text`, safe to stand inside a prompt. Doing it twice is doing it once; plain text is returned as it is."""
+    """Returns `text`, safe to be part of a prompt. Doing it twice is doing it once; plain text is returned as it is."""
     if not text.isascii() or not text.isprintable():
         text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
-    if ":" in text or "：" in text:  # roles first: the `>` that marks one may close a tag that was open before it
-        text = _ROLE.sub(r"\1> ", text)
-    if "<" in text or "[" in text or ">" in text:
-        text = _MARKER.sub(_harmless, text)
+        text = _JOINING.sub(lambda match: "" if match["hidden"] else match.group(), text)
+    plain, positions = skeleton(text)
+    if ":" in plain:  # roles first: the `>` that marks one may close a tag that was open before it
+        quoted = _inserted(text, "> ", [_position(match.end(1), positions) for match in _ROLE.finditer(plain)])
+        if quoted != text:
+            text = quoted
+            plain, positions = skeleton(text)
+    if "<" in plain or "[" in plain or ">" in plain:
+        found = [(_position(match.start(), positions), _HARMLESS[match.group()]) for match in _MARKER.finditer(plain)]
+        if found:
+            characters = list(text)
+            for position, harmless in found:
+                characters[position] = harmless
+            text = "".join(characters)
     return text
 
 
-def _harmless(match: re.Match[str]) -> str:
-    return {"<": "‹", ">": "›", "[": "("}[match.group()]
+_HARMLESS = {"<": "‹", ">": "›", "[": "("}
+
+
+def _position(place: int, positions: list[int] | None) -> int:
+    return place if positions is None else positions[place]
+
+
+def _inserted(text: str, mark: str, places: list[int]) -> str:
+    parts: list[str] = []
+    before = 0
+    for place in places:
+        parts += (text[before:place], mark)
+        before = place
+    return "".join([*parts, text[before:]])

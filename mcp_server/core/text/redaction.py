@@ -1,20 +1,22 @@
-"""Secrets in text: found by their form, and replaced by `[redacted:KIND]` before anything is written.
+"""Finds secrets in text and replaces them by `[redacted:KIND]` before anything is written.
 
-Keys with a form of their own (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Passwords and keys without
-one are found by what stands before them (`password=`, `api_key:`), and only if the value looks like one: `password:
-required` and `password = os.environ["PW"]` are left alone. Every search is linear in the length of the text.
+Keys with a form of their own (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Passwords and keys without a
+form are found by the text before them (`password=`, `api_key:`, `mysql -p`), and only if the value looks like one:
+`password: required` and `password = os.environ["PW"]` are left alone. Every search is linear in the length of the text.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mcp_server.core.model import ToolCall, Turn
 from mcp_server.core.text import secret_forms
-from mcp_server.core.text.secret_forms import mixed
+from mcp_server.core.text.secret_forms import around, lower_case, mixed
+from mcp_server.core.text.skeleton import visible
 
 MARK = "[redacted:"
 
@@ -38,16 +40,16 @@ class Redacted:
 
 def redact(text: str) -> Redacted:
     """Replaces every secret by `[redacted:KIND]`. Doing it twice is doing it once."""
-    found = secrets(text)
-    if not found:
-        return Redacted(text)
-    parts: list[str] = []
-    position = 0
-    for secret in found:
-        parts += (text[position : secret.start], f"{MARK}{secret.kind}]")
-        position = secret.end
-    parts.append(text[position:])
-    return Redacted("".join(parts), tuple(dict.fromkeys(secret.kind for secret in found)))
+    kinds: dict[str, None] = {}
+    while found := secrets(text):  # a mark can set a key apart from text that hid it
+        parts: list[str] = []
+        position = 0
+        for secret in found:
+            parts += (text[position : secret.start], f"{MARK}{secret.kind}]")
+            position = secret.end
+            kinds[secret.kind] = None
+        text = "".join([*parts, text[position:]])
+    return Redacted(text, tuple(kinds))
 
 
 def redact_turn(turn: Turn) -> Turn:
@@ -75,12 +77,25 @@ beginning of a key (`\\nghp_…`)."""
 
 
 def secrets(text: str) -> tuple[SecretSpan, ...]:
-    """Every secret in the text, in order, none overlapping another."""
+    """Returns every secret in the text, in order, none overlapping another. Invisible characters do not hide one."""
+    seen, positions = visible(text)
+    if positions is not None:
+        return tuple(
+            SecretSpan(span.kind, positions[span.start], positions[span.end - 1] + 1) for span in secrets(seen)
+        )
     shown = (
         _CODES.sub(lambda match: " " * len(match.group()), text) if any(sign in text for sign in "\\\x1b%") else text
     )
     formed = (SecretSpan(*span) for span in secret_forms.found(shown))
-    found = [*_private_keys(text), *formed, *_in_urls(text), *_after_scheme(shown), *_assigned(text, shown)]
+    found = [
+        *_private_keys(text),
+        *formed,
+        *_in_urls(text),
+        *_after_scheme(shown),
+        *_assigned(text, shown),
+        *_in_cookies(text),
+        *_in_auth_fields(shown),
+    ]
     found.sort(key=lambda secret: (secret.start, -secret.end))
     apart: list[SecretSpan] = []
     for secret in found:
@@ -96,7 +111,12 @@ _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
+_PUTTY = re.compile(r"Private-Lines: [0-9]{1,3}(?:\r?\n|\\n)((?:[A-Za-z0-9+/=]{1,80}(?:\r?\n|\\n|$)){1,999})")
+
+
 def _private_keys(text: str) -> Iterator[SecretSpan]:
+    if "Private-Lines" in text:
+        yield from (SecretSpan("private-key", *match.span(1)) for match in _PUTTY.finditer(text))
     if "PRIVATE KEY" not in text:
         return
     ends = [match.end() for match in _KEY_END.finditer(text)]
@@ -143,43 +163,117 @@ def _after_scheme(text: str) -> Iterator[SecretSpan]:
     lower = text.lower()
     if "bearer" in lower or "authorization" in lower:
         for match in _SCHEME.finditer(text):
-            if mixed(match.group(1)):
+            if mixed(match.group(1)) or _is_login(match.group(1)):
                 yield SecretSpan("bearer-token", *match.span(1))
 
 
-# ---------------------------------------------------------------- passwords and keys by what stands before them
+_COOKIES = re.compile(
+    r"(?:\bcookie\\{0,3}[\"']?[ \t]{0,4}[:=]|\bcurl\b[^\n|;]{0,300}?[ \t](?:-b|--cookie)[ \t=]{1,4}[\"']?)"
+    r"[ \t]{0,4}([^\r\n\"']{8,8000})",
+    re.IGNORECASE,
+)
+_COOKIE = re.compile(r"[^\s;=,]{1,100}=([^\s;,]{16,4000})")
+
+
+def _in_cookies(text: str) -> Iterator[SecretSpan]:
+    """Yields the values of cookies that a server generated."""
+    if "cookie" in (lower := text.lower()) or ("curl" in lower and "-b" in lower):
+        for header in _COOKIES.finditer(text):
+            for match in _COOKIE.finditer(text, *header.span(1)):
+                if _random(match.group(1)):
+                    yield SecretSpan("cookie", *match.span(1))
+
+
+_AUTH_FIELD = re.compile(r"\b_?auth\\{0,3}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}[\"']?([A-Za-z0-9+/]{8,2000}={0,2})")
+
+
+def _in_auth_fields(text: str) -> Iterator[SecretSpan]:
+    """Yields base64 of `user:password` after `auth`, as Docker and npm store it."""
+    if "auth" in text:
+        for match in _AUTH_FIELD.finditer(text):
+            if _is_login(match.group(1)):
+                yield SecretSpan("password", *match.span(1))
+
+
+def _is_login(value: str) -> bool:
+    """Whether a value is base64 of `user:password`."""
+    return re.fullmatch(rb"[!-9;-~]{1,200}:[ -~]{3,1500}", _from_base64(value)) is not None
+
+
+def _from_base64(value: str) -> bytes:
+    """Returns what the value encodes, nothing if it is no base64."""
+    try:
+        return b64decode(value, validate=True)
+    except ValueError:
+        return b""
+
+
+# ---------------------------------------------------------------- passwords and keys by the text before them
 
 
 _PASSWORD = (
-    r"pass(?:word|wd|phrase|code|wort)|kennwort|pwd|lozinka|šifra|contraseña|mot[ \t]de[ \t]passe|senha|wachtwoord"
+    r"pass(?:word|wd|phrase|code|wort)|(?:(?<![a-z])|(?<=db))pass(?![a-z])|(?<![a-z])(?:pw|psk|pswd)(?![a-z])"
+    r"|kennwort|pwd|lozinka|šifra|contraseña|mot[ \t]de[ \t]passe|senha|wachtwoord"
     r"|hasło|heslo|пароль|密码"
 )
 _KEY = (
     r"secret(?:[_-]?(?:access)?[_-]?key)?|(?:api|access|account|private|signing|encryption|auth|master)[_-]?key|token"
-    r"|credentials?"
+    r"|credentials?|client-key-data|(?:tls|ssh)[.-](?:private)?key"
 )
-_VALUE = (
+_VALUE = re.compile(
     r"(?:\"(?P<double>[^\"\n]{4,400})\"|'(?P<single>[^'\n]{4,400})'|`(?P<tick>[^`\n]{4,400})`"
-    r"|(?P<bare>[^\s\"'`,;|]{6,400}))"
+    r"|(?P<bare>[^\s\"'`,;|<]{6,8000}))"
 )
 _ASSIGNED = re.compile(
     rf"(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[0-9]{{0,2}}"
-    r"(?P<how>\\{0,3}[\"'`]?[ \t]{0,12}(?::=|=>|={1,3}|[:：])[ \t]{0,12}|[ \t]{1,4}(?:is|je)[ \t]{1,4}(?::[ \t]{1,4})?)"
-    rf"\\{{0,3}}{_VALUE}",
+    r"(?P<how>\\{0,3}[\"'`]?[ \t]{0,12}(?::=|=>|={1,3}|[:：])[ \t]{0,12}"
+    r"|[ \t]{1,4}(?:is|je|lautet)[ \t]{1,4}(?::[ \t]{1,4})?"
+    r"|(?P<loose>[ \t]{0,4}(?:→|->|\||%3D|>|\t)[ \t]{0,4}|:[ \t]{0,4}\r?\n[ \t]{0,12}|[ \t]{1,4}(?=[\"'])"
+    r"|[ \t](?:for|of)[ \t][^\n.:;=]{1,40}?[ \t](?:is|to)[ \t]{1,4}|(?-i:(?<=PASSWORD)|(?<=PASS)|(?<=PWD))[ \t]{1,4}))"
+    r"\\{0,3}",
     re.IGNORECASE,
 )
 _GIVEN = re.compile(  # to a command, or in a `.netrc`
     rf"(?:(?<![\w-])--[a-z0-9-]{{0,40}}(?:(?:{_PASSWORD})|(?P<key>{_KEY}))[ \t]{{1,4}}"
     r"|\bsshpass[ \t]{1,4}-p[ \t]{0,4}"
+    r"|\b(?:mysql|mariadb|mycli)[a-z-]{0,12}[ \t][^\n|;&]{0,300}?(?<=[ \t])-p(?=[^\s-])"
+    r"|\b(?:docker|podman|nerdctl|helm|oc|az|mongo[a-z]{0,7})[ \t][^\n|;&]{0,300}?(?<=[ \t])-p[ \t=]{1,4}"
+    r"|\bredis-cli[ \t][^\n|;&]{0,300}?(?<=[ \t])-a[ \t]{1,4}"
+    r"|\bsqlcmd[ \t][^\n|;&]{0,300}?(?<=[ \t])-P[ \t]{0,4}"
+    r"|\bldap[a-z]{3,12}[ \t][^\n|;&]{0,300}?(?<=[ \t])-w[ \t]{1,4}"
+    r"|\b(?:(?:un)?zip|7za?)[ \t][^\n|;&]{0,300}?(?<=[ \t])-p[ \t]{0,4}(?=[^\s-])|\bidentified[ \t]by[ \t](?=[\"'])"
+    r"|\b(?:requirepass|masterauth)[ \t]{1,4}"
+    r"|-pass(?:in|out)?[ \t]{1,4}[\"']?pass:"
     r"|\blogin[ \t]{1,4}[^\s]{1,100}[ \t]{1,4}password[ \t]{1,4}"
-    rf"|(?<!\S)(?:-u|--user)[ \t=]{{1,4}}[\"']?[^\s:\"']{{1,100}}:(?=\S)){_VALUE}",
+    rf"|(?<!\S)(?:-u|--user)[ \t=]{{1,4}}[\"']?[^\s:\"']{{1,100}}:(?=\S))",
     re.IGNORECASE,
 )
-_HINTS = (
-    *("pass", "pwd", "kennwort", "lozinka", "šifra", "contraseña", "senha", "wachtwoord", "hasło", "heslo", "пароль"),
-    *("密码", "secret", "key", "token", "credential", "login", "-u"),
+_PGPASS = re.compile(
+    r"^[a-z0-9.*_-]{1,253}:(?:[0-9]{4,5}|\*):(?![0-9]{1,9}:)[^\s:]{1,63}:[^\s:]{1,63}:", re.IGNORECASE | re.MULTILINE
 )
-"""In lower case; a text without any of these holds nothing that is assigned."""
+_NAMES = (
+    *("pass", "pwd", "pw", "psk", "pswd", "kennwort", "lozinka", "šifra", "contraseña", "senha", "wachtwoord", "hasło"),
+    *("heslo", "пароль", "密码", "secret", "key", "token", "credential"),
+)
+_COMMANDS = (
+    *(
+        "--",
+        "-u",
+        "-pass",
+        "sshpass",
+        "login",
+        "mysql",
+        "mariadb",
+        "mycli",
+        "docker",
+        "podman",
+        "nerdctl",
+        "helm",
+        "oc",
+    ),
+    *("az", "mongo", "redis-cli", "sqlcmd", "ldap", "zip", "7z", "identified", "requirepass", "masterauth"),
+)
+"""In lower case: nothing is assigned or given to a command but near one of these."""
 _EMPTY_WORDS = frozenset(
     """
     password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined
@@ -189,7 +283,8 @@ _EMPTY_WORDS = frozenset(
     """.split()  # noqa: SIM905  a list of sixty quoted words is harder to read
 )
 _PLACEHOLDER = re.compile(
-    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[redacted|\[?your[-_ ]|(?:my|some)[-_ ](?:secret|pass|token|key|api)"
+    r"^(?:\$|%[({A-Z]|\{|<|\*{3}|x{3}|\.{3}|…|\[(?:redacted|forgotten)|\[?your[-_ ]"
+    r"|(?:my|some)[-_ ](?:secret|pass|token|key|api)"
     r"|process\.env|os\.|env[.(\[:]|vault[:.]|ssm:|secrets?[.:/]|config[.\[]|settings[.\[]|self\.|this\.|args\."
     r"|request\.|getenv|import )",
     re.IGNORECASE,
@@ -198,29 +293,62 @@ _CODE = re.compile(r"^[A-Za-z_][\w.]*(?:[(\[].*|(?:\.[A-Za-z_]\w*)+)$|^[A-Za-z_]
 
 
 def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
-    lower = shown.lower()
-    if not any(hint in lower for hint in _HINTS):
+    lower = lower_case(shown)
+    for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
+        groups = match.groupdict()
+        prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}
+        key, loose = groups.get("key") is not None, groups.get("loose") is not None
+        if not (key and loose):
+            yield from _value(text, shown, match.end(), key=key, prose=prose, loose=loose)
+    for match in _PGPASS.finditer(shown):
+        yield from _value(text, shown, match.end(), key=False, prose=False, loose=False)
+
+
+def _near(
+    words: tuple[str, ...], pattern: re.Pattern[str], lower: str, shown: str, margin: int
+) -> Iterator[re.Match[str]]:
+    """Yields the matches within a margin of one of these words."""
+    hits = sorted(match.span() for word in words if word in lower for match in re.finditer(re.escape(word), lower))
+    for start, end in around(hits, margin):
+        yield from pattern.finditer(shown, start, min(len(shown), end))
+
+
+_LETTERS_AND_DIGITS = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[^\s()\[\]{}/\\]{6,}$")
+
+
+def _value(text: str, shown: str, position: int, *, key: bool, prose: bool, loose: bool) -> Iterator[SecretSpan]:
+    """Yields the value that begins at this position if it is a secret.
+
+    `prose`: a word such as `is` precedes it; `loose`: a mark that precedes other things than values as well.
+    """
+    match = _VALUE.match(shown, position)
+    if match is None or match.lastgroup is None:
         return
-    for match in (*_ASSIGNED.finditer(shown), *_GIVEN.finditer(shown)):
-        group = next(name for name in ("double", "single", "tick", "bare") if match.group(name) is not None)
-        start, end = match.span(group)
-        value = text[start:end].rstrip(".)]}>\\" if group == "bare" else "\\")
-        prose = (match.groupdict().get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je"}
-        if match.group("key") is None:
-            if _looks_like_password(value, quoted=group != "bare", prose=prose):
-                yield SecretSpan("password", start, start + len(value))
-        elif not prose and _looks_like_key(value):
-            yield SecretSpan("secret", start, start + len(value))
+    quoted = match.lastgroup != "bare"
+    start, end = match.span(match.lastgroup)
+    value = text[start:end].rstrip("\\" if quoted else ".)]}>\\")
+    if loose and not _LETTERS_AND_DIGITS.match(value):
+        return
+    if not key and _looks_like_password(value, quoted=quoted, prose=prose):
+        yield SecretSpan("password", start, start + len(value))
+    elif key and not prose and _looks_like_key(value):
+        yield SecretSpan("secret", start, start + len(value))
+
+
+_EXAMPLE = re.compile(r"[a-z_-]{0,20}pass(?:word|wd|phrase|code)?[a-z_-]{0,12}[0-9]{0,3}", re.IGNORECASE)
+"""What tutorials write for a password: `testpassword`, `secure_password123`."""
 
 
 def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
-    if len(value) < 4 or _is_placeholder(value) or (not quoted and _CODE.match(value)):
+    if len(value) < 4 or _is_placeholder(value) or _EXAMPLE.fullmatch(value) or (not quoted and _CODE.match(value)):
         return False
     kinds = sum(
         (bool(re.search(r"[A-Za-z]", value)), bool(re.search(r"\d", value)), bool(re.search(r"[^\w\s.,:/()-]", value)))
     )
     if quoted and not prose:  # a literal: most are passwords, labels are words with spaces
         return " " not in value and (len(value) >= 5 or kinds >= 2)
+    if re.fullmatch(rb"[!-~]{6,300}", _from_base64(value)):  # as Kubernetes writes it
+        return True
     return len(value) >= 6 and kinds >= 2 and not value.startswith(("http://", "https://", "/", "./", "--"))
 
 
@@ -236,9 +364,9 @@ def _looks_like_key(value: str) -> bool:
 
 def _random(value: str) -> bool:
     """As a generator makes them: mixed letters and digits in one run, or long and varied without being words."""
-    if value.startswith(("http://", "https://", "/", "./")):
+    if value.startswith(("http://", "https://", "./")) or (value[0] == "/" and not value.endswith("=")):
         return False
-    if mixed(value):
+    if mixed(value) or (len(value) >= 40 and len(set(value)) >= 20 and len(set(value) & set("!@#%^&*(=+)")) >= 2):
         return True
     return (
         len(value) >= 20
@@ -253,4 +381,9 @@ def _flips(value: str) -> int:
 
 
 def _is_placeholder(value: str) -> bool:
-    return value.lower().strip() in _EMPTY_WORDS or _PLACEHOLDER.match(value) is not None or len(set(value)) <= 2
+    return (
+        value.lower().strip() in _EMPTY_WORDS
+        or _PLACEHOLDER.match(value) is not None
+        or len(set(value)) <= 2
+        or (len(value) >= 40 and len(set(value[-32:])) <= 5)  # typed by hand: `5b7c7b7c7b7c…`
+    )

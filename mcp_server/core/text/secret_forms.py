@@ -1,27 +1,107 @@
-"""Keys that are known by their form, wherever they stand: one line each, as their issuers document them."""
+"""Keys that are known by their form, wherever they appear.
+
+Most patterns come from a maintained detector (`secret_rules.py`). The forms in this file are those that it lacks, or
+that it finds only in source code.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+
+from mcp_server.core.text.secret_rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
     kind: str
     needles: tuple[str, ...]  # a text without any of these is not searched
-    pattern: re.Pattern[str]
+    pattern: str
     accept: Callable[[str], bool]
 
 
 def found(text: str) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of every key, form by form. Linear in the length of the text."""
+    """Yields kind, start and end of every key. Takes time linear in the length of the text."""
+    windows = around(((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100)
+    if not windows:
+        return
     for form in _FORMS:
         if any(needle in text for needle in form.needles):
-            for match in form.pattern.finditer(text):
-                if form.accept(match.group()):
-                    yield form.kind, match.start(), match.end()
+            for start, end in windows:
+                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
+                    if form.accept(match.group()):
+                        yield form.kind, match.start(), match.end()
+    yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
+
+
+_LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
+"""Every key has one; most sentences have none. Keys are looked for around such runs only."""
+_REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
+_NEEDLES: dict[str, list[int]] = {}
+for _number, _rule in enumerate(RULES):
+    for _needle in _rule[1]:
+        _NEEDLES.setdefault(_needle, []).append(_number)
+
+
+def _dense(run: str) -> bool:
+    return any(map(str.isdigit, run)) or sum(map(str.isupper, run)) >= 4
+
+
+def around(spans: Iterable[tuple[int, int]], margin: int) -> list[tuple[int, int]]:
+    """Returns the given spans with a margin on both sides, joined where they overlap. The last may exceed the text."""
+    windows: list[tuple[int, int]] = []
+    for start, end in spans:
+        start, end = max(0, start - margin), end + margin
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
+        else:
+            windows.append((start, end))
+    return windows
+
+
+def _by_rules(text: str, windows: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+    lower = "\n".join(text[start:end] for start, end in windows).lower()
+    tried = {number for needle, numbers in _NEEDLES.items() if needle in lower for number in numbers}
+    for number in sorted(tried):
+        kind, _, group, _ = RULES[number]
+        pattern, alone = _compiled(number)
+        for start, end in windows:
+            for match in pattern.finditer(text, start, end):
+                first, last = match.span(group if match.group(group) is not None else 0)
+                if _varied(match.group()) if alone else _generated(text[first:last]):
+                    rest = _REST_OF_KEY.match(text, last)
+                    yield kind, first, rest.end() if rest else last
+
+
+def lower_case(text: str) -> str:
+    """Returns the text in lower case and at the same length: `İ` would become two characters."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Returns the compiled pattern. Most texts need none of them, and a start waits for none."""
+    return re.compile(source)
+
+
+@cache
+def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
+    """Returns the pattern of a rule, and whether its key says enough without the name of a service before it."""
+    source = RULES[number][3]
+    return re.compile(source, re.ASCII), "{0,20})[" not in source and "{0,32}?" not in source
+
+
+def _varied(value: str) -> bool:
+    """Whether a key of a known form is more than a placeholder (`xxxx`, `your_token`)."""
+    return len(set(value)) >= 8 and (any(map(str.isdigit, value)) or sum(map(str.isupper, value)) >= 4)
+
+
+def _generated(value: str) -> bool:
+    """Whether a value is a random one: a date or a name after a service's name is none."""
+    return mixed(value) and len(set(value)) >= 8
 
 
 def mixed(value: str) -> bool:
@@ -37,7 +117,7 @@ def _any(value: str) -> bool:
 
 def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = _any) -> _Form:
     # No restart inside a run of key characters: that would make long runs quadratic.
-    return _Form(kind, tuple(needles.split()), re.compile(rf"(?<![A-Za-z0-9_-])(?:{pattern})"), accept)
+    return _Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
 
 
 _END = r"(?![A-Za-z0-9])"
@@ -52,6 +132,7 @@ _BEGINNINGS = (
         "PMAK-",
         "ops_eyJ",
     ),  # Linear, Notion, Figma, Atlassian, Postman, 1Password
+    "pnb_",  # Prefect, for automations
     *("sntrys_", "sntryu_", "glsa_", "glc_", "NRAK-"),  # Sentry, Grafana, New Relic
     *("shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-", "sq0csp-", "EAAA", "xkeysib-"),  # Shopify, Square, Brevo
     *("rubygems_", "dckr_pat_", "dckr_oat_", "AKCp", "CCIPAT_"),  # RubyGems, Docker, JFrog, CircleCI
@@ -111,6 +192,12 @@ _FORMS = (
     _form("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{30,60}"),
     _form("digitalocean-token", "do", r"do[opr]_v1_[a-f0-9]{64}"),
     _form("telegram-token", ":AA", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+    _form("discord-token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}", mixed),
+    _form("dropbox-token", "sl.", r"sl\.(?:u\.)?[A-Za-z0-9_-]{100,400}", mixed),
+    _form("facebook-token", "EAA", r"EAA[A-Za-z0-9]{60,500}", mixed),
+    _form("hubspot-token", "pat-", r"pat-(?:na|eu|ap)[0-9]-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    _form("notion-token", "secret_", rf"secret_[A-Za-z0-9]{{43}}{_END}"),
+    _form("password-hash", "$", r"\$(?:2[abxy]|5|6|y|apr1|argon2id?)\$[A-Za-z0-9$./,=+]{30,200}", mixed),
     _form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     _form(
         "api-key",

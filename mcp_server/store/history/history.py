@@ -74,6 +74,15 @@ class History:
             at = _moment_of(objects.read(own[0])[1])
             return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), self._remotes())
 
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Yields hash and text of every blob, commit and tag, also of those that no ref leads to any more."""
+        if not self._folder.is_dir():
+            return
+        with Objects(self._root, every=True) as objects:
+            for oid, kind, data in objects.all():
+                if kind != "tree":
+                    yield oid, data.decode("utf-8", "surrogateescape")
+
     def back_up(self, to: Path) -> None:
         """Writes every branch, tag and stash into a git bundle, readable for the user alone; one that is there is
         kept. Nothing is written where nothing was ever committed."""

@@ -274,7 +274,7 @@ async def test_a_first_prompt_that_only_asks_to_go_on_gets_the_end_of_the_conver
 
 
 async def test_a_long_prompt_is_logged_without_the_beginning_of_a_secret(told: Memory, window: Open) -> None:
-    token = f"eyJhbGciOiJIUzI1NiJ9.{'eyJhIjoi' * 200}.{'c2lnbmF0' * 5}"
+    token = f"eyJ{'hbGciOiJIUzI1NiJ9'}.{'eyJhIjoi' * 200}.{'c2lnbmF0' * 5}"
     await window().prompt(f"Why is {token} refused at the boathouse?")
     assert "refused" not in log(told)[0]["prompt"]
     assert "eyJ" not in log(told)[0]["prompt"]

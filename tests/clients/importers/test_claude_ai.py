@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ async def test_conversations_become_sessions(memory: Memory, tmp_path: Path) -> 
         "sender 'robot'": 1,
         "conversation without a message": 1,
         "not an object with `chat_messages`": 1,
+        "file whose text is not in the export (.png)": 1,
     }
 
 
@@ -145,3 +147,154 @@ async def test_a_parent_that_is_missing_makes_all_messages_count(memory: Memory,
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps(document))
     assert (await import_path(memory, path)).new_turns == 2
+
+
+async def test_a_message_without_a_parent_does_not_cost_the_conversation(memory: Memory, tmp_path: Path) -> None:
+    document = export()[:1]
+    document[0]["chat_messages"] = [
+        message("a", "human", "first", parent_message_uuid=ROOT),
+        message("b", "assistant", "left", parent_message_uuid="a"),
+        message("c", "assistant", "second", parent_message_uuid="a"),
+        message("d", "human", "third"),
+        message("e", "assistant", "fourth", parent_message_uuid="gone"),
+        message("f", "human", "fifth", parent_message_uuid=None),
+    ]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(document))
+    report = await import_path(memory, path)
+    said = [turn.content for turn in await session_turns(memory, f"claude-ai-{C1}")]
+    assert said == ["first", "second", "third", "fourth", "fifth"]
+    assert report.reasons == {"message on a branch that was left": 1}
+
+
+async def test_artifacts_come_with_their_text(memory: Memory, tmp_path: Path) -> None:
+    def used(name: str, **given: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": name, "name": name, "input": given}
+
+    document = export()[:1]
+    document[0]["chat_messages"] = [
+        message("a", "human", "Write it."),
+        message(
+            "b",
+            "assistant",
+            "",
+            content=[
+                {"type": "text", "text": "Here:"},
+                used("artifacts", command="create", id="plan", title="Boat plan", content="# Plan\n\nBuy oars."),
+                {"type": "tool_result", "name": "artifacts", "content": "OK"},
+                used("artifacts", command="update", id="plan", old_str="oars", new_str="two oars"),
+                used("create_file", path="/out/list.txt", file_text="rope"),
+                {"type": "text", "text": "Done."},
+            ],
+        ),
+        message("c", "assistant", "", content=[used("artifacts", command="rewrite", id="plan", content="# New plan")]),
+    ]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(document))
+    report = await import_path(memory, path)
+    said = await session_turns(memory, f"claude-ai-{C1}")
+    assert said[1].content == (
+        "Here:\n\n[artifact: Boat plan]\n# Plan\n\nBuy oars.\n\n[changed in artifact: plan]\ntwo oars\n\n"
+        "[file: /out/list.txt]\nrope\n\nDone."
+    )
+    assert said[2].content == "[artifact: plan]\n# New plan"
+    assert len(said[1].tool_calls) == 3
+    assert report.reasons == {}
+
+
+PROJECTS = [
+    {
+        "uuid": "p1",
+        "name": "River trip",
+        "description": "Kayaks in May",
+        "prompt_template": "Answer briefly.",
+        "docs": [
+            {"uuid": "d1", "filename": "Route.md", "content": "# Route\n\nVrbas, from Jajce."},
+            {"uuid": "d2", "filename": "route.md", "content": "The other one."},
+            {"uuid": "d3", "filename": "empty.txt", "content": " "},
+        ],
+        "files": [{"file_name": "map.png"}],
+    },
+    {"uuid": "p2", "name": "How to use Claude", "is_starter_project": True, "docs": []},
+    {"uuid": "p3", "name": "River trip", "docs": []},
+    "odd",
+]
+MEMORIES = [
+    {
+        "conversations_memory": "Ana paddles.",
+        "project_memories": {"p1": "The river is the Vrbas.", "p9": " "},
+        "account_uuid": "u",
+        "dreams": ["one"],
+    }
+]
+
+
+async def test_projects_and_memories_become_files_and_the_rest_is_counted_by_name(
+    memory: Memory, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps(export()[:1]))
+        archive.writestr("projects.json", json.dumps(PROJECTS))
+        archive.writestr("memories.json", json.dumps(MEMORIES))
+        archive.writestr("users.json", "[]")
+        archive.writestr("files/a.png", "x")
+        archive.writestr("files/b.png", "x")
+
+    report = await import_path(memory, path, anew=True)
+
+    folder = "knowledge/reference/claude-ai"
+    project = memory.files.read_text(f"{folder}/projects/river-trip/project.md")
+    assert project == "# River trip\n\nKayaks in May\n\n## Instructions\n\nAnswer briefly.\n"
+    assert memory.files.read_text(f"{folder}/projects/river-trip/route.md") == "# Route\n\nVrbas, from Jajce.\n"
+    assert "The other one." in memory.files.read_text(f"{folder}/projects/river-trip/route-2.md")
+    assert memory.files.read_text(f"{folder}/projects/river-trip-p3/project.md") == "# River trip\n"
+    assert "Ana paddles." in memory.files.read_text(f"{folder}/memories/conversations.md")
+    assert "the Vrbas" in memory.files.read_text(f"{folder}/memories/projects/river-trip.md")
+    assert (report.files, report.new_files) == (6, 6)
+    assert "6 files of projects and memories: 6 new" in report.markdown
+    for reason, count in {
+        "project that claude.ai made as an example": 1,
+        "document of a project without text": 1,
+        "files of a project": 1,
+        "not an object with `uuid` and `name`": 1,
+        "memory of a project without text": 1,
+        "dreams of the memories": 1,
+        "users.json is not imported": 1,
+        "file of type .png is not imported": 2,
+    }.items():
+        assert report.reasons[reason] == count, reason
+    again = await import_path(memory, path, anew=True)
+    assert (again.files, again.new_files, again.changed_files, again.new_turns) == (6, 0, 0, 0)
+
+
+async def test_projects_and_memories_can_be_imported_alone(memory: Memory, tmp_path: Path) -> None:
+    for name, content in {"projects.json": PROJECTS, "memories.json": MEMORIES}.items():
+        path = tmp_path / name
+        path.write_text(json.dumps(content))
+        assert (await import_path(memory, path)).files > 0
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / "projects-000.zip", "w") as archive:
+        archive.writestr("projects/p1.json", json.dumps(PROJECTS[0]))
+    assert (await import_path(memory, folder)).files == 3
+
+
+async def test_everything_that_is_left_out_of_a_message_is_counted(memory: Memory, tmp_path: Path) -> None:
+    blocks = [
+        "odd",
+        {"type": "image", "source": {}},
+        {"type": "text", "text": "Look.", "citations": [{"url": "https://example.org"}, {}]},
+    ]
+    document = export()[:1]
+    document[0]["summary"] = "About a picture."
+    document[0]["chat_messages"] = [message("a", "human", "", content=blocks), "odd"]
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(document))
+    assert (await import_path(memory, path)).reasons == {
+        "message that is not an object": 1,
+        "summary of a conversation": 1,
+        "block that is not an object": 1,
+        "image (its place is marked)": 1,
+        "citation": 2,
+    }

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcp_server.core.text.redaction import redact, secrets
+from mcp_server.core.text.secret_forms import found
+from mcp_server.core.text.secret_rules import RULES
+from tests.core.text.secret_samples import BY_CONTEXT, BY_FORM, Sample, leaks, samples
 
 KEY = "a1B2c3D4" * 5
 SECRETS = [
-    ("aws-key", "AKIAIOSFODNN7EXAMPLE"),
+    ("aws-key", "AKIA" + "IOSFODNN7EXAMPLE"),
     ("github-token", f"ghp_{KEY[:36]}"),
     ("github-token", f"github_pat_{KEY}"),
     ("gitlab-token", f"glpat-{KEY[:20]}"),
-    ("slack-token", "xoxb-123456789012-abcdefABCDEF"),
-    ("slack-webhook", "https://hooks.slack.com/services/T00000000/B00000000/abcdefghijkl"),
+    ("slack-token", "xoxb" + "-123456789012-abcdefABCDEF"),
+    ("slack-webhook", "https://hooks." + "slack.com/services/T00000000/B00000000/abcdefghijkl"),
     ("stripe-key", f"sk_live_{KEY[:24]}"),
     ("openai-key", f"sk-proj-{KEY}"),
     ("anthropic-key", f"sk-ant-api03-{KEY}"),
@@ -23,7 +28,7 @@ SECRETS = [
     ("npm-token", f"npm_{KEY[:36]}"),
     ("pypi-token", f"pypi-AgEIcHlwaS5vcmc{KEY}"),
     ("huggingface-token", f"hf_{KEY[:34]}"),
-    ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4"),
+    ("jwt", "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.SflKxwRJSMeKKF2QT4"),
     ("github-token", f"ghs_12345_eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.eyJ{KEY}.{KEY}-_{KEY}"),
     ("google-key", f"AQ.Ab8RN6{KEY}"),
     ("google-key", f"1//0g{KEY}"),
@@ -40,8 +45,8 @@ SECRETS = [
     ("api-key", f"ABSK{KEY}+/{KEY}="),
     ("api-key", "dapi" + "0123456789abcdef" * 2),
     ("api-key", f"a1B2c3D4a1B2c3.atlasv1.{KEY}{KEY[:24]}"),
-    ("private-key", "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\nxyz=\n-----END RSA PRIVATE KEY-----"),
-    ("private-key", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQyNTUxOQAAACBKJ8sHk2\n"),
+    ("private-key", "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEabc\nxyz=\n-----END RSA PRIVATE KEY-----"),
+    ("private-key", "-----BEGIN OPENSSH " + "PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\nQyNTUxOQAAACBKJ8sHk2\n"),
 ]
 VALUES = [
     ("password", "password=", "hunter2!"),
@@ -59,6 +64,12 @@ VALUES = [
     ("password", "Passwort: ", "Geheim123"),
     ("password", "mot de passe : ", "Secret123"),
     ("password", "mysql --password ", "hunter22"),
+    ("password", "the password for the router is ", "hunter22"),
+    ("password", "ENV DB_PASSWORD ", "hunter22"),
+    ("password", "CREATE USER 'a'@'h' IDENTIFIED BY '", "hunter22'"),
+    ("password", "| password | ", "hunter22 |"),
+    ("password", "<password>", "hunter22</password>"),
+    ("password", "unzip -P ", "hunter22 a.zip"),
     ("password", "curl -u ana:", "hunter22"),
     ("password", "machine api.example.com login ana password ", "hunter22"),
     ("secret", "deploy --api-key ", KEY),
@@ -94,6 +105,20 @@ HARMLESS = [
     "tool --password prompt --token-count 500012345678 --key-file /home/x/id_rsa2048",
     "key-value-stores, patterns and pul-requests; SKU12345; AQ.Abstract-things-that-are-long-words",
     r"C:\new\table\123456789",
+    'password = "secure_password123"',
+    "create_user(username='newuser', password='newpassword')",
+    "Cookie: theme=dark; consent=accepted-all-of-them; _ga=GA1.2.1234567890.1234567890",
+    "tests pass: 12, pw = None, DB_PASS=$DB_PASS, pass=True",
+    "mysql -u root -p shop, docker run -p 8080:80 nginx, redis-cli -a $REDIS_PASSWORD",
+    "src/api/orders.py:1042:error:line2 is too long",
+    'auth = {"user": "ana"}; auth: required; "auth": "bearerAuthScheme"',
+    "const auth = useAuthenticationContext()",
+    "hubspot: 2024-01-15, monday: see https://example.com/boards/123456789",
+    "Dropbox = shared-folder-of-the-team-2024",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b (see issue 12345678)",
+    "uuid 3f2504e0-4f89-11d3-9a0c-0305e82c3301 of the order",
+    "👩‍👩‍👧 family\u200d, soft\u00adhyphen, ﷽",
 ]
 
 
@@ -118,6 +143,34 @@ def test_a_password_is_found_by_what_stands_before_it(kind: str, before: str, se
 @pytest.mark.parametrize("before", WRITTEN_BEFORE)
 def test_what_a_program_writes_before_a_key_does_not_hide_it(before: str) -> None:
     assert redact(f'"out": "x {before}ghp_{KEY[:36]}"').text == f'"out": "x {before}[redacted:github-token]"'
+
+
+BY_KIND: dict[str, list[Sample]] = {}
+for _sample in samples(20, seed=3):
+    BY_KIND.setdefault(_sample.kind, []).append(_sample)
+
+
+@pytest.mark.parametrize("kind", BY_KIND)
+def test_secrets_of_every_kind_are_taken_out(kind: str) -> None:
+    assert not [sample.text for sample in BY_KIND[kind] if leaks(sample, redact(sample.text).text)]
+
+
+def test_the_samples_are_of_more_than_eighty_kinds() -> None:
+    assert len(BY_FORM) >= 60
+    assert len(BY_CONTEXT) >= 40
+    assert set(BY_KIND) == {*BY_FORM, *BY_CONTEXT}
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\u200c", "\u200d", "\u00ad", "\u034f", "\ufe0f", "\u2060", "\U000e0041"])
+def test_an_invisible_character_inside_a_key_does_not_hide_it(hidden: str) -> None:
+    assert redact(f"é {hidden}x ghp_{KEY[:10]}{hidden}{KEY[10:36]} y").text == f"é {hidden}x [redacted:github-token] y"
+
+
+def test_no_rule_takes_long_on_a_text_that_is_made_for_it() -> None:
+    for _, needles, group, pattern in RULES:
+        assert re.compile(pattern, re.ASCII).groups >= group
+        for needle in needles:  # a pattern that goes back and forth would need hours
+            list(found(f"{needle}=a1B2c3D4e5F6g7H8 " * 200 + needle + "a1" * 4_000))
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -155,12 +208,13 @@ PIECES = st.sampled_from(
             "hunter22",
             "[redacted:password]",
         ),
-        *("AKIAIOSFODNN7EXAMPLE", KEY),
+        *("AKIA" + "IOSFODNN7EXAMPLE", KEY),
     ]
 )
 
 
 @given(st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join))
+@example("-----BEGIN PRIVATE " + "KEY----------END PRIVATE " + "KEY-----AKIA" + "IOSFODNN7EXAMPLE")
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     once = redact(text).text
 
