@@ -28,9 +28,6 @@ BUDGET = 1.5
 LAST_BUDGET = 1.0
 """At SessionEnd, where Claude Code gives 1.5 s to all hooks together, their start included."""
 
-START_BUDGET = 5.0
-"""For a prompt while a server is starting, which happens once a session at most."""
-
 CONNECT_SECONDS = 0.25
 """A port of this machine answers at once where somebody listens; where nobody does, Windows tries for two seconds."""
 
@@ -77,7 +74,7 @@ def respond(event: str | None, said: bytes, workspace: str | None, environ: Mapp
     try:
         answer = ask(local, event, began + budget, said, beside)
         if answer is None and event == "UserPromptSubmit":
-            answer = _when_started(local, event, began + max(budget, START_BUDGET), said, beside)
+            answer = _when_started(local, event, began + budget, said, beside)
     except TimeoutError:
         answer, stalls = None, True
 
