@@ -39,6 +39,8 @@ class Trial:
     kept: Path
     chance: random.Random
     tally: Tally
+    short: bool = False
+    """Whether the round should take some seconds at most, for the run in CI."""
 
     @property
     def root(self) -> Path:
@@ -60,13 +62,13 @@ class Skipped(Exception):
     """Says why a case cannot run on this machine."""
 
 
-async def run_round(case: Case, tally: Tally, work: Path, seed: int) -> None:
+async def run_round(case: Case, tally: Tally, work: Path, seed: int, *, short: bool = False) -> None:
     """Runs one round of a case and adds to its tally. A failed round becomes a sentence in `lost`."""
     kept = work / "kept" / case.name.replace(" ", "-")
     kept.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix="round-", dir=work))
     try:
-        await case.run(Trial(folder, kept, random.Random(f"{case.name} {seed}"), tally))
+        await case.run(Trial(folder, kept, random.Random(f"{case.name} {seed}"), tally, short))
     except Skipped as reason:
         tally.skipped = str(reason)
     except Exception as error:
