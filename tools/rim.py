@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import anyio
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.lowlevel.helper_types import ReadResourceContents
@@ -18,16 +20,21 @@ from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequ
 from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
+
+T = TypeVar("T")
 
 HANDED_BACK = frozenset({"path", "session", "turn_id", "workspace"})
 """What a model gives to the next call must stay as it is."""
 
 LONGEST_QUESTION = 3_000
 """Characters that a user is asked."""
+
+PROGRESS_SECONDS = 1.0
+"""How often a call that takes long tells its client that it is still at work."""
 
 Short = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -44,7 +51,7 @@ class Rim(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         try:
-            return await super().call_tool(name, arguments, context)
+            return await with_progress(context, name, super().call_tool(name, arguments, context))
         except ToolError as error:
             if isinstance(error.__cause__, ContextManagerError):
                 raise ToolError(neutralise(str(error.__cause__))) from error.__cause__  # some quote a file
@@ -54,25 +61,57 @@ class Rim(MCPServer[Any]):
         self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
     ) -> Iterable[ReadResourceContents] | InputRequiredResult:
         try:
-            return await super().read_resource(uri, context)
+            return await with_progress(context, str(uri), super().read_resource(uri, context))
         except ResourceError as error:
             cause = error.__cause__
             if isinstance(cause, NotFound):
                 raise ResourceNotFoundError(neutralise(str(cause))) from cause
-            if isinstance(cause, ContextManagerError):
+            if isinstance(cause, Unavailable):
                 raise ResourceError(neutralise(str(cause))) from cause
+            if isinstance(cause, ContextManagerError):  # the caller's mistake, not an internal error
+                raise MCPError(INVALID_PARAMS, neutralise(str(cause)), {"uri": str(uri)}) from cause
             raise
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
         try:
-            return await super().get_prompt(name, arguments, context)
+            return await with_progress(context, name, super().get_prompt(name, arguments, context))
         except ValueError as error:  # what the SDK makes of everything that a prompt raises
             cause: BaseException = error
             while cause.__cause__ is not None and not isinstance(cause, ContextManagerError):
                 cause = cause.__cause__
             raise MCPError(INVALID_PARAMS, str(cause if isinstance(cause, ContextManagerError) else error)) from error
+
+
+async def with_progress(context: Context[Any, Any] | None, what: str, work: Awaitable[T]) -> T:
+    """Returns the result of `work`, and tells the client every second that the call is still at work.
+
+    The SDK sends these notifications only to a client that gave a progress token.
+    """
+    if context is None:
+        return await work
+    results: list[T] = []
+    errors: list[Exception] = []
+
+    async def report() -> None:
+        seconds = 0.0
+        while True:
+            await anyio.sleep(PROGRESS_SECONDS)
+            seconds += PROGRESS_SECONDS
+            with contextlib.suppress(Exception):  # a client that has gone does not stop the work
+                await context.report_progress(seconds, message=f"{what}: still working")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(report)
+        try:
+            results.append(await work)
+        except Exception as error:  # carried out of the task group without an exception group around it
+            errors.append(error)
+        tasks.cancel_scope.cancel()
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 class CheckedArguments(FuncMetadata):

@@ -1,4 +1,4 @@
-"""After a turn: what follows when a message is on disk, step by step, under the transcript's lock (SPEC §2, §5).
+"""After a turn: what follows when a message is on disk, step by step, under the transcript's lock.
 
     Clarity hears it → what it settles is noted → it becomes live → curation, compaction → a checkpoint if the
     client's window is full → what it is about comes back from cold storage → notes
@@ -20,6 +20,7 @@ from mcp_server.actions.pressure.similar import Seen
 from mcp_server.core.advisor.advise import QUIET
 from mcp_server.core.model import COMPACTION, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.state import SessionRow
 
@@ -39,7 +40,8 @@ async def after_turns(
         try:
             return await doing
         except Exception as error:  # the turn is recorded, whatever becomes of the rest
-            log.warning("%s failed: %s", what, error, exc_info=True)
+            expected = isinstance(error, ContextManagerError)  # its message says enough
+            log.warning("%s failed: %s", what, error, exc_info=not expected)
             notes.append(f"the turn is recorded, but {what} failed: {error}")
             return otherwise
 

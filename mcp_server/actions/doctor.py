@@ -26,6 +26,9 @@ PROBE = "scratch/.doctor"
 MOST_PLACES = 100
 """Places of secrets that are listed."""
 
+FILES_COMPARED = 20
+"""How many indexed files doctor reads again to compare them with the index."""
+
 LITTLE = 200 * 1024 * 1024
 """Bytes; with less than that free, a disk is full before anybody notices."""
 
@@ -121,10 +124,12 @@ async def _state(memory: Memory) -> Check:
 
 async def _index(memory: Memory) -> Check:
     status = await memory.index.status()
-    messages = [str(message) for message in status.messages]
-    return Check(
-        "index", not messages, "; ".join(messages) or "in order", "context-manager index rebuild" if messages else ""
-    )
+    compared, differing = await memory.index.compare_sample(FILES_COMPARED)
+    problems = [str(message) for message in status.messages]
+    if differing:
+        problems.append(f"the index does not hold what is in {', '.join(differing)}")
+    advice = "context-manager index rebuild" if problems else ""
+    return Check("index", not problems, "; ".join(problems) or f"in order; {compared} files compared with it", advice)
 
 
 def _embedder(memory: Memory) -> Check:

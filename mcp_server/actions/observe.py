@@ -32,6 +32,10 @@ from mcp_server.store.state import SessionRow
 
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
+MOST_TOKENS = 10**12
+"""The largest token count that a client may state: a larger one is a mistake, and SQLite stores only 64 bits."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -94,7 +98,8 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
     """Records one message durably and says where. A repeat answers with the turn it repeats and adds nothing.
 
     Raises:
-        Invalid: an unknown role, kind or delivery, an id that is malformed or a secret.
+        Invalid: an unknown role, kind or delivery, an id that is malformed or a secret, a number, a time or a name that
+            cannot be stored; nothing was recorded.
         Conflict: a kind or delivery other than the one that this session was given before.
         Unavailable: the disk refuses the write; nothing was recorded.
     """
@@ -148,19 +153,36 @@ async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> 
 
 
 def _checked(turn: NewTurn) -> Role:
+    """Returns the role, and raises Invalid for any value that some later step could not store."""
     role = ROLES.get(turn.role)
     if role is None:
         raise Invalid(f"role {turn.role!r} is none of {', '.join(ROLES)}")
-    for field, value in (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name)):
+    ids = (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name), ("project", turn.project))
+    for field, value in ids:
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
             raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
-        if value is not None and field != "name" and (found := secrets(value)):
+        if value is not None and field in ("session", "turn_id") and (found := secrets(value)):
             raise Invalid(f"{field} is a secret ({found[0].kind}) and would be written down; pass an id that is none")
-    if turn.at is not None and read_moment(turn.at) is None:
-        raise Invalid(f"at {turn.at.isoformat()!r} is no moment between the years 1 and 9999 in UTC")
+    _moment("at", turn.at)
+    _count("context_tokens", turn.context_tokens)
+    for number, chunk in enumerate(turn.chunks):
+        _count(f"chunks.{number}.tokens", chunk.tokens)
+        _moment(f"chunks.{number}.mtime", chunk.mtime)
+        if any(_SURROGATE.search(text) for text in (chunk.id, *chunk.tags, *chunk.topics)):
+            raise Invalid(f"chunks.{number} has half a surrogate pair in its id, tags or topics; send valid Unicode")
     _one_of("kind", turn.kind, get_args(Kind))
     _one_of("delivery", turn.delivery, get_args(Delivery))
     return role
+
+
+def _moment(field: str, value: datetime | None) -> None:
+    if value is not None and read_moment(value) is None:
+        raise Invalid(f"{field} {value.isoformat()!r} is no moment between the years 1 and 9999 in UTC")
+
+
+def _count(field: str, value: int | None) -> None:
+    if value is not None and not 0 <= value <= MOST_TOKENS:
+        raise Invalid(f"{field} {value} is no number of tokens; it must be 0 to {MOST_TOKENS:,}")
 
 
 def _one_of(field: str, value: str | None, known: tuple[str, ...]) -> None:

@@ -85,6 +85,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
         *await run_sync(anchor_problems, memory),
         *await topics.problems(memory),
         *await run_sync(_trust, memory),
+        *await run_sync(_cold, memory),
         *await git_problems(memory),
     ]
     views: dict[str, Mapping[str, Any]] = {}
@@ -111,6 +112,15 @@ def _trust(memory: Memory) -> list[str]:
     lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
     unfinished = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory)]
     return [*filter(None, (waits, lexicon)), *memory.forgotten.problems, *unfinished]
+
+
+def _cold(memory: Memory) -> list[str]:
+    """Returns a sentence for each damaged record in cold storage."""
+    return [
+        f"{path} is damaged: this chunk cannot be recovered, but the conversation's transcript still has its words; "
+        "restore the file from a backup, or delete it"
+        for path in memory.cold.damaged()
+    ]
 
 
 async def instructions(memory: Memory, *, hooks: bool = False) -> str:

@@ -7,8 +7,6 @@ was in cold storage for long enough, and what embeddings cost is entered.
 
 from __future__ import annotations
 
-import time
-
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import clarity, closed_sessions, costs, sessions
@@ -19,13 +17,10 @@ from mcp_server.actions.pressure import cold
 from mcp_server.actions.watching import topics
 from mcp_server.memory import Memory
 
-LEFTOVER_NS = 3600 * 10**9
-"""A temporary file this old (ns) was left by a write that crashed: none takes an hour."""
-
 
 async def keep_house(memory: Memory) -> None:
     """One round. Doing it again right away changes nothing."""
-    await run_sync(memory.files.remove_leftovers, time.time_ns() - LEFTOVER_NS)
+    await run_sync(memory.files.remove_leftovers)
     await sessions.ready(memory)
     await came_over.take_in(memory)
     await closed_sessions.commit_pending(memory)

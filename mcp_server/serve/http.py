@@ -131,6 +131,8 @@ async def serve(
     """Serves until interrupted. Says on stderr where, and where the token is; stdout stays empty."""
     import uvicorn
 
+    from mcp_server.serve.http_connection import Connection
+
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     secured = "no token is asked for: every program on this machine can read this memory" if token is None else source
@@ -140,6 +142,7 @@ async def serve(
         print(f"context-manager: {door}", file=sys.stderr, flush=True)  # noqa: T201
     config = uvicorn.Config(
         application(mcp, host, port, token, webhooks),
+        http=Connection,
         log_level="warning",
         log_config=None,
         access_log=False,

@@ -74,11 +74,21 @@ class ColdStorage:
         """Records whose `recoverable_until` has passed."""
         return [record for record in self.all() if record.recoverable_until < now]
 
+    def damaged(self) -> list[str]:
+        """Returns the paths of files that should hold a record and do not."""
+        return [path for path, record in self._read(FOLDER) if record is None]
+
     def _in(self, folder: str) -> Iterator[ColdRecord]:
+        return (record for _, record in self._read(folder) if record is not None)
+
+    def _read(self, folder: str) -> Iterator[tuple[str, ColdRecord | None]]:
         for path, data in self._files.contents(folder):
             if path.endswith(".jsonl"):
-                with contextlib.suppress(ValueError):  # a broken line, or no UTF-8
-                    yield read_record(data.decode("utf-8"))
+                try:
+                    record = read_record(data.decode("utf-8"))
+                except ValueError:  # a broken line, or no UTF-8
+                    record = None
+                yield path, record
 
 
 def _by_folder(records: Iterable[ColdRecord]) -> dict[str, list[ColdRecord]]:

@@ -13,14 +13,20 @@ import secrets
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from mcp_server.errors import Conflict
 
 TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
-"""Names of files that are being written; what a crash leaves of them may be deleted."""
+"""Names of files that are being written; `remove_abandoned` deletes those that a crash left."""
+
+NEW_SECONDS = 10.0
+"""A temporary file younger than this may belong to a writer that has not locked it yet."""
+
+LONGEST_WRITE_SECONDS = 3600.0
+"""Where files cannot be locked, a temporary file older than this has no writer any more."""
 
 BUSY_SECONDS = 2.0
 """So long Windows may refuse to replace a file that somebody is just reading."""
@@ -50,13 +56,13 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
     make_folders(real.parent)
     temporary = real.parent / f".cm-{secrets.token_hex(8)}.tmp"
     try:
-        _write_new(temporary, data, mode if mode is not None else _mode_of(real))
-        if new:
-            _put_if_absent(temporary, real, path)
-        else:
-            if expected is not None and (not real.exists() or _content(real) != expected):
-                raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
-            replace(temporary, real)
+        with _written(temporary, data, mode if mode is not None else _mode_of(real)):
+            if new:
+                _put_if_absent(temporary, real, path)
+            else:
+                if expected is not None and (not real.exists() or _content(real) != expected):
+                    raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
+                replace(temporary, real)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -71,8 +77,8 @@ def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None
     for real, data in places.items():
         temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
         try:
-            _write_new(temporary, data, 0o600, synced=synced)
-            replace(temporary, real)
+            with _written(temporary, data, 0o600, synced=synced):
+                replace(temporary, real)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -156,16 +162,66 @@ def _mode_of(real: Path) -> int:
         return 0o600
 
 
-def _write_new(temporary: Path, data: bytes, mode: int, *, synced: bool = True) -> None:
+def remove_abandoned(folder: Path) -> int:
+    """Deletes the temporary files in a folder that crashed writes left; returns how many."""
+    removed = 0
+    with contextlib.suppress(OSError):
+        for found in folder.iterdir():
+            if TEMPORARY.fullmatch(found.name) and _is_abandoned(found):
+                with contextlib.suppress(OSError):
+                    found.unlink()
+                    removed += 1
+    return removed
+
+
+def _is_abandoned(temporary: Path) -> bool:
+    """Returns whether no living process is writing a temporary file: its writer locks it until it is in its place."""
+    try:
+        age = time.time() - temporary.stat().st_mtime
+        if age < NEW_SECONDS:
+            return False
+        handle = os.open(temporary, os.O_RDONLY | _BINARY | _CLOSE_ON_EXEC)
+    except OSError:
+        return False
+    try:
+        locked = _lock(handle)
+    finally:
+        os.close(handle)
+    return age > LONGEST_WRITE_SECONDS if locked is None else locked
+
+
+def _lock(handle: int) -> bool | None:
+    """Locks an open file for this process; False if another one has locked it, None where files cannot be locked."""
+    if sys.platform == "win32":
+        return None  # a locked file could not be renamed
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems
+        return None
+    return True
+
+
+@contextlib.contextmanager
+def _written(temporary: Path, data: bytes, mode: int, *, synced: bool = True) -> Iterator[None]:
+    """Writes a new file and keeps it locked while the body puts it into its place (`remove_abandoned` skips it)."""
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
     try:
+        locked = _lock(handle)
         _write_all(handle, data)
         if mode != 0o600 and hasattr(os, "fchmod"):
             os.fchmod(handle, mode)
         if synced:
             _sync(handle)
+        if locked:
+            yield
     finally:
         os.close(handle)
+    if not locked:
+        yield  # Windows renames no open file
 
 
 def _put_if_absent(temporary: Path, real: Path, path: str) -> None:

@@ -207,19 +207,14 @@ class WorkspaceFiles:
         with self._explaining(str(real) if real == self.root else path, "write"):
             durable.make_folders(real)
 
-    def remove_leftovers(self, older_than_ns: int) -> int:
-        """Deletes what crashed writes left, if last written before `older_than_ns` (epoch); returns how many files."""
+    def remove_leftovers(self) -> int:
+        """Deletes the temporary files that crashed writes left; returns how many."""
         removed = 0
         elsewhere = [] if self.root in self.local.parents else [self.local]
         for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
             folders[:] = [name for name in folders if name != ".git"]
-            for name in names:
-                if durable.TEMPORARY.fullmatch(name):
-                    leftover = Path(folder, name)
-                    with contextlib.suppress(OSError):
-                        if leftover.stat().st_mtime_ns < older_than_ns:
-                            leftover.unlink()
-                            removed += 1
+            if any(durable.TEMPORARY.fullmatch(name) for name in names):
+                removed += durable.remove_abandoned(Path(folder))
         return removed
 
     def free_bytes(self) -> int:

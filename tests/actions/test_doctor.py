@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 
 import pytest
@@ -25,6 +26,20 @@ async def test_a_new_memory_is_in_order(memory: Memory) -> None:
     assert "Python 3." in found["versions"].detail
     assert "SQLite 3." in found["versions"].detail
     assert found["space"].detail.endswith("GB free")
+
+
+async def test_a_passage_that_the_index_lost_is_noticed(memory: Memory) -> None:
+    memory.files.write_atomic("knowledge/people/ana.md", "# Ana\n\nAna sails.\n\n# Boat\n\nThe boat is blue.\n")
+    await catch_up(memory)
+    assert "files compared" in (await checks(memory))["index"].detail
+    (index,) = (memory.files.local / "index").glob("*.db")
+    with sqlite3.connect(index) as connection:
+        connection.execute("DELETE FROM knowledge_fts WHERE words LIKE '%sails%'")
+    connection.close()
+    found = (await checks(memory))["index"]
+    assert not found.ok
+    assert "knowledge/people/ana.md" in found.detail
+    assert found.advice == "context-manager index rebuild"
 
 
 async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -247,3 +248,31 @@ async def test_what_describes_a_message_holds_no_secrets(memory: Memory, workspa
     await observe(memory, turn, Caller())
     for path in workspace.rglob("*"):
         assert not path.is_file() or b"ghp_" not in path.read_bytes(), path
+
+
+FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"context_tokens": 2**63},
+        {"context_tokens": -1},
+        {"chunks": (ContextChunk("file", "a.py", 2**63),)},
+        {"chunks": (ContextChunk("file", "a.py", -5),)},
+        {"chunks": (ContextChunk("file", "a.py", mtime=datetime(1, 1, 1, tzinfo=FAR_EAST)),)},
+        {"chunks": (ContextChunk("file", "a.py", mtime=datetime(9999, 12, 31, 23, tzinfo=FAR_WEST)),)},
+        {"chunks": (ContextChunk("file", "a\ud800.py"),)},
+        {"chunks": (ContextChunk("file", "a.py", tags=("\ud800",)),)},
+        {"project": "\ud800"},
+        {"project": "a\0b"},
+    ],
+    ids=str,
+)
+async def test_a_value_out_of_range_is_refused_before_anything_is_written(
+    memory: Memory, given: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid):
+        await observe(memory, NewTurn("user", "Hello.", session="s", **given), Caller())
+    assert list(memory.files.walk("raw")) == []
+    assert await memory.state.sessions() == []

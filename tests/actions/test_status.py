@@ -98,3 +98,11 @@ async def test_a_local_folder_among_the_memorys_own_files_is_named_and_not_used(
     async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR": chosen}) as memory:
         assert memory.files.local == workspace.resolve() / ".local"
         assert [one for one in memory.problems() if "local_dir" in one]
+
+
+async def test_a_damaged_cold_record_is_named(memory: Memory) -> None:
+    memory.files.write_atomic(".local/cold-storage/s/broken.jsonl", '{"chunk_id": "c1", "con')
+    memory.files.write_bytes_atomic(".local/cold-storage/s/bytes.jsonl", b"\xff\xfe")
+    problems = " ".join((await status(memory)).problems)
+    assert ".local/cold-storage/s/broken.jsonl is damaged" in problems
+    assert ".local/cold-storage/s/bytes.jsonl is damaged" in problems

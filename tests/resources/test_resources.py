@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp.types import PromptReference, ResourceTemplateReference
+from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference
 
 from mcp_server.store.tokens import TokenCounter
 from tests.serving import ERAS, Mode, call, connected, resource, say
@@ -93,3 +93,12 @@ async def test_what_all_share_and_the_list_of_conversations_fit_the_budget_toget
     assert "<system-reminder>" not in compiled
     assert "the sea" in compiled
     assert TokenCounter().count(compiled) <= 8192
+
+
+@pytest.mark.parametrize("path", ["../x", "%2e%2e/x", "%00", ".local/state.db", ".git/config", "a/../../x"])
+async def test_a_refused_path_is_the_callers_mistake_and_no_internal_error(tmp_path: Path, path: str) -> None:
+    async with connected(tmp_path) as client:
+        await say(client, "Hello")
+        with pytest.raises(MCPError) as refusal:
+            await resource(client, f"memory://{path}")
+    assert refusal.value.error.code == INVALID_PARAMS

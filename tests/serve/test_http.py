@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -139,3 +141,29 @@ def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Pat
         assert len(token) > 20
         assert token_of(None, {}, kept)[0] == token
     assert ended >= 2
+
+
+HEAD = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+HASTY = """
+import os, sys
+from mcp_server.serve import http_connection, main
+http_connection.REQUEST_SECONDS = 0.1
+sys.exit(main(sys.argv[1:], os.environ))
+"""
+
+
+def test_a_connection_with_half_a_request_is_closed(tmp_path: Path) -> None:
+    arguments = ["--workspace", str(tmp_path / "memory"), "--http", "--port", "0", "--no-token"]
+    command = [sys.executable, "-c", HASTY, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            shown = re.search(r"http://127\.0\.0\.1:(\d+)/mcp", process.stderr.readline())
+            assert shown
+            port = int(shown[1])
+            for sent in ("", HEAD[:40], HEAD % port + "{"):
+                with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                    connection.sendall(sent.encode())
+                    assert connection.recv(1000) == b"", sent
+        finally:
+            process.kill()

@@ -6,10 +6,12 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mcp_server.errors import Conflict, Unavailable
+from mcp_server.store import durable
 from mcp_server.store.files import WorkspaceFiles
 
 
@@ -100,7 +102,9 @@ print("acknowledged", flush=True)
 
 
 @pytest.mark.parametrize("path", ["old.md", "fresh/new.md"])
-def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(files: WorkspaceFiles, path: str) -> None:
+def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(
+    files: WorkspaceFiles, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for step in range(1, 40):
         files.write_atomic("old.md", "old")
         (files.root / path).unlink(missing_ok=True) if path != "old.md" else None
@@ -118,5 +122,26 @@ def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(files:
         assert found in ("old" if path == "old.md" else None, "new" * 10)
     else:
         raise AssertionError("never finished")
-    files.remove_leftovers(2**62)
+    monkeypatch.setattr(durable, "NEW_SECONDS", 0)
+    files.remove_leftovers()
     assert not [name for _, _, names in os.walk(files.root) for name in names if name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows renames no locked file")
+def test_a_temporary_file_goes_as_soon_as_its_writer_is_dead_and_not_before(
+    files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable, "NEW_SECONDS", 0)
+    removed: list[int] = []
+    real = durable.replace
+
+    def replaced(temporary: Path, place: Path) -> None:
+        removed.append(files.remove_leftovers())  # as another process does at this moment
+        real(temporary, place)
+
+    monkeypatch.setattr(durable, "replace", replaced)
+    files.write_atomic("a.md", "alive")
+    assert removed == [0]
+    assert files.read_text("a.md") == "alive"
+    (files.root / f".cm-{'0' * 16}.tmp").touch()
+    assert files.remove_leftovers() == 1

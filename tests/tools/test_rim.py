@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp.types import Tool
 
+from mcp_server.actions import search as search_action
 from mcp_server.core.text.remembering import MEMORY
 from mcp_server.store.tokens import TokenCounter
-from tests.serving import connected, refused, say
+from tests.serving import ERAS, Mode, connected, refused, say
+from tools import rim
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +113,30 @@ async def test_stored_text_is_harmless_in_structured_answers_too(tmp_path: Path)
         assert "<system-reminder" not in result.model_dump_json()
     assert found.structured_content is not None
     assert found.structured_content["hits"][0]["session"] == "<s>"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_call_that_takes_long_tells_its_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
+) -> None:
+    told: list[float] = []
+    twice = anyio.Event()
+    quick = search_action.search
+
+    async def slow(*arguments: Any, **options: Any) -> Any:
+        with anyio.fail_after(60):
+            await twice.wait()
+        return await quick(*arguments, **options)
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        told.append(progress)
+        assert message == "search: still working"
+        if len(told) == 2:
+            twice.set()
+
+    monkeypatch.setattr(search_action, "search", slow)
+    monkeypatch.setattr(rim, "PROGRESS_SECONDS", 0.01)
+    async with connected(tmp_path, mode=mode) as client:
+        answer = await client.call_tool("search", {"query": "boat"}, progress_callback=heard)
+    assert not answer.is_error
+    assert told == sorted(told)

@@ -20,8 +20,8 @@ from mcp_server.memory import Memory
 
 log = logging.getLogger(__name__)
 
-FIRST_SECONDS = 4.0
-"""So long the door stays closed at most; a command that knows of our start waits a little longer than that."""
+FIRST_SECONDS = 1.0
+"""How long a starting server works off the queue before it answers hooks: a prompt waits 1.5 s at most."""
 
 AGAIN_SECONDS = 30.0
 """So long after a door could not be made it is tried again: people mend what is in its way."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused, Unavailable
+from mcp_server.store import durable
 from mcp_server.store.files import WorkspaceFiles
 
 _LARGEST = 64 * 1024 * 1024
@@ -72,6 +73,7 @@ def write(file: ConfigFile, data: bytes) -> None:
     Raises Conflict if the file is another one by now, Unavailable for a full or read-only disk.
     """
     folder = WorkspaceFiles(file.real.parent)
+    durable.remove_abandoned(file.real.parent)
     try:
         folder.write_bytes_atomic(file.real.name, data, file.data, new=file.data is None)
     except Conflict:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from mcp_server.clients.installers.config_file import ConfigFile, digest
 from mcp_server.clients.installers.known import Client
 from mcp_server.clients.installers.machine import Machine
 from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
-from mcp_server.errors import Invalid
+from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 
 RECORDS = ".local/installs"
@@ -89,39 +89,65 @@ def record_of(memory: Memory | None, client: Client) -> Record:
 
 
 def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
-    """Writes what the plan says, with a backup of each file that was there, and records how to take it back."""
+    """Writes what the plan says, with a backup of each file that was there, and records how to take it back.
+
+    If a file cannot be written, nothing of the attempt stays: neither changed files nor backups nor the record.
+    """
     record = record_of(memory, plan.client)
     earlier = record.of(plan.project)
     known = {file.path: file for file in earlier.files} if earlier else {}
-    kept: dict[str, FileRecord] = dict(known)
-    for change in plan.changes:
-        if change.changes:
-            kept[str(change.file.path)] = _recorded(change, known.get(str(change.file.path)))
     if not plan.needed:
         return tuple(Done(change.file.path, "unchanged") for change in plan.changes)
-    now = Installation(
-        project=None if plan.project is None else str(plan.project),
-        name=plan.name,
-        at=memory.clock().isoformat(),
-        files=list(kept.values()),
-    )
-    others = [found for found in record.installations if found.project != now.project]
-    _save(memory, plan.client, record.model_copy(update={"installations": [*others, now]}))
-    done = []
-    for change in plan.changes:
-        if not change.changes:
-            done.append(Done(change.file.path, "unchanged"))
-            continue
-        config_file.write(change.file, change.file.encoded(change.after))
-        backup = kept[str(change.file.path)].backup
-        done.append(
-            Done(
-                change.file.path,
-                "created" if change.file.data is None else "written",
-                Path(backup) if backup else None,
-            )
+    needed = [change for change in plan.changes if change.changes]
+    kept: dict[str, FileRecord] = dict(known)
+    written: list[Change] = []
+    try:
+        for change in needed:
+            path = str(change.file.path)
+            kept[path] = _recorded(change, known.get(path))
+        now = Installation(
+            project=None if plan.project is None else str(plan.project),
+            name=plan.name,
+            at=memory.clock().isoformat(),
+            files=list(kept.values()),
         )
-    return tuple(done)
+        others = [found for found in record.installations if found.project != now.project]
+        _save(memory, plan.client, record.model_copy(update={"installations": [*others, now]}))
+        for change in needed:
+            config_file.write(change.file, change.file.encoded(change.after))
+            written.append(change)
+    except ContextManagerError:
+        _rolled_back(written, [new for path, new in kept.items() if known.get(path) != new], known)
+        _save(memory, plan.client, record)
+        raise
+    return tuple(_done(change, kept) for change in plan.changes)
+
+
+def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
+    if not change.changes:
+        return Done(change.file.path, "unchanged")
+    backup = kept[str(change.file.path)].backup
+    what = "created" if change.file.data is None else "written"
+    return Done(change.file.path, what, Path(backup) if backup else None)
+
+
+def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
+    """Gives the written files the bytes that they had, and deletes new backups and folders. Skips what it cannot undo:
+    the error that is about to be raised matters more."""
+    for change in written:
+        with contextlib.suppress(ContextManagerError, OSError):
+            if change.file.data is None:
+                change.file.real.unlink()
+            else:
+                ours = dataclasses.replace(change.file, data=change.file.encoded(change.after))
+                config_file.write(ours, change.file.data)
+    for new in records:
+        before = known.get(new.path)
+        if new.backup and not (before and before.backup == new.backup):
+            Path(new.backup).unlink(missing_ok=True)
+        for folder in new.folders:
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
 
 
 def uninstall(
@@ -144,10 +170,7 @@ def uninstall(
     done = tuple(_taken_out(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
     if installation is not None and memory is not None:
         rest = [found for found in record.installations if found is not installation]
-        if rest:
-            _save(memory, client, record.model_copy(update={"installations": rest}))
-        else:
-            memory.files.remove(_path(client))
+        _save(memory, client, record.model_copy(update={"installations": rest}))
     return tuple(found for found in done if found.what != "unchanged")
 
 
@@ -196,6 +219,8 @@ def _taken_out(
             return Done(path, "restored", backup)
     data = _bare(client, container, file, record.made if record else [])
     if data == file.data:
+        if backup is not None and record is not None and digest(data) == record.before:
+            backup.unlink(missing_ok=True)  # the installation was interrupted before it wrote this file
         return Done(path, "unchanged")
     config_file.refuse_read_only(file)
     config_file.write(file, data)
@@ -239,6 +264,10 @@ def _path(client: Client) -> str:
 
 
 def _save(memory: Memory, client: Client, record: Record) -> None:
+    if not record.installations:
+        if memory.files.exists(_path(client)):
+            memory.files.remove(_path(client))
+        return
     memory.files.write_atomic(_path(client), record.model_dump_json(indent=2) + "\n")
 
 

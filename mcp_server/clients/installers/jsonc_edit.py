@@ -35,7 +35,8 @@ def get(document: Document, path: Path) -> Node | None:
 
 
 def put(text: str, path: Path, value: Any, where: str) -> str:
-    """`text` with `value` at `path`: replaced, or added at the end of its object. Objects on the way are made.
+    """Returns `text` with `value` at `path`: replaced, or added at the end of its object. Makes missing objects on the
+    way, also in the place of a `null`.
 
     Raises Invalid naming file and line if the file is broken, or if something on the way is no object.
     """
@@ -48,6 +49,8 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
         if isinstance(step, int):
             node = node.items[step]
             continue
+        if depth and node.value is None:  # `null` is an empty object
+            return put(text, path[:depth], _nested(path[depth:], value), where)
         _must_be(node, "{", text, where, path[:depth])
         member = node.member(step)
         if member is None:
@@ -187,14 +190,14 @@ def _nested(path: Path, value: Any) -> Any:
 
 
 def _reaches(document: Document, path: Path, where: str) -> bool:
-    """True if `path` is there; raises Invalid if something on the way is of another kind."""
+    """Returns whether `path` is there and is not `null`; raises Invalid if something on the way is of another kind."""
     node = document.root
     for depth, step in enumerate(path):
-        if node is None:
+        if node is None or (depth and node.value is None):
             return False
         _must_be(node, "{" if isinstance(step, str) else "[", document.text, where, path[:depth])
         node = get(document, path[: depth + 1])
-    return node is not None
+    return node is not None and node.value is not None
 
 
 def _must_be(node: Node, kind: str, text: str, where: str, path: Path) -> None:

@@ -131,7 +131,7 @@ def read_record(line: str) -> ColdRecord:
             shown=stored.get("shown"),
             immune=int(stored.get("immune", 0)),
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"not a cold record: {error}") from error
 
 

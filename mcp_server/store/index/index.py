@@ -29,10 +29,11 @@ from mcp_server.store.index.filters import Filters, with_operators
 from mcp_server.store.index.finding import Search, search
 from mcp_server.store.index.generations import Generations
 from mcp_server.store.index.keeping import SMALL, Keeper
-from mcp_server.store.index.looking import is_indexed
+from mcp_server.store.index.looking import Look, is_indexed, look
 from mcp_server.store.index.opening import Health, Lock, Reading, import_numpy, inode_of, numpy_is_there, open_reading
 from mcp_server.store.index.scan import Scan
 from mcp_server.store.index.standing import standing
+from mcp_server.store.index.writer import Cut, Row, cut, plan
 
 if TYPE_CHECKING:
     import sqlite3
@@ -247,6 +248,34 @@ class Index:
         """What the index holds, and everything that is wrong with it."""
         counts = await self._ask(inside.counts, None)
         return standing(counts, self._open, self._health, self._name, self._messages())
+
+    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
+        """Reads some indexed files again and compares their passages with the index.
+
+        Returns how many files were compared, and the paths of those that the index holds otherwise. Files that changed
+        since they were indexed are skipped: the next refresh indexes them.
+        """
+        sampled: list[str] = await self._ask(lambda connection: inside.sample(connection, files), [])
+        compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
+        return len(compared), tuple(path for path, same in compared if not same)
+
+    async def _is_as_indexed(self, path: str) -> bool | None:
+        """Returns whether the index holds the passages of a file; None if the file changed since it was indexed."""
+        from anyio import to_thread
+
+        def read() -> tuple[Look, list[Row], list[Cut]]:
+            found = look(self._files, path, None)
+            rows = list(plan(found, {}).rows)
+            return found, rows, [cut(row) for row in rows]
+
+        found, rows, cuts = await to_thread.run_sync(read)
+
+        def compare(connection: sqlite3.Connection) -> bool | None:
+            if inside.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+                return None
+            return inside.holds(connection, path, rows, cuts)
+
+        return await self._ask(compare, None)
 
     def _messages(self) -> tuple[str, ...]:
         messages: list[str] = []

@@ -13,7 +13,7 @@ from mcp_server.core.model import Passage
 from mcp_server.core.text.passages import indexed_text
 from mcp_server.store.index.reader import COLUMNS, JOINS, NAMED, learn, passage_of
 from mcp_server.store.index.schema import LINES, compared, state
-from mcp_server.store.index.writer import packed_vectors
+from mcp_server.store.index.writer import UNFINISHED, Cut, Row, packed_vectors, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,23 +24,25 @@ _ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(i
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much there is. `problems`: a sentence for each file that could not be read as it should."""
+    """The numbers for `status`. `problems`: a sentence for each file that could not be read as it should. `unfinished`:
+    files of which only a part is indexed so far."""
 
     files: int
     passages: int
     not_embedded: int
     problems: tuple[str, ...]
+    unfinished: int = 0
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
-    """Numbers for `status`."""
+    """Returns the numbers for `status`."""
     (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
     (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
     (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
     problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
-    return Counts(
-        files, passages, waiting if int(state(connection)["dimensions"]) else 0, tuple(row[0] for row in problems)
-    )
+    (unfinished,) = connection.execute("SELECT count(*) FROM files WHERE size = ?", (UNFINISHED,)).fetchone()
+    not_embedded = waiting if int(state(connection)["dimensions"]) else 0
+    return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
 
 
 def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
@@ -113,6 +115,10 @@ def fingerprint(connection: sqlite3.Connection) -> str:
         number = numbered[0]
         row = [names[value] if column in NAMED else value for column, value in enumerate(numbered)]
         digest.update(repr((row[1:], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace"))
+    units = (
+        "SELECT f.path, m.mark, m.part, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file ORDER BY 1, 2, 3"
+    )
+    digest.update(repr(connection.execute(units).fetchall()).encode("utf-8", "replace"))
     digest.update(repr((sorted(keywords.items()), sorted(vectors.items()))).encode("utf-8", "replace"))
     files = connection.execute("SELECT path, size, mtime_ns, sha256, so_far, problem FROM files ORDER BY path")
     digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
@@ -125,6 +131,30 @@ def fingerprint(connection: sqlite3.Connection) -> str:
     for terms in ("knowledge_terms", "lines_terms"):
         digest.update(repr(connection.execute(f"SELECT term, doc, cnt FROM {terms} ORDER BY term").fetchall()).encode())
     return digest.hexdigest()
+
+
+def sample(connection: sqlite3.Connection, most: int) -> list[str]:
+    """Returns the paths of at most `most` indexed files, chosen at random; half of them are files with many passages,
+    where most of the searched text is."""
+    of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
+    rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
+    rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
+    return list(dict.fromkeys(row[0] for row in rows))
+
+
+def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Cut]) -> bool:
+    """Returns whether the index holds exactly these passages of a file, with their words for the keyword search."""
+    expected = {
+        (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))
+        for row, found in zip(rows, cuts, strict=True)
+    }
+    stored = connection.execute(
+        "SELECT m.mark, m.part, m.digest, p.text, CASE m.derived WHEN 1 THEN l.words ELSE k.words END "
+        "FROM files f JOIN knowledge_meta m ON m.file = f.id LEFT JOIN passages p ON p.id = m.id "
+        "LEFT JOIN knowledge_fts k ON k.rowid = m.id LEFT JOIN lines_fts l ON l.rowid = m.id WHERE f.path = ?",
+        (path,),
+    ).fetchall()
+    return len(stored) == len(expected) and set(stored) == expected
 
 
 def complete(connection: sqlite3.Connection) -> None:

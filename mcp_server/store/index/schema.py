@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 5
+SCHEMA = 6
 
 LEADING: Mapping[str, int] = {"wordllama": 128}
 """Embedders whose vectors tell nearly as much by their first numbers (Matryoshka representations, arXiv 2205.13147):
@@ -64,7 +64,7 @@ CREATE TABLE knowledge_meta (
     speaker INTEGER NOT NULL,
     at REAL,                            -- seconds since 1970; NULL: the file does not say, its mtime stands in
     words INTEGER NOT NULL,             -- length of the indexed text
-    digest BLOB NOT NULL,               -- of the whole unit: an unchanged unit is left alone
+    digest BLOB NOT NULL,               -- of the whole unit; empty in part 0 until the last part is written
     derived INTEGER NOT NULL            -- 1: a line that an extractor wrote
 );
 CREATE UNIQUE INDEX meta_of_file ON knowledge_meta (file, mark, part);

@@ -28,7 +28,7 @@ def standing(
         )
         counts = Counts(0, 0, 0, ())
     else:
-        state = "building" if health.building else "ready"
+        state = "building" if health.building or counts.unfinished else "ready"
         if counts.not_embedded and embedder != "none":
             messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
     uses_vec = opened is not None and opened.near.loads_vectors

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 SCALE = 254.0
 """int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
 
+INCOMPLETE = b""
+"""The digest of a unit until its last part is written: no unit's real digest, so the next look writes it again."""
+
+UNFINISHED = -2
+"""The size of a file of which only a part is indexed: no file has it, so the next refresh reads the file again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -97,7 +103,7 @@ def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[st
 
 
 def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
-    """The digest of every unit that the index holds of a file."""
+    """Returns the digest of every unit that the index holds of a file; INCOMPLETE for a half-written unit."""
     return dict(
         connection.execute(
             "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file "
@@ -149,10 +155,11 @@ def write(
     first: int = 0,
     last: int | None = None,
 ) -> None:
-    """Carries plans out. `cuts` and `vectors` have one entry for every row of the plans in order; `vectors` is None if
-    there is no embedder.
+    """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the plans, in order; `vectors`
+    is None if there is no embedder.
 
-    Of a single plan with very many rows only `first` to `last` are written, the file's own row with the last of them.
+    Of a single plan with very many rows, writes only rows `first` to `last`. The file's row is written with the last of
+    them, and the first part of a unit has the digest INCOMPLETE until the unit's last part is written.
     """
     kept = state(connection)
     in_vec = can_load_vectors and int(kept["dimensions"]) > 0
@@ -176,12 +183,19 @@ def write(
         if rows:
             mine = None if vectors is None else vectors[offset : offset + len(rows)]
             _insert(connection, stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
+        if last is not None:
+            continued = None if finished else each.rows[last].mark
+            for row in (*rows[:1], *rows[-1:]):
+                digest = INCOMPLETE if row.mark == continued else row.digest
+                connection.execute(
+                    "UPDATE knowledge_meta SET digest = ? WHERE file = ? AND mark = ? AND part = 0",
+                    (digest, file_id, row.mark),
+                )
         offset += len(rows)
 
 
 def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
-    # An unfinished file keeps a size that no file has, so the next refresh looks again.
-    size, sha256 = (look.size, look.sha256) if finished else (-2, b"")
+    size, sha256 = (look.size, look.sha256) if finished else (UNFINISHED, b"")
     (file_id,) = connection.execute(
         "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
@@ -244,8 +258,8 @@ def _insert(
                 p.ordinal,
                 p.start,
                 p.end,
-                _storable(p.text),
-                _storable(p.title),
+                storable(p.text),
+                storable(p.title),
                 p.turn,
                 p.turn_id,
                 p.role,
@@ -255,7 +269,7 @@ def _insert(
                 vector,
             )
         )
-        (of_lines if derived else keywords).append((new, _storable(" ".join(found.words))))
+        (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
         if small and in_vec:
             near.append((new, project, LINES if derived else session, small[position]))
     connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(12)})", meta)
@@ -275,15 +289,15 @@ class _Names(dict[str, int]):
         self._connection = connection
 
     def __missing__(self, name: str) -> int:
-        stored = _storable(name)
+        stored = storable(name)
         self._connection.execute("INSERT OR IGNORE INTO names (name) VALUES (?)", (stored,))
         (number,) = self._connection.execute("SELECT id FROM names WHERE name = ?", (stored,)).fetchone()
         self[name] = int(number)
         return int(number)
 
 
-def _storable(text: str) -> str:
-    """SQLite takes no lone surrogates."""
+def storable(text: str) -> str:
+    """Returns the text without lone surrogates, which SQLite refuses."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

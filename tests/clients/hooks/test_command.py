@@ -8,6 +8,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -366,3 +367,18 @@ async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Mem
 def test_it_is_in_the_help_and_its_own_help_is_clicks(workspace: Path) -> None:
     done = hook(workspace, "--help", given=b"")
     assert b"SessionStart" in done.stdout
+
+
+def test_a_prompt_waits_no_longer_for_a_starting_server_than_for_any_other(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = workspace / ".local" / "run"
+    run.mkdir(parents=True)
+    (run / f"starting-{os.getpid()}").touch()
+    clock = SimpleNamespace(now=0.0)
+    passing = SimpleNamespace(
+        monotonic=lambda: clock.now, sleep=lambda seconds: setattr(clock, "now", clock.now + seconds)
+    )
+    monkeypatch.setattr(command, "time", passing)
+    assert command.respond("UserPromptSubmit", b"{}", str(workspace), {}) == ""
+    assert command.BUDGET <= clock.now < command.BUDGET + 0.1

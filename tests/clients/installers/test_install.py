@@ -16,9 +16,10 @@ from mcp_server.clients.installers.known import CLIENTS, Client, client_named
 from mcp_server.clients.installers.launch import Launch
 from mcp_server.clients.installers.plan import Plan, plan
 from mcp_server.clients.installers.survey import look
-from mcp_server.errors import Conflict, Invalid, Refused
+from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
 from mcp_server.memory import Memory
 from tests.clients.installers.homes import BROKEN, CLI, SERVER, configurations, launch, machine, said
+from tests.end_to_end.servers import files_below
 
 pytestmark = pytest.mark.anyio
 
@@ -341,3 +342,51 @@ async def test_the_plugin_and_an_installation_do_not_come_together(memory: Memor
     with pytest.raises(Refused, match="claude plugin disable context-manager@somewhere"):
         planned(client_named("claude-code"), home)
     assert look(client_named("claude-code"), machine(home)).state == "plugin"
+
+
+async def test_an_install_that_fails_leaves_nothing(
+    memory: Memory, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = client_named("claude-code")
+    there = machine(home)
+    home.mkdir()
+    (home / ".claude.json").write_text('{"theme": "dark"}')
+    before = files_below(home)
+    real = config_file.write
+
+    def failing(file: config_file.ConfigFile, data: bytes) -> None:
+        if file.path.name == "settings.json":
+            file.real.parent.mkdir(parents=True, exist_ok=True)
+            raise Unavailable("the disk is full")
+        real(file, data)
+
+    monkeypatch.setattr(config_file, "write", failing)
+    with pytest.raises(Unavailable):
+        install(memory, planned(client, home))
+    monkeypatch.undo()
+    assert files_below(home) == before
+    assert not (home / ".claude").exists()
+    assert record_of(memory, client).installations == []
+    assert uninstall(memory, client, there) == ()
+
+
+@pytest.mark.parametrize("client", [client for client in CLIENTS if client.form == "json"], ids=lambda one: one.name)
+async def test_a_null_in_place_of_the_servers_is_an_empty_table(memory: Memory, home: Path, client: Client) -> None:
+    data = json.dumps(dict.fromkeys([client.container[0]]) | {"theme": "dark"}, indent=2).encode()
+    file = written(client, home, data)
+    install(memory, planned(client, home))
+    assert said(client, file.read_bytes()) == with_ours(client, {"theme": "dark", client.container[0]: {}})
+    uninstall(memory, client, machine(home))
+    assert file.read_bytes() == data
+
+
+async def test_hooks_of_null_are_an_empty_table(memory: Memory, home: Path) -> None:
+    client = client_named("claude-code")
+    settings = home / ".claude" / "settings.json"
+    for nothing in ({"hooks": None}, {"hooks": {"Stop": None}}):
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps(nothing))
+        install(memory, planned(client, home))
+        assert len(json.loads(settings.read_text())["hooks"]["Stop"]) == 1
+        uninstall(memory, client, machine(home))
+        assert json.loads(settings.read_text()) == nothing

@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcp_server.errors import Unavailable
+from mcp_server.store.index import filling
+from mcp_server.store.index.writer import write
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +86,34 @@ async def test_looking_at_what_did_not_change_writes_nothing(ws: Workspace, inde
     assert await index.refresh() == 0
     assert await index.apply(["knowledge/reference/a.md", "knowledge/reference/none.md", "raw"]) == 0
     assert await index.data_version() == before
+
+
+async def test_a_unit_that_was_written_in_part_is_written_again(
+    ws: Workspace, indexed: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = indexed()
+    await index.rebuild()
+    path = ws.say("s1", " ".join(f"sentence {number} tells of the harbour." for number in range(6_000)) + " quokka")
+    ws.say("s1", "The next message.")
+    writes = 0
+
+    def failing(*arguments: object) -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 3:
+            raise Unavailable("the disk is full")
+        write(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(filling, "write", failing)
+    with pytest.raises(Unavailable):
+        await index.refresh()
+    assert (await index.status()).state == "building"
+    assert await index.refresh() == 1
+    assert (await index.status()).state == "ready"
+    assert set(await paths(index, "quokka")) == {path}
+    followed = await index.fingerprint()
+    await index.rebuild()
+    assert await index.fingerprint() == followed
 
 
 async def test_another_process_notices_a_change(ws: Workspace, indexed: Make) -> None:

@@ -1,0 +1,112 @@
+"""A process is killed while it indexes a long message."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.app import catch_up, open_memory
+from mcp_server.core.model import Caller
+from mcp_server.core.text.query import parse_query
+from mcp_server.memory import Memory
+from tests.serving import PLAIN, ROOT, environment
+from tests.torture.frame import Case, Trial
+
+SENTENCES = 42_000
+"""About 4 MB; in CI a tenth of it."""
+
+INDEXING = """
+import sys
+from pathlib import Path
+import anyio
+from mcp_server.app import catch_up, open_memory
+from mcp_server.store.index import filling
+from tests.killing import die_at
+from tests.serving import PLAIN
+
+async def main():
+    async with open_memory(Path(sys.argv[1]), PLAIN) as memory:
+        await catch_up(memory)
+
+die_at(int(sys.argv[2]), (filling, "write"))
+anyio.run(main)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A workspace that holds a long message which is not indexed yet, and the fingerprint of its rebuilt index."""
+
+    root: Path
+    fingerprint: str
+    last_word: str
+
+
+async def prepared(kept: Path, sentences: int) -> Prepared:
+    """Makes the workspace once a case; later rounds use the same one."""
+    root, noted = kept / "memory", kept / "fingerprint"
+    last = f"quokka{sentences - 1:05}"
+    if not noted.exists():
+        shutil.rmtree(root, ignore_errors=True)
+        async with open_memory(root, PLAIN) as memory:
+            await say(memory, "A short message before it.")
+            await catch_up(memory)
+            long = (
+                f"quokka{number:05} lives near harbour {number % 97}, and nobody has seen it there before; ask Ana."
+                for number in range(sentences)
+            )
+            await say(memory, " ".join(long))
+        shutil.copytree(root, kept / "rebuilt")
+        async with open_memory(kept / "rebuilt", PLAIN) as memory:
+            await memory.index.rebuild()
+            fingerprint = await memory.index.fingerprint()
+        shutil.rmtree(kept / "rebuilt")
+        noted.write_text(fingerprint)
+    return Prepared(root, noted.read_text(), last)
+
+
+async def say(memory: Memory, content: str) -> None:
+    await observe(memory, NewTurn(role="user", content=content, session="s"), Caller())
+
+
+async def killed_while_indexing(trial: Trial) -> None:
+    """Kills the process at one of its write transactions, or at a random moment; then restarts and compares."""
+    sentences = SENTENCES // 10 if trial.short else SENTENCES
+    ready = await prepared(trial.kept, sentences)
+    shutil.copytree(ready.root, trial.root)
+    at_a_write = trial.chance.random() < 0.8
+    step = trial.chance.randint(2, sentences // 600) if at_a_write else 1_000_000
+    command = [sys.executable, "-c", INDEXING, str(trial.root), str(step)]
+    process = await anyio.open_process(command, cwd=ROOT, env=environment(trial.root), stdout=None, stderr=None)
+    async with process:
+        if not at_a_write:
+            with anyio.move_on_after(trial.chance.uniform(1.0, 4.0)):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+        await process.wait()
+    trial.tally.faults += process.returncode == -signal.SIGKILL
+    async with open_memory(trial.root, PLAIN) as memory:
+        await catch_up(memory)
+        found = await memory.index.candidates(parse_query(ready.last_word, memory.clock()), mode="keyword")
+        assert found.found, f"search does not find {ready.last_word} after a kill at write {step}"
+        fingerprint = await memory.index.fingerprint()
+        assert fingerprint == ready.fingerprint, f"the index differs from a rebuilt one after a kill at write {step}"
+    trial.tally.load += 1
+
+
+CASES = (
+    Case(
+        "killed while indexing",
+        "after a kill during the indexing of a 4 MB message, search finds its last word and the index equals a "
+        "rebuilt one",
+        killed_while_indexing,
+        rounds=2,
+    ),
+)
