@@ -21,6 +21,7 @@ from mcp_server.actions.pressure.live_context import MOST_DROPPED, Live, live_co
 from mcp_server.actions.projects import project_asked, project_of, slugs_of
 from mcp_server.actions.search import Found, SearchRequest, find, settled
 from mcp_server.actions.watching.topic_context import in_context
+from mcp_server.core import injection
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
 from mcp_server.core.compiler.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.core.compiler.history import newest
@@ -141,6 +142,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     hits = found.hits if found else ()
     out = await run_sync(reasons_out, memory, hits, others)
     references = await memory.state.references(hit.passage.path for hit in hits)
+    worthwhile = await run_sync(injection.worthwhile, message, hits, found.gate) if found else frozenset()
     local_date = memory.local_date(moment)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
@@ -156,7 +158,8 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         as_of=conversation.turns[-1].number if conversation.turns else None,
         files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
         hits=tuple(
-            Candidate(hit, references.get(hit.passage.path, 0), why) for hit, why in zip(hits, out, strict=True)
+            Candidate(hit, references.get(hit.passage.path, 0), why, place in worthwhile)
+            for place, (hit, why) in enumerate(zip(hits, out, strict=True))
         ),
         gate=found.gate if found else None,
         turns=turns,

@@ -1,7 +1,7 @@
 """Decides what of the memory is pushed with a prompt: candidates whose expected worth is more than their tokens cost.
 
     estimate = 1 / (1 + exp(−Σ weight × feature))     the probability that a candidate holds what the prompt needs
-    goes in  if estimate ≥ PRICE × tokens             best first, while the allowance of tokens lasts
+    goes in  if estimate ≥ PRICE × (tokens + FRAME)   best first, while the allowance of tokens lasts
 
 Candidates are lines of the project's page (rules, decisions in force, facts, open items) and passages of conversations
 and other files. A line of 20 tokens costs a quarter of a turn of 80, so lines go first where both say the same. There
@@ -35,8 +35,9 @@ from mcp_server.core.text.window_text import was_sent as was_sent
 from mcp_server.core.text.words import TALK_WORDS, content_words
 from mcp_server.core.understanding.features import content_stems, subject_stems, word_list
 
-PRICE = 0.0005
-"""What one token costs, as a probability: a passage of 100 tokens goes in from an estimate of .05 on."""
+PRICE, FRAME = 0.0002, 60
+"""What a token costs, as a probability, and the tokens of a header that each candidate is charged with: a passage of
+100 tokens goes in from an estimate of .032 on."""
 
 MAX_LINES, MAX_PASSAGES = 60, 12
 """Candidates of either kind that are judged."""
@@ -136,8 +137,9 @@ def choose(
         reason = out.get(f"{passage.path}:{passage.start}") or _tells_nothing(passage, subject)
         if not reason and was_sent(own_text(passage), sent):
             reason = SENT_BEFORE
-        if not reason and worth < PRICE * tokens:
-            reason = f"worth less than its {tokens} tokens ({worth:.3f} < {PRICE * tokens:.3f})"
+        price = PRICE * (tokens + FRAME)
+        if not reason and worth < price:
+            reason = f"worth less than its {tokens} tokens ({worth:.3f} < {price:.3f})"
         if not reason and any(len(stems & other) >= 0.8 * len(stems) for other in said):
             reason = "says no more than what goes in"
         if not reason and tokens > left:
@@ -147,6 +149,23 @@ def choose(
             said.append(stems)
         judged.append(Judged(hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
     return tuple(judged)
+
+
+def worthwhile(message: str, hits: Sequence[Hit], gate: GateSignal) -> frozenset[int]:
+    """Returns the places of the hits, best first, that are expected to be worth their tokens for this message."""
+    if asks_nothing(message) is not None:
+        return frozenset()
+    asked, subject = prompt_features(message, gate), subject_words(message)
+    ranks = {True: 0, False: 0}
+    found = set()
+    for place, hit in enumerate(hits):
+        is_line = is_derived(hit.passage.text)
+        rank, most = ranks[is_line], MAX_LINES if is_line else MAX_PASSAGES
+        ranks[is_line] += 1
+        if rank < most and not _tells_nothing(hit.passage, subject):
+            worth = estimate(features(message, hit, rank, is_line=is_line) | asked)
+            found |= {place} if worth >= PRICE * (cost(hit.passage) + FRAME) else set()
+    return frozenset(found)
 
 
 def features(message: str, hit: Hit, rank: int, *, is_line: bool) -> dict[str, float]:

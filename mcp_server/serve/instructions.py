@@ -37,9 +37,33 @@ EVERY = 30.0
 """Seconds between two writings of them; counting what is stored walks through the workspace."""
 
 
+MAX_BRIEF = 1_800
+"""Characters of the brief that goes into the instructions."""
+
+
+async def handshake(memory: Memory | None, kept: Path | None, folder: str | None, hooks: bool = False) -> str:
+    """Returns what a client gets in the handshake: the instructions and, for a client without hooks, a short brief of
+    its folder's project, because no other channel reaches the model without a tool call. Never raises."""
+    said = await now(memory, kept, hooks)
+    brief = "" if hooks or kept is None or not folder else await run_sync(_brief, kept.parent, folder)
+    return f"{said.rstrip()}\n\n{brief}\n" if brief else said
+
+
+def _brief(local: Path, folder: str) -> str:
+    """The whole lines of the folder's brief that fit."""
+    from mcp_server.clients.hooks.alone import brief
+
+    lines: list[str] = []
+    for line in brief(str(local), {"cwd": folder}).strip().splitlines():
+        if sum(len(one) + 1 for one in (*lines, line)) > MAX_BRIEF:
+            break
+        lines.append(line)
+    return "\n".join(lines)
+
+
 async def now(memory: Memory | None, kept: Path | None, hooks: bool = False) -> str:
-    """The instructions: from the open memory, else the kept ones, else those of a memory that no server has looked
-    into yet. Never raises.
+    """Returns the instructions: from the open memory, else the kept ones, else those of a memory that no server has
+    looked into yet. Never raises.
 
     `hooks`: of a server whose client's hooks record and bring in the context."""
     if memory is not None:

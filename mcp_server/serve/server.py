@@ -50,6 +50,12 @@ def build(
 
     async def work(memory: Memory) -> None:
         """While the workspace is open: tells subscribers what changes, keeps the instructions true."""
+        if folder and not hooks:
+            from mcp_server.actions.injecting import briefs
+            from mcp_server.actions.projects import project_of
+            from mcp_server.core.model import Caller
+
+            await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:
             await subscriptions.tell(None)
             await instructions.keep(memory, kept, hooks)
@@ -79,7 +85,7 @@ def build(
         """Middleware: the handshake of either era carries the instructions as they are now, not as at the start."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            result = {**result, "instructions": await instructions.now(opening.ready, kept, hooks)}
+            result = {**result, "instructions": await instructions.handshake(opening.ready, kept, folder, hooks)}
         opening.answered()
         return result
 

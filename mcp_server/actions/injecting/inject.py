@@ -58,9 +58,6 @@ LINES_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
 MORE = 20
 """Hits beyond those that are judged: lines of the page are among them."""
 
-FRAME = 60
-"""Tokens of an injection's own lines: what it is, and where each passage comes from."""
-
 A_TEMPLATE = "a template that nobody has filled in"
 
 PROMPT_SHOWN = 300
@@ -196,7 +193,8 @@ async def _for_prompt(
     else:  # the prompt waits, and neither needs the other: what takes longer begins first
         beside = _offered(memory, session, start, prompt, seen)
         found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
-    allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens) - FRAME
+    allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
+    allowance -= injection.FRAME
     judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance)  # reads knowledge files
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}

@@ -79,11 +79,13 @@ class SourceFile:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A hit of the search, in its order. `references` counts how often its file was of use. `out` says in words why it
-    is not for this context whatever it scores: the receipt names it, and nothing else hears of it."""
+    is not for this context whatever it scores: the receipt names it, and nothing else hears of it. `worthwhile`: it is
+    expected to be worth its tokens (`core.injection`), so it may come in although the gate is closed."""
 
     hit: Hit
     references: int = 0
     out: str = ""
+    worthwhile: bool = False
 
 
 @dataclass(frozen=True, slots=True)

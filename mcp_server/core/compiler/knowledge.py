@@ -1,6 +1,7 @@
 """P3, scored knowledge: what search found for the message, best first in, shown densely.
 
-The gate decides once for all of it; then worth and room decide alone:
+Where the gate is open, worth and room decide alone; where it is closed, only what is expected to be worth its tokens
+comes in (`core.injection`):
 
     worth = score − 0.02 · ln(10 + characters / 4)
 
@@ -33,7 +34,7 @@ from mcp_server.core.text.query import plain_query
 from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.core.text.words import content_words, words
 
-HEADING = label("knowledge", "found for this message in past conversations and files; search and read give more")
+HEADING = label("knowledge", "from past conversations and files; search and read give more")
 
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
@@ -180,7 +181,7 @@ def _considered(
     scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
 ) -> Considered:
     """Puts a passage on the shelf, or says why not. `above` is what the files say that are shown already."""
-    reason = scored.candidate.out or _ruled_out(filling, scored.passage, hidden)
+    reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
     if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
         reason = SHOWN_ABOVE
     if reason is None and shelf.is_too_small_for(scored.passage):
@@ -227,10 +228,10 @@ def _own(inputs: CompileInputs, passage: Passage) -> bool:
     return bool(inputs.session) and passage.session == inputs.session
 
 
-def _ruled_out(filling: Filling, passage: Passage, hidden: frozenset[int]) -> str | None:
-    """Why a passage is not even measured, or None."""
-    inputs = filling.inputs
-    if inputs.gate is not None and not inputs.gate.open:
+def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str | None:
+    """Returns why a passage is not even measured, or None."""
+    inputs, passage = filling.inputs, scored.passage
+    if inputs.gate is not None and not inputs.gate.open and not scored.candidate.worthwhile:
         return "gate closed: nothing here is about the message"
     if not passage.text.strip():
         return "empty"
@@ -286,9 +287,10 @@ def _account(
 
 
 def _floor(filling: Filling) -> int:
-    """A share of the budget, if the gate lets anything in."""
+    """A share of the budget, if anything may come in."""
     inputs = filling.inputs
-    if all(one.out for one in inputs.hits) or (inputs.gate is not None and not inputs.gate.open):
+    opened = inputs.gate is None or inputs.gate.open
+    if not any((opened or one.worthwhile) and not one.out for one in inputs.hits):
         return 0
     settings = inputs.settings
     return filling.share(settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor)
