@@ -21,7 +21,7 @@ from mcp_server.memory import Memory
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 4.0
-"""So long the door stays closed at most; a command that knows of our start waits a little longer than that."""
+"""The socket opens after this time at the latest. Hook commands wait at most 1.5 s for it."""
 
 AGAIN_SECONDS = 30.0
 """So long after a door could not be made it is tried again: people mend what is in its way."""
