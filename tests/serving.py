@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from mcp.types import CallToolResult, Implementation, ResourceUpdatedNotificatio
 import tools
 from mcp_server.app import maintain, open_memory
 from mcp_server.memory import Memory
+from mcp_server.serve import instructions
 from mcp_server.serve.server import build
 
 ROOT = Path(__file__).parent.parent
@@ -56,8 +58,8 @@ async def connected(
     updates: Updates | None = None,
 ) -> AsyncIterator[Client]:
     """A client of a server in this process, on the workspace at `root`."""
-    kept = root / ".local" / "instructions.md"
-    server = build(opener(root, maintained), transport=transport, folder=folder, kept=kept, profile=profile)
+    told = partial(instructions.now, root, root / ".local")
+    server = build(opener(root, maintained), transport=transport, folder=folder, instructions=told, profile=profile)
     async with _client(server, client, mode, updates) as connection:
         yield connection
 

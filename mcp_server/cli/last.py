@@ -99,7 +99,7 @@ def silence(records: list[dict[str, Any]]) -> Iterator[RenderableType]:
 
 def _reason(record: Mapping[str, Any]) -> str:
     count = int(record.get("passages") or 0)
-    if record.get("event") == "SessionStart":
+    if record.get("event") == "SessionStart" and "no server answered" not in str(record.get("why")):
         return "a window begins: the brief, which says who you are, what lasts and what was last worked on"
     what = "one passage bears on the prompt" if count == 1 else f"{count} passages bear on the prompt"
     topics = sum(bool(one.get("included")) and one.get("slot") == "topics" for one in record.get("considered") or ())
@@ -111,7 +111,7 @@ def _reason(record: Mapping[str, Any]) -> str:
         if said
         else ""
     )
-    return "; ".join(filter(None, (new, "the last answer is corrected" if wrong else "")))
+    return "; ".join(filter(None, (new, "the last answer is corrected" if wrong else ""))) or str(record.get("why"))
 
 
 def _table(considered: list[dict[str, Any]]) -> RenderableType:

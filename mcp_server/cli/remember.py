@@ -31,13 +31,19 @@ KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journa
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Write CONTENT (or what comes on stdin) where its kind belongs, and show what changed."""
+    from mcp_server.actions.injecting import briefs
     from mcp_server.actions.remember import NewFact, Remembered, remember
+    from mcp_server.app import catch_up
     from mcp_server.memory import Memory
 
     fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
 
     async def act(memory: Memory) -> Remembered:
-        return await remember(memory, fact, caller())
+        done = await remember(memory, fact, caller())
+        if done.diff:  # a hook that finds no server reads index and brief as they are on disk
+            await catch_up(memory)
+            await briefs.refresh(memory)
+        return done
 
     done = with_memory(act, if_missing="create")
     if as_json:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +55,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
     import anyio
 
+    from mcp_server.serve.instructions import now
     from mcp_server.serve.server import build
 
     starting(said_in)  # and still is: on a busy machine what was loaded took seconds
@@ -66,11 +68,18 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
             yield memory
 
     local = root / ".local"
-    instructions = local / ("instructions-hooks.md" if serving.hooks else "instructions.md")
+    instructions = partial(now, root, said_in, serving.hooks, folder)
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
         window = environ.get(WINDOW_VARIABLE)
-        mcp = build(enter, folder=folder, kept=instructions, hooks=serving.hooks, profile=serving.tools, window=window)
+        mcp = build(
+            enter,
+            folder=folder,
+            instructions=instructions,
+            hooks=serving.hooks,
+            profile=serving.tools,
+            window=window,
+        )
         from mcp_server.serve import stdio
 
         anyio.run(stdio.serve, mcp)
@@ -82,7 +91,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     check_may_open(root, "create")  # before the token's file is written
     http.refuse_open_door(serving.host, serving.ask_token)
     token, source = http.token_of(serving.token, environ, local / "http-token") if serving.ask_token else (None, "")
-    mcp = build(enter, transport="http", kept=instructions, hooks=serving.hooks, profile=serving.tools)
+    mcp = build(enter, transport="http", instructions=instructions, hooks=serving.hooks, profile=serving.tools)
     webhooks = _webhooks(root, local, environ)
     listening = http.bound(serving.host, serving.port)
     anyio.run(http.serve, mcp, listening, token, source, serving.host, webhooks)

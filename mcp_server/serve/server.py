@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -17,7 +17,7 @@ import resources
 import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
-from mcp_server.serve import instructions
+from mcp_server.serve.instructions import now
 from mcp_server.serve.opening import Opening
 from mcp_server.serve.subscriptions import Subscriptions
 from resources import completion
@@ -35,21 +35,22 @@ def build(
     *,
     transport: Literal["stdio", "http"] = "stdio",
     folder: str | None = None,
-    kept: Path | None = None,
+    instructions: Callable[[], str] | None = None,
     hooks: bool = False,
     profile: tools.Profile = "core",
     window: str | None = None,
 ) -> Rim:
     """The server of a workspace that `enter` opens: after the first answer, or with the first call that needs it.
 
-    `folder` is where the client works (its project); `kept` the file in which the instructions wait for the next start.
+    `folder` is where the client works (its project); `instructions` are asked for at each handshake.
     `hooks`: the client's hooks record and bring in the context, so the model gets no tools for it; `window` is what
     they call the client's window. `profile`: which tools are offered.
     """
     subscriptions = Subscriptions()
+    instruct_with = instructions or (lambda: now(None, None, hooks))
 
     async def work(memory: Memory) -> None:
-        """While the workspace is open: tells subscribers what changes, keeps the instructions true."""
+        """While the workspace is open: tells subscribers what changes."""
         if folder and not hooks:
             from mcp_server.actions.injecting import briefs
             from mcp_server.actions.projects import project_of
@@ -58,13 +59,8 @@ def build(
             await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:
             await subscriptions.tell(None)
-            await instructions.keep(memory, kept, hooks)
-            written = anyio.current_time()
             async for burst in subscriptions.bursts(changes):
                 await subscriptions.tell(burst)
-                if anyio.current_time() - written > instructions.EVERY:
-                    await instructions.keep(memory, kept, hooks)
-                    written = anyio.current_time()
 
     opening = Opening(enter, work)
 
@@ -85,7 +81,7 @@ def build(
         """Middleware: the handshake of either era carries the instructions as they are now, not as at the start."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
-            result = {**result, "instructions": await instructions.handshake(opening.ready, kept, folder, hooks)}
+            result = {**result, "instructions": await run_sync(instruct_with)}
         opening.answered()
         return result
 

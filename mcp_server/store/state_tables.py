@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import sqlite3
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 VERSION = 3
 
@@ -92,3 +91,16 @@ def create(connection: sqlite3.Connection) -> None:
         for statement in TABLES.split(";\n"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def conversations(local: Path) -> tuple[int, str]:
+    """Returns how many sessions `state.db` knows, and when something last arrived in one (ISO 8601, "" for never); as
+    none if the file cannot be read at once."""
+    try:
+        with closing(
+            sqlite3.connect(f"{(local / 'state.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0.2)
+        ) as read:
+            count, last = read.execute("SELECT count(*), max(last_arrival) FROM sessions").fetchone()
+    except sqlite3.Error:
+        return 0, ""
+    return count, last or ""

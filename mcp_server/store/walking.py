@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
+from mcp_server.core.model import Category
 from mcp_server.store.paths import is_usable
 
 
@@ -37,6 +40,20 @@ def walk(folder: Path, prefix: str) -> Iterator[FileStat]:
                 yield FileStat(prefix + entry.name, found.st_size, found.st_mtime_ns)
         except OSError:  # gone since it was listed
             continue
+
+
+def count_files(root: Path) -> Counter[str]:
+    """Returns how many markdown files of each category a workspace has; "other" for those in folders of no category."""
+    known = set(get_args(Category))
+    counts: Counter[str] = Counter()
+    for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
+        for stat in walk(root / prefix, prefix):
+            parts = stat.path.split("/")
+            name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
+            name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s") if parts[0] != "knowledge" else name
+            if stat.path.endswith(".md"):
+                counts[name if name in known else "other"] += 1
+    return counts
 
 
 def unusable(folder: Path, prefix: str) -> Iterator[str]:

@@ -10,11 +10,12 @@ import pytest
 from mcp_server.actions.doctor import examine
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.status import VIEWS, instructions, status
+from mcp_server.actions.status import VIEWS, status
 from mcp_server.app import catch_up, open_memory
 from mcp_server.core.model import Caller
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.serve.instructions import now
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio
@@ -77,10 +78,13 @@ async def test_the_doctor_finds_a_healthy_machine_healthy(memory: Memory) -> Non
 
 
 async def test_the_instructions_are_short_and_true(memory: Memory) -> None:
-    assert "no conversation yet" in await instructions(memory)
+    def instructions() -> str:
+        return now(memory.files.root, memory.files.local)
+
+    assert "no conversation yet" in instructions()
     await observe(memory, NewTurn("user", "hi", "s"), Caller())
     await remember(memory, NewFact("The sky is blue"), Caller())
-    text = await instructions(memory)
+    text = instructions()
     assert "1 conversation," in text
     assert "memory" in text
     assert len(text.encode()) < 2048

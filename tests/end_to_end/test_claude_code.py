@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from mcp_server.clients.hooks import wire
+from tests.clients.hooks.boathouse import FACTS
 from tests.end_to_end.claude import PLUGIN, ROOT, Desk, patient, usable_claude, variant
 from tests.end_to_end.fake_anthropic import Answer, Asked, Calls, FakeAnthropic, Says
 from tests.end_to_end.servers import served, turns
@@ -93,6 +94,38 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_it_bears_on_and_no_o
     assert said_in(desk, first.session) == [FACT, "Fine."]
     rows = json.loads(desk.our("session", "list", "--json"))
     assert [row["status"] for row in rows] == ["closed"] * 3
+
+
+async def test_new_facts_are_in_the_first_three_prompts_of_new_windows_that_ask_for_them(desk: Desk) -> None:
+    desk.our("init")
+    desk.ask(NOT_ABOUT_IT)  # a brief is kept ready in which no fact stands
+    async with served(desk.workspace, env=desk.env) as before:
+        for fact, _, _ in FACTS:
+            await before.call("remember", content=fact, kind="fact")
+    for _, asked, key in FACTS:
+        session = desk.ask(asked).session
+        first = desk.api.asked[-1]
+        assert key in from_hooks(first)
+        for again in (f"Once more: {asked}", f"Sorry, {asked}"):
+            desk.ask(again, "--resume", session)
+            assert key in from_hooks(desk.api.asked[-1])
+
+
+def test_without_any_server_a_prompt_gets_what_the_index_says_and_a_later_server_knows_it(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.our("init")
+    for number, (fact, _, _) in enumerate(FACTS[:2]):
+        desk.our("remember", fact, "--path", f"knowledge/reference/harbour-{number}.md")  # no part of a brief
+    plugin = desk.plugin
+    desk.plugin = variant(tmp_path / "broken", lambda servers, _: servers["memory"].update(command="false"))
+    _, asked, key = FACTS[0]
+    session = desk.ask(asked).session
+    assert key in from_hooks(desk.api.asked[-1])
+    assert FACTS[1][2] not in desk.api.asked[-1].everything
+    desk.plugin = plugin
+    desk.ask(f"Once more: {asked}", "--resume", session)
+    assert desk.api.asked[-1].everything.count(key) == 1
 
 
 def test_however_long_a_session_was_what_was_told_in_it_is_only_where_a_prompt_bears_on_it(desk: Desk) -> None:

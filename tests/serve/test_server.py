@@ -69,9 +69,6 @@ async def test_the_instructions_are_those_of_the_memory_as_it_is(tmp_path: Path,
         assert client.instructions == instructions.FIRST
         await say(client, "The launch is on Tuesday.")
     async with connected(tmp_path, mode=mode) as client:
-        assert client.instructions != instructions.FIRST
-        await call(client, "status")
-    async with connected(tmp_path, mode=mode) as client:
         assert "1 conversation" in (client.instructions or "")
         assert len((client.instructions or "").encode()) < 2048
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def with_hooks(root: Path) -> AsyncIterator[Client]:
-    async with Client(build(opener(root), hooks=True, kept=root / ".local" / "instructions-hooks.md")) as client:
+    told = partial(instructions.now, root, root / ".local", True)
+    async with Client(build(opener(root), hooks=True, instructions=told)) as client:
         yield client
 
 
@@ -32,8 +34,8 @@ async def test_with_hooks_the_model_is_offered_no_tool_for_what_they_do(workspac
         assert "hook" in listed
         assert client.instructions == instructions.FIRST_WITH_HOOKS
         await refused(client, "observe", role="user", content="x")
-    async with open_memory(workspace, PLAIN) as memory:
-        text = await instructions.now(memory, None, hooks=True)
+    text = instructions.now(workspace, workspace / ".local", hooks=True)
+    assert "Nothing is stored" not in text
     assert "observe" not in text
     assert "compile_context" not in text
     assert len(text.encode()) < 2048

@@ -103,10 +103,10 @@ async def refresh(memory: Memory) -> int:
         project = projects[key]
         silent = memory.settings.hooks.turn_tokens <= 0 or await pauses.why_silent(memory, project)
         known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
+    await run_sync(_write_index, memory, known)  # first: a hook looks nothing up without it
     written = 0
     for project in {file_of(project): project for project in projects.values()}.values():
         written += await keep(memory, project)
-    await run_sync(_write_index, memory, known)
     return written
 
 

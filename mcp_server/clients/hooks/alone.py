@@ -76,7 +76,9 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
                 entry = json.load(file)
             if not name.endswith(".tmp") and isinstance(entry["given"]["printed"], str):
                 found.append({**entry, "at": float(entry["at"])})
-        except (OSError, ValueError, LookupError, TypeError):  # another event, or finished meanwhile
+        except FileNotFoundError:  # a server has just taken it, which changes its name, or has finished it
+            return reports(local, session)
+        except (OSError, ValueError, LookupError, TypeError):  # another event
             continue
     return sorted(found, key=lambda entry: entry["at"])
 

@@ -10,7 +10,7 @@ Below the local folder (`.local/`):
     run/starting-PID         a server is about to listen
     queue/hooks/*.json       events that nobody has seen to yet
     queue/rejected/          those that failed again and again
-    brief/index.json         what a session start prints where no server listens
+    brief/index.json         folder → brief and names in the index, for a command that no server answers
 """
 
 from __future__ import annotations

@@ -104,9 +104,9 @@ def _newest(folder: str) -> str:
 
 
 def _open(path: str, deadline: float) -> sqlite3.Connection:
-    from urllib.parse import quote
-
-    connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=0.05)
+    place = path.replace("\\", "/").replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # quicker than urllib
+    slash = "" if place.startswith("/") else "/"  # before a drive's letter
+    connection = sqlite3.connect(f"file:{slash}{place}?mode=ro", uri=True, timeout=0.05)
     connection.set_progress_handler(
         lambda: time.monotonic() > deadline, 1_000
     )  # every some ten thousandths of a second

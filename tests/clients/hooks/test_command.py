@@ -24,14 +24,14 @@ from tests.serving import PLAIN
 pytestmark = pytest.mark.anyio
 
 
-def imported(workspace: Path, event: str) -> tuple[set[str], bytes]:
+def imported(workspace: Path, event: str, prompt: str = "what do we know of the boats") -> tuple[set[str], bytes]:
     """The packages that the command loads for an event beyond those of a Python that does nothing (a system's hooks,
     coverage), and what it prints."""
 
     def run(code: str) -> tuple[set[str], bytes]:
         done = subprocess.run(
             [sys.executable, "-IXimporttime", "-c", code],
-            input=said(prompt="what do we know of the boats"),
+            input=said(prompt=prompt),
             capture_output=True,
             env={**os.environ, "CONTEXT_MANAGER_HOME": str(workspace)},
             check=True,

@@ -1,0 +1,191 @@
+"""What the hook command itself finds for a prompt while no server answers, and that it counts as sent afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from mcp_server.actions import sessions
+from mcp_server.actions.injecting import briefs, pauses
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.projects import project_of
+from mcp_server.actions.remember import NewFact, remember
+from mcp_server.clients.hooks import marker, queue
+from mcp_server.clients.hooks.events import handle, work
+from mcp_server.core.model import Caller
+from mcp_server.memory import Memory
+from tests.clients.hooks.asking import SESSION, hook, listening, responded, said
+from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
+from tests.clients.hooks.test_command import imported
+from tests.clients.hooks.windows import pushed
+
+pytestmark = pytest.mark.anyio
+
+LINE = "The boathouse key was copied at the locksmith in Split."
+IMPATIENT = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.6"}
+
+
+@pytest.fixture
+async def on_disk(told: Memory, folder: Path) -> Memory:
+    """The memory of the boathouse as a server leaves it on disk."""
+    await briefs.know_folder(told, str(folder), await project_of(told, Caller(folder=str(folder))))
+    await told.index.refresh()
+    await briefs.refresh(told)
+    return told
+
+
+async def prompted(memory: Memory, folder: Path, prompt: str, session: str = SESSION, **environ: str) -> str:
+    """What the command brings in with a prompt."""
+    fields = {"prompt": prompt, "cwd": str(folder), "session_id": session}
+    return pushed(await responded(memory.files.root, "UserPromptSubmit", environ, **fields) or {})
+
+
+async def test_a_prompt_gets_what_its_words_find_in_the_index_and_the_user_sees_a_line(
+    on_disk: Memory, folder: Path
+) -> None:
+    output: Any = await responded(on_disk.files.root, "UserPromptSubmit", prompt=ASKED, cwd=str(folder))
+    assert FACT in pushed(output)
+    assert output["systemMessage"].startswith("memory: 1 passage, about ")
+    assert on_disk.tokens.count(pushed(output)) <= 200
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "ok",
+        "thanks",
+        "/clear",
+        "",
+        "!ls key",
+        "write a haiku about autumn leaves",
+        "what does a spare tire cost in Oslo?",
+    ],
+)
+async def test_a_prompt_about_something_else_gets_nothing(on_disk: Memory, folder: Path, prompt: str) -> None:
+    assert await prompted(on_disk, folder, prompt) == ""
+
+
+async def test_it_imports_the_standard_library_alone_and_none_of_its_slow_modules(
+    on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
+    loaded, printed = await run_sync(imported, on_disk.files.root, "UserPromptSubmit", ASKED)
+    assert FACT in pushed(json.loads(printed))
+    slow = {"asyncio", "socket", "ssl", "typing", "pathlib", "dataclasses", "inspect", "logging", "subprocess", "numpy"}
+    assert loaded & {"mcp", "pydantic", "anyio", *slow} == set()
+
+
+async def test_nothing_is_told_twice_neither_by_the_command_nor_by_a_later_server(
+    on_disk: Memory, folder: Path, window: Open
+) -> None:
+    assert FACT in await prompted(on_disk, folder, ASKED)
+    assert await prompted(on_disk, folder, ASKED) == "", "it reported what it printed"
+    assert await window(SESSION).prompt(ASKED) == ""
+    first = log(on_disk)[-1]
+    assert FACT in first["text"]
+    assert "no server answered" in first["why"]
+    assert await queue.drain(on_disk, work) == 1
+    assert await prompted(on_disk, folder, ASKED) == "", "the state knows it, too"
+    assert FACT in await prompted(on_disk, folder, ASKED, "another-window")
+
+
+async def test_lines_with_provenance_come_before_turns_and_those_of_the_project_before_global_ones(
+    on_disk: Memory, folder: Path
+) -> None:
+    (path,) = [stat.path for stat in on_disk.files.walk("raw/conversations/")]
+    line = f"- 2026-02-01: {LINE} [src: {path}#1]\n"
+    on_disk.files.write_atomic("knowledge/projects/boats/decisions.md", f"# Decisions\n\n{line}")
+    on_disk.files.write_atomic("knowledge/reference/keys.md", f"# Keys\n\n{line.replace('Split', 'Zadar')}")
+    await on_disk.index.refresh()
+    text = await prompted(on_disk, folder, "the boathouse key")
+    assert text.index("Split") < text.index("Zadar") < text.index("cellar door")
+    assert "[src: " not in text
+    assert on_disk.tokens.count(text) <= 200
+
+
+async def test_a_line_that_is_no_longer_so_stays_out(on_disk: Memory, folder: Path) -> None:
+    (path,) = [stat.path for stat in on_disk.files.walk("raw/conversations/")]
+    old = f"- 2026-02-01: We will paint the mooring buoy yellow. [src: {path}#1]\n"
+    new = f"- 2026-02-03: We will no longer paint the mooring buoy yellow. [src: {path}#3]\n"
+    on_disk.files.write_atomic("knowledge/projects/boats/decisions.md", f"# Decisions\n\n{old}")
+    await on_disk.index.refresh()
+    asked = "which color will the mooring buoy be painted?"
+    assert "2026-02-01" in await prompted(on_disk, folder, asked, "before")
+    on_disk.files.write_atomic("knowledge/projects/boats/decisions.md", f"# Decisions\n\n{old}{new}")
+    await on_disk.index.refresh()
+    assert "2026-02-01" not in await prompted(on_disk, folder, asked, "after")
+
+
+async def test_another_projects_turns_stay_out(on_disk: Memory, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another place"
+    other.mkdir()
+    (other / ".context-manager").write_text("other\n", "utf-8")
+    turn = NewTurn("user", "The harpoon hangs in the attic of the lighthouse.", "elsewhere")
+    await observe(on_disk, turn, Caller(folder=str(other)))
+    await sessions.end_session(on_disk, "elsewhere")
+    await on_disk.index.refresh()
+    assert await prompted(on_disk, folder, "where does the harpoon hang in the lighthouse?") == ""
+
+
+async def test_five_new_facts_are_found_line_by_line(on_disk: Memory, folder: Path) -> None:
+    for fact, _, _ in FACTS:
+        await remember(on_disk, NewFact(fact, "fact"), Caller())
+    await on_disk.index.refresh()
+    for number, (fact, asked, _) in enumerate(FACTS):
+        text = await prompted(on_disk, folder, asked, f"window-{number}")
+        assert [known for known, _, _ in FACTS if known in text] == [fact]
+
+
+async def test_a_pause_silences_it_too(on_disk: Memory, folder: Path) -> None:
+    assert await prompted(on_disk, folder, ASKED, CONTEXT_MANAGER_PAUSE="1") == ""
+    await pauses.pause(on_disk)
+    await briefs.refresh(on_disk)
+    assert await prompted(on_disk, folder, ASKED) == ""
+    await pauses.resume(on_disk)
+    await briefs.refresh(on_disk)
+    assert FACT in await prompted(on_disk, folder, ASKED)
+
+
+async def test_a_server_that_is_just_starting_is_not_waited_for_if_the_index_answers(
+    on_disk: Memory, folder: Path
+) -> None:
+    marker.starting(on_disk.files.local)
+    with anyio.fail_after(25):  # it would wait for 30 s
+        assert FACT in await prompted(on_disk, folder, ASKED)
+    assert await prompted(on_disk, folder, "write a haiku about autumn leaves", **IMPATIENT) == ""
+
+
+async def test_a_text_that_the_hook_did_not_wait_for_does_not_count_as_sent(on_disk: Memory, folder: Path) -> None:
+    left = anyio.Event()
+
+    async def slow(memory: Memory, event: str, given: Any) -> dict[str, object]:
+        await left.wait()
+        return await handle(memory, event, given)
+
+    (on_disk.files.local / "brief" / "index.json").unlink()  # so that the command has nothing to print itself
+    async with listening(on_disk, slow):
+        assert await prompted(on_disk, folder, ASKED, **IMPATIENT) == ""
+        left.set()
+        with anyio.fail_after(60):
+            while not log(on_disk) or "stopped waiting" not in log(on_disk)[0]["why"]:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert FACT in await prompted(on_disk, folder, ASKED)
+
+
+@pytest.mark.parametrize("broken", ["index", "state", "pointer", "briefs"])
+def test_broken_files_bring_nothing_in_and_the_prompt_goes_on(workspace: Path, broken: str) -> None:
+    local = workspace / ".local"
+    for folder in ("index", "brief"):
+        (local / folder).mkdir(parents=True)
+    (local / "brief" / "index.json").write_text("[" if broken == "briefs" else '{"": {"projects": []}}')
+    (local / "index" / "memory-5-none.current").write_text("x" if broken == "pointer" else "1")
+    (local / "index" / "memory-5-none-1.db").write_bytes(os.urandom(5000) if broken == "index" else b"")
+    (local / "state.db").write_bytes(os.urandom(5000))
+    done = hook(workspace, "UserPromptSubmit", given=said(prompt=ASKED))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
