@@ -68,14 +68,14 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
             yield memory
 
     local = root / ".local"
-    instructions = partial(now, root, said_in, serving.hooks, folder)
+    instructions = partial(now, root, said_in, serving.hooks)
     if not serving.http:
         folder = environ.get("CLAUDE_PROJECT_DIR") or working_folder()
         window = environ.get(WINDOW_VARIABLE)
         mcp = build(
             enter,
             folder=folder,
-            instructions=instructions,
+            instructions=partial(instructions, folder),
             hooks=serving.hooks,
             profile=serving.tools,
             window=window,
