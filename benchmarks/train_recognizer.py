@@ -2,7 +2,7 @@
 
     pip install -e '.[train]'
     python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
-    python benchmarks/train_recognizer.py FILES --folds 5     # prints the figures of left-out conversations, writes nothing
+    context-manager bench understand FILES --weights FILE     # measures them, best on other conversations
 
 A conversation is a JSON file as `benchmarks/README.md` describes it. The item models see the acts as a model that was
 fitted without the conversation would give them, or they would learn to trust acts that are known by heart.
@@ -109,7 +109,9 @@ def holds(item: dict[str, Any], text: str) -> bool:
 
 def labels(one: Conversation) -> list[list[list[set[str]]]]:
     """Returns for each session, message and sentence the kinds of items that it states."""
-    marks = [[[set() for _ in message.sentences] for message in messages] for messages in one.messages]
+    marks: list[list[list[set[str]]]] = [
+        [[set() for _ in message.sentences] for message in messages] for messages in one.messages
+    ]
     for kind, key in KINDS.items():
         for item in one.label[key]:
             session, turn = item.get("settled_at") or item.get("said_at") or item.get("opened_at")
@@ -120,7 +122,8 @@ def labels(one: Conversation) -> list[list[list[set[str]]]]:
                     for m, message in enumerate(messages)
                     if (s, one.places[s][m]) <= (session, turn)
                     for k, sentence in enumerate(message.sentences)
-                    if (plain(sentence.text) in quote and len(sentence.text) > 8) or quote in plain(sentence.text)
+                    if (plain(sentence.text) in quote and len(sentence.text) > 8)
+                    or quote in plain(sentence.text)
                     or _mostly(plain(sentence.text), quote)
                 ]
                 for s, m, k in hits:
@@ -134,10 +137,11 @@ def labels(one: Conversation) -> list[list[list[set[str]]]]:
             continue
         m = one.places[session].index(turn)
         about = content_stems(word_list(item["text"] + " " + " ".join(item.get("quotes", ()))))
-        shares = [len(about & content_stems(word_list(sentence.text))) for sentence in one.messages[session][m].sentences]
-        if shares and max(shares):
-            marks[session][m][shares.index(max(shares))].add("report")
-        elif shares:
+        sentences = one.messages[session][m].sentences
+        shared = [len(about & content_stems(word_list(sentence.text))) for sentence in sentences]
+        if any(shared):
+            marks[session][m][shared.index(max(shared))].add("report")
+        elif shared:
             marks[session][m][0].add("report")
     return marks
 
@@ -145,7 +149,9 @@ def labels(one: Conversation) -> list[list[list[set[str]]]]:
 def _mostly(sentence: str, quote: str) -> bool:
     """Whether a sentence that was cut out of a long one lies mostly inside the quote."""
     mine, other = sentence.split(), quote.split()
-    return len(mine) >= 6 and len(other) >= 6 and len(set(mine) & set(other)) >= 0.8 * min(len(set(mine)), len(set(other)))
+    return (
+        len(mine) >= 6 and len(other) >= 6 and len(set(mine) & set(other)) >= 0.8 * min(len(set(mine)), len(set(other)))
+    )
 
 
 def fit(rows: list[list[Features]], wanted: dict[str, list[list[bool]]], strength: float) -> Logistic:
@@ -180,7 +186,9 @@ def fit_acts(some: Sequence[Conversation]) -> tuple[Logistic, Logistic]:
         wanted: dict[str, list[list[bool]]] = {act: [] for act in acts}
         for one in some:
             here = [
-                (s, m) for s, messages in enumerate(one.messages) for m, message in enumerate(messages)
+                (s, m)
+                for s, messages in enumerate(one.messages)
+                for m, message in enumerate(messages)
                 if message.role == role and acts_of(one, s, one.places[s][m])
             ]
             rows.append([message_features(one.messages[s][m]) for s, m in here])
@@ -206,10 +214,14 @@ def train(some: Sequence[Conversation], folds: int = 4) -> Model:
     wanted: dict[str, list[list[bool]]] = {kind: [] for kind in (*KINDS, "report")}
     for one in some:
         marks = labels(one)
-        rows.append([
-            sentence_features(message, k)
-            for messages in one.messages for message in messages for k in range(len(message.sentences))
-        ])
+        rows.append(
+            [
+                sentence_features(message, k)
+                for messages in one.messages
+                for message in messages
+                for k in range(len(message.sentences))
+            ]
+        )
         for kind, parts in wanted.items():
             parts.append([kind in mark for session in marks for message in session for mark in message])
     items = fit(rows, wanted, STRENGTH_ITEMS)
@@ -225,7 +237,10 @@ def main() -> None:
     some = [one for path in options.files for one in load(path)]
     text = dump(train(some))
     options.out.write_bytes(lzma.compress(text.encode()))
-    print(f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes", file=sys.stderr)
+    print(
+        f"{len(some)} conversations, {text.count(chr(10)):,} weights lines, {options.out.stat().st_size:,} bytes",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

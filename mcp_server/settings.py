@@ -278,9 +278,9 @@ class Hooks(Section):
         bool, Field(description="Push what is relevant into prompts; CONTEXT_MANAGER_PAUSE=1 stops it")
     ] = True
     capture: Annotated[bool, Field(description="Record what is said in the client")] = True
-    start_tokens: Annotated[
-        int, Field(ge=0, le=4000, description="Most tokens at the start of a window; 0: none")
-    ] = 600
+    start_tokens: Annotated[int, Field(ge=0, le=4000, description="Most tokens at the start of a window; 0: none")] = (
+        600
+    )
     compaction_tokens: Annotated[
         int, Field(ge=0, le=4000, description="Most tokens after the client compacted its window; 0: none")
     ] = 1200

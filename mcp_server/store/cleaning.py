@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mcp_server.core.forgetting import MARK, NAME, Forgotten, values
+from mcp_server.core.lifecycle.states import reopened
 from mcp_server.core.model import KnowledgeChange, TranscriptHead
 from mcp_server.core.text import entries
 from mcp_server.core.text.escaping import escape_line
@@ -203,6 +204,8 @@ def _is_plain(value: object) -> bool:
 
 def _body(body: str, request: Forgotten) -> str:
     """The lines below the front matter; a line of which nothing is left is removed, with its bullet."""
+    if request.sources and "[src:" in body:
+        body = reopened(body, lambda source: request.derived(source.mark))
     lines = body.split("\n")
     drop: set[int] = set()
     if request.sources and "[src:" in body:

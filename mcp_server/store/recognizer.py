@@ -12,6 +12,6 @@ SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
 
 
 @cache
-def recognizer() -> Model:
-    """Returns the model. Loading takes about 0.1 s: call it in a worker thread the first time."""
-    return parse(lzma.decompress(SHIPPED.read_bytes()).decode())
+def recognizer(path: Path = SHIPPED) -> Model:
+    """Returns the model of a weights file. Loading takes about 0.1 s: call it in a worker thread the first time."""
+    return parse(lzma.decompress(path.read_bytes()).decode())

@@ -24,7 +24,6 @@ NAMESPACE = "checkpoint"
 """Namespace of the state: session → its notes."""
 
 
-
 async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
     """Notes turns that were just recorded, oldest first. Call it under the transcript's lock.
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mcp_server.core.checkpoints.gate import PAST, PRESENT
 from mcp_server.core.text.words import words
 
 SAME_KEYWORDS = 0.5
@@ -40,8 +39,19 @@ STOP_WORDS = frozenset(
 )
 """S3's list, folded. Small on purpose: what carries meaning in a plan must count."""
 
-VERBS = frozenset((*PRESENT, *PAST))
-"""What begins decisions and tasks is no name."""
+VERBS = frozenset(
+    word
+    for line in (
+        "use add remove replace create implement switch move keep skip merge split export import change fix",
+        "update deploy persist store read write inject filter track decide choose adopt rename drop migrate",
+        "enable disable extract cache introduce refactor simplify convert wrap used added removed replaced",
+        "created implemented switched moved kept skipped merged split exported imported changed fixed updated",
+        "deployed persisted stored wrote injected filtered tracked decided chose adopted renamed dropped",
+        "migrated enabled disabled extracted cached introduced refactored simplified converted wrapped",
+    )
+    for word in line.split()
+)
+"""Verbs that decisions and tasks begin with: with a capital letter, these are no names."""
 
 NEGATIONS = frozenset(
     word

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mcp_server.core.checkpoints.gate import accepts
 from mcp_server.core.checkpoints.merge import merge
 from mcp_server.core.checkpoints.messages import is_injected
 from mcp_server.core.checkpoints.prose import clipped, entry
@@ -35,6 +34,12 @@ _PLACE = re.compile(r"\{(decisions|open_items|messages)\}")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 _HEADING = re.compile(r"[#*_\s]*(decisions|open[ _]items)[*_\s]*:?[*_\s]*", re.IGNORECASE)
 _BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+(?:\[ \]\s+)?(\S.*)")
+_TALK = re.compile(
+    r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay(?: so|[,.!])|sure[,.!]|yeah|ok[ ,.!]|ah[ ,!]|oh[ ,!]"
+    r"|great[ ,.!]|good (?:question|point)|absolutely|certainly|of course|sorry)",
+    re.IGNORECASE,
+)
+"""What answers to the user begin with; some models copy such sentences into the lists."""
 _NONE = frozenset(("none", "n/a", "-", "nothing"))
 
 
@@ -89,16 +94,17 @@ def parse(answer: str) -> Enrichment | None:
 
 
 def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrichment) -> Enrichment:
-    """What was captured and what a model made of it, as one."""
+    """Returns what was captured and what a model made of it, as one."""
     return Enrichment(
-        tuple(merge(decisions, enriched.decisions, accepts)),
-        tuple(merge(open_items, enriched.open_items, is_item)),
+        tuple(merge(decisions, [one for one in enriched.decisions if is_entry(one)])),
+        tuple(merge(open_items, [one for one in enriched.open_items if is_entry(one)])),
     )
 
 
-def is_item(text: str) -> bool:
-    """The gate of open items: no question, nothing that a program injected."""
-    return bool(text.strip()) and not text.rstrip().endswith("?") and not is_injected(text)
+def is_entry(text: str) -> bool:
+    """Returns whether a model's entry says something: no question, no talk, nothing that a program injected."""
+    said = text.strip().replace("’", "'")
+    return bool(said) and not said.endswith("?") and _TALK.match(said) is None and not is_injected(text)
 
 
 def _from_json(text: str) -> tuple[list[str], list[str]] | None:

@@ -1,22 +1,21 @@
-"""Merging what was captured by rules with what a model made of it (S3 "Issue 2" and "Improvement 5").
+"""Merges the entries that were recognized with those that a language model made of them.
 
-A model's entries come first; of the captured ones stays what no entry that is kept covers. Nothing that the gate
-refuses comes back. Which entries survive does not depend on the order of either list, and merging twice changes
-nothing: survivors are chosen in an order of their own, and shown in the order in which they came.
+The language model's entries come first. A recognized entry is kept unless another entry says the same. Which entries
+survive does not depend on the order of either list, and merging twice changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mcp_server.core.checkpoints.duplicates import covered, normalised
 
 
-def merge(captured: Sequence[str], enriched: Sequence[str], accepts: Callable[[str], bool]) -> list[str]:
-    """The entries of both that say something of their own; `accepts` is the gate."""
+def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
+    """Returns the entries of both lists that say something of their own, in the order in which they came."""
     kept: list[str] = []
     for entries in (enriched, captured):
-        for entry in sorted({entry for entry in entries if accepts(entry)}, key=_firmness):
+        for entry in sorted(set(entries), key=_firmness):
             if normalised(entry) and not covered(entry, kept):
                 kept.append(entry)
     survivors = set(kept)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from mcp_server.core.model import ToolCall, Turn
@@ -21,8 +21,8 @@ from mcp_server.core.understanding.recognizer import Item
 from mcp_server.core.understanding.settling import Statement, same, settle
 
 MAX_ITEMS, MAX_FILES = 400, 100
-TAIL = recognizer.AHEAD + 2
-"""Messages kept as context: those that are not final yet, and two before them."""
+TAIL = recognizer.AHEAD + recognizer.BEHIND
+"""Messages kept as context: those that are not final yet, and those before them that bear on these."""
 MAX_TAIL_TEXT = 8_000
 """Characters of a message that is kept as context."""
 
@@ -56,7 +56,8 @@ class Noted:
             "final": self.final,
             "items": [{**asdict(item), "at": moment_text(item.at)} for item in self.items],
             "tail": [
-                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)] for turn in self.tail
+                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
+                for turn in self.tail
             ],
             "files": list(self.files),
             "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
@@ -67,7 +68,7 @@ class Noted:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a conversation came to: the texts of what holds, oldest first. `settled` are the numbers of the turns that
-    settled something."""
+    state a decision or rule: of an accepted proposal the turn that proposed it."""
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -106,28 +107,30 @@ def items(notes: Noted, model: Model) -> list[Item]:
 
 
 def outcome(notes: Noted, model: Model) -> Outcome:
-    """Returns what holds at the end of the notes."""
+    """Returns what holds at the end of the notes. Up to the turn of a review, its decisions and open items count."""
     found = items(notes, model)
-    statements = [Statement(one.kind, one.text, (one.at, "", one.turn), one.changes) for one in found]
+    review = notes.review or Review(0, (), ())
+    start = datetime.min.replace(tzinfo=UTC)
+    statements = [
+        *(Statement("decision", text, (start, "", review.turn)) for text in review.decisions),
+        *(Statement("open", text, (start, "", review.turn)) for text in review.open_items),
+        *(
+            Statement(item.kind, item.text, (item.at, "", item.turn), item.changes)
+            for item in found
+            if item.kind == "rule" or item.turn > review.turn
+        ),
+    ]
     settle(statements)
-    reviewed = notes.review
-    since = reviewed.turn if reviewed else 0
 
-    def texts(kind: str, first: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def texts(kind: str) -> tuple[str, ...]:
         kept: list[Statement] = []
-        for item, one in zip(found, statements, strict=True):
-            if item.kind != kind or one.state != "current" or (reviewed and kind != "rule" and item.turn <= since):
-                continue
-            kept = [other for other in kept if not same(one, other)]
-            kept.append(one)
-        return (*first, *(one.text for one in kept))
+        for one in statements:
+            if one.kind == kind and one.state == "current":
+                kept = [*(other for other in kept if not same(one, other)), one]
+        return tuple(one.text for one in kept)
 
-    return Outcome(
-        texts("decision", reviewed.decisions if reviewed else ()),
-        texts("rule"),
-        texts("open", reviewed.open_items if reviewed else ()),
-        frozenset(item.turn for item in found if item.kind in ("decision", "rule")),
-    )
+    settled = frozenset(item.sources[0] for item in found if item.kind in ("decision", "rule"))
+    return Outcome(texts("decision"), texts("rule"), texts("open"), settled)
 
 
 def from_dict(stored: object) -> Noted:
@@ -140,7 +143,8 @@ def from_dict(stored: object) -> Noted:
             int(stored["turn"]),
             int(stored["final"]),
             tuple(
-                Item(**{**item, "at": _moment(item["at"]), "sources": tuple(item["sources"])}) for item in stored["items"]
+                Item(**{**item, "at": _moment(item["at"]), "sources": tuple(item["sources"])})
+                for item in stored["items"]
             ),
             tuple(
                 Turn(number, role, content, _moment(at), tool_calls=(ToolCall(""),) if tools else ())
@@ -155,7 +159,9 @@ def from_dict(stored: object) -> Noted:
 
 
 def _shortened(turn: Turn) -> Turn:
-    return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=turn.tool_calls)
+    """Returns what is kept of a turn as context: of its tool calls only whether there are any."""
+    calls = (ToolCall(""),) if turn.tool_calls else ()
+    return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=calls)
 
 
 def _moment(text: str) -> datetime:

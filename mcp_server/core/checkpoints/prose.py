@@ -10,9 +10,7 @@ LONGEST = 200
 
 _FENCE = re.compile(r"\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s+)?(`{3,}|~{3,})(.*)")
 _BULLET = re.compile(r"^(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
-_BOX = re.compile(r"[-*+]\s+\[[ xX]\]\s")
 _HEADING = re.compile(r"^#{1,6}\s+")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
 
 
 def prose(text: str) -> Iterator[str]:
@@ -29,24 +27,9 @@ def prose(text: str) -> Iterator[str]:
             yield line.strip()
 
 
-def is_bullet(line: str) -> bool:
-    """Whether a line is a bullet or a numbered item, and no task box."""
-    return _BULLET.match(line) is not None and not is_task(line)
-
-
-def is_task(line: str) -> bool:
-    """Whether a line is a task box, empty or ticked."""
-    return _BOX.match(line) is not None
-
-
 def bare(line: str) -> str:
     """A line without its heading marks, bullet, number or task box."""
     return _BULLET.sub("", _HEADING.sub("", line.strip(), count=1), count=1).strip()
-
-
-def sentences(line: str) -> list[str]:
-    """The sentences of a line, roughly: what ends in . ! or ? before white space."""
-    return _SENTENCE.split(line)
 
 
 def entry(text: str) -> str:

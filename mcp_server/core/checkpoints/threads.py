@@ -70,7 +70,7 @@ def summary(turns: Sequence[Turn]) -> str:
 def key_exchanges(
     turns: Sequence[Turn], settled: Collection[int] = (), most: int = MOST_EXCHANGES
 ) -> tuple[Exchange, ...]:
-    """Returns the exchanges worth keeping, in their order. `settled` are the numbers of turns that settled something."""
+    """Returns the exchanges worth keeping, in order. `settled` are the numbers of turns that settled something."""
     pairs = [pair for pair in _pairs(_beginnings(turns), settled) if pair.important or _is_about_something(pair.user)]
     if len(pairs) > most:
         always = [*pairs[:1], *pairs[-LAST:]][:most]

@@ -24,7 +24,7 @@ from mcp_server.core.compiler.budget import (
     shared_out,
 )
 from mcp_server.core.compiler.cut import beginning
-from mcp_server.core.compiler.holding import held, is_page
+from mcp_server.core.compiler.holding import SETTLED, held, is_page
 from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, SourceFile, Withheld
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, file_text, label, one_line, tight
@@ -117,8 +117,10 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Why lines of a file are out, by their places from 0: of a project's what is no longer so; what was said above."""
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
-    items = {one.line - source.first_line: SHOWN_ABOVE for one in held(source)} if is_page(source.path) else {}
-    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | items
+    items = held(source) if is_page(source.path) else []
+    shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in SETTLED}
+    settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in SETTLED}
+    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled
 
 
 def _says_something(text: str) -> bool:

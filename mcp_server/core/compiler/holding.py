@@ -15,6 +15,7 @@ from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from mcp_server.core.compiler.render import SEPARATOR, label
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
+from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
 from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, GENERAL_PAGE, OPEN, REPLACED, RULES
 from mcp_server.core.text.fencing import neutralise
@@ -23,8 +24,10 @@ from mcp_server.core.text.markdown import sections
 KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15))
 """Section of the page, its heading in the context, and its share of the room where not everything fits."""
 
-SECTIONS = frozenset((RULES, DECISIONS, OPEN, REPLACED, CLOSED))
-"""Sections whose derived lines are shown here or, replaced and closed, nowhere unasked."""
+SETTLED = frozenset((REPLACED, CLOSED))
+"""Sections whose derived lines no context shows unless search finds them."""
+
+SECTIONS = SETTLED.union(section for section, _ in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +47,21 @@ def is_page(path: str) -> bool:
 
 
 def held(source: SourceFile) -> list[Held]:
-    """Returns the derived lines of a page's item sections, in the order of the file."""
+    """Returns the derived lines of a page's item sections, in the order of the file.
+
+    A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
+    """
     found = []
+    rows = source.text.split("\n")
+    gone = overtaken_lines(source.text)
     for section in sections(source.text):
         if section.title not in SECTIONS:
             continue
-        for place in range(section.start, section.end + 1):
-            line = source.text.split("\n")[place - 1]
-            if is_derived(line) and (matched := DERIVED.match(line)):
-                text = without_sources(line).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
-                found.append(Held(section.title, text, source.path, source.first_line + place - 1, matched[1] or ""))
+        for place in range(section.start - 1, section.end):
+            if is_derived(rows[place]) and (matched := DERIVED.match(rows[place])):
+                text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
+                title = REPLACED if place in gone else section.title
+                found.append(Held(title, text, source.path, source.first_line + place, matched[1] or ""))
     return found
 
 

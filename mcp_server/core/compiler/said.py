@@ -61,8 +61,11 @@ def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[t
 
 
 def repeats(line: str, said: AbstractSet[str]) -> bool:
-    """Whether a line of a file is an extractor's, and shown already. A person's own line never is."""
-    return bool(said) and is_derived(line) and plain(neutralise(line)) in said
+    """Returns whether a line of a file is an extractor's, and shown already. A person's own line never is."""
+    if not said or not is_derived(line):
+        return False
+    text = plain(neutralise(line))
+    return text in said or _PROJECT.sub("", text) in said
 
 
 def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 LineKind = Literal[
-    "decision", "rule", "lesson", "about", "preference", "plan", "event", "doing", "blocker", "fact", "procedure", "open", "report"
+    "decision",
+    "rule",
+    "lesson",
+    "about",
+    "preference",
+    "plan",
+    "event",
+    "doing",
+    "blocker",
+    "fact",
+    "procedure",
+    "open",
+    "report",
 ]
 """A report says that work is done: it closes open items and is not written itself."""
 

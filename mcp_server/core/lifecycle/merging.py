@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 from mcp_server.core.checkpoints.duplicates import is_duplicate, keywords, normalised
 from mcp_server.core.lifecycle.lines import MOST_SOURCES, Line, Source, entry, sources_of, without_sources
-from mcp_server.core.lifecycle.places import PEOPLE_SECTIONS
+from mcp_server.core.lifecycle.places import CLOSED, PEOPLE_SECTIONS, REPLACED
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import sections
 from mcp_server.core.text.remembering import Place
+
+SETTLED_SECTIONS = (REPLACED.casefold(), CLOSED.casefold())
 
 ORDER = tuple(dict.fromkeys(PEOPLE_SECTIONS.values()))
 
@@ -89,7 +91,7 @@ class _Body:
         for word in keywords(line.text) or {normalised(line.text)}:
             for known in self._by_word.get(word, ()):
                 candidates[id(known)] = known
-        twins = [known for known in candidates.values() if _same(known, line)]
+        twins = [known for known in candidates.values() if _same(known, line) and _can_be_twin(known, line)]
         # its own line first, so that what is there already is found there
         return min(
             twins,
@@ -113,6 +115,11 @@ def _replaces(new: _Known, old: _Known, source: Source) -> bool:
         return False
     words = keywords(old.text)
     return 2 * len(words & keywords(new.text)) >= len(words)
+
+
+def _can_be_twin(known: _Known, line: Line) -> bool:
+    """Returns whether a line that says the same joins a known one: a replaced decision that is made again is new."""
+    return known.section not in SETTLED_SECTIONS or line.source in known.sources[:1]
 
 
 def _moves(twin: _Known, place: Place, line: Line) -> bool:
@@ -168,6 +175,8 @@ def merged(
         )
         if sources == known.sources or known.text.startswith(kept or ("\0",)):
             continue
+        if known.section in SETTLED_SECTIONS and known.sources[0] not in sources:
+            sources = ()  # the others only say what settled it
         known.sources, known.changed = sources, True
         if not sources and known.place is not None:
             drop.add(known.place)
@@ -181,7 +190,7 @@ def merged(
     for known in file.known:
         if known.place is None:
             body = entries.appended(_with_section(body, known), known.section, known.written, level=known.level)
-    return _sorted(body)
+    return in_order(body)
 
 
 def _with_section(body: str, known: _Known) -> str:
@@ -197,8 +206,8 @@ def _with_section(body: str, known: _Known) -> str:
     return "\n".join([*rows[: following - 1], f"{'#' * known.level} {known.section}", "", *rows[following - 1 :]])
 
 
-def _sorted(body: str) -> str:
-    """Derived lines of each section by their days, in the places that derived lines have."""
+def in_order(body: str) -> str:
+    """Returns the body with the derived lines of each section sorted by day, in the places that derived lines have."""
     sections: dict[str, list[_Known]] = {}
     for known in _Body(body).known:
         if known.sources:

@@ -9,10 +9,11 @@ The second source names the turn that settled the item. A line whose second sour
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from mcp_server.core.lifecycle.lines import Line, Source, entry, sources_of, without_sources
+from mcp_server.core.lifecycle.merging import in_order
 from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, FACTS, OPEN, REPLACED, RULES
 from mcp_server.core.text import entries
 from mcp_server.core.text.entries import Entry
@@ -23,28 +24,31 @@ HOMES = {REPLACED: DECISIONS, CLOSED: OPEN}
 SETTLED = {"replaced": (REPLACED, "replaced"), "closed": (CLOSED, "done")}
 
 _DATED = re.compile(r"^[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?")
-_NOTE = re.compile(r" \((?:replaced|done) \d{4}-\d{2}-\d{2}\)$")
+_NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
 
 
 def settled(body: str, lines: Iterable[Line]) -> str:
-    """Returns the body of a page after new `lines` (decisions and reports, with their turns) were weighed against it."""
-    body = _restored(body)
-    new = {(line.path, line.turn, line.text): line for line in lines if line.kind in ("decision", "report")}
-    if not new:
-        return body
-    found = [one for one in entries.entries(body) if one.section in KINDS and sources_of(one.text)]
+    """Returns the body of a page with its items settled by new `lines` (decisions and reports).
+
+    Only a pair with a new line in it is weighed: lines that were settled before keep their state.
+    """
+    body = reopened(body)
+    decided: dict[Source, float] = {}
+    reports: list[Line] = []
+    for line in lines:
+        if line.kind == "decision":
+            decided[line.source] = max(line.changes, decided.get(line.source, 0.0))
+        elif line.kind == "report":
+            reports.append(line)
     statements: list[Statement] = []
-    for item in found:
-        source = sources_of(item.text)[0]
-        text = _text(item)
-        line = new.get((source.path, source.turn, text))
-        changes = line.changes if line else 0.0
-        statements.append(Statement(KINDS[item.section], text, _order(source, _day(item)), changes, key=item))
-    statements += [
-        Statement("report", line.text, _order(line.source, line.said), line.changes, key=line)
-        for line in new.values()
-        if line.kind == "report"
-    ]
+    for item in _items(body, KINDS):
+        sources = sources_of(item.text)
+        new = [decided[source] for source in sources if source in decided]
+        order = _order(sources[0], _day(item))
+        one = Statement(KINDS[item.section], _text(item), order, max(new, default=0.0), key=item)
+        one.is_new = bool(new)
+        statements.append(one)
+    statements += [Statement("report", line.text, _order(line.source, line.said), key=line) for line in reports]
     settle(statements)
     moved: list[tuple[Entry, str, str]] = []
     for one in statements:
@@ -63,14 +67,21 @@ def settled(body: str, lines: Iterable[Line]) -> str:
     return _moved(body, moved)
 
 
-def _restored(body: str) -> str:
-    """Moves items back whose settling turn is no longer named."""
+def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False) -> str:
+    """Returns the body with those items moved back whose settling turn is no longer named, or `is_gone`."""
     back = []
-    for one in entries.entries(body):
-        if one.section in HOMES and len(sources_of(one.text)) == 1 and _NOTE.search(_text(one)):
-            source = sources_of(one.text)
-            back.append((one, HOMES[one.section], entry(_day(one), _NOTE.sub("", _text(one)), source)))
+    for one in _items(body, HOMES):
+        first, *settling = sources_of(one.text)
+        if _NOTE.search(_text(one)) and not is_gone(first) and all(map(is_gone, settling)):
+            back.append((one, HOMES[one.section], entry(_day(one), _NOTE.sub("", _text(one)), (first,))))
     return _moved(body, back)
+
+
+def _items(body: str, inside: Container[str]) -> list[Entry]:
+    """The derived bullets of these sections; one that a person continued on further lines is the person's own."""
+    return [
+        one for one in entries.entries(body) if one.section in inside and one.start == one.end and sources_of(one.text)
+    ]
 
 
 def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
@@ -80,7 +91,7 @@ def _moved(body: str, moved: Sequence[tuple[Entry, str, str]]) -> str:
     body = "\n".join(line for number, line in enumerate(body.split("\n"), 1) if number not in gone)
     for _, section, text in moved:
         body = entries.appended(body, section, text)
-    return body
+    return in_order(body)
 
 
 def _text(one: Entry) -> str:

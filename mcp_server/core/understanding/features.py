@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from mcp_server.core.text.words import STOP_WORDS, TALK_WORDS, fold
 from mcp_server.core.understanding.sentences import Sentence, sentences
@@ -27,25 +28,29 @@ _WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤
 CUES: Mapping[str, re.Pattern[str]] = {
     name: re.compile(pattern, re.IGNORECASE)
     for name, pattern in {
-        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it|that)|sold"
-        r"|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može|moze|važi|vazi|dogovoreno"
-        r"|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅|👌|💯|🤝",
-        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap|scratch|forget"
-        r"|instead|rather)\b",
-        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever|from (?:now|here)"
-        r" on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything|muss|immer|nie|uvek|nikad)\b",
-        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use|keep"
-        r"|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
-        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting|pending"
-        r"|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end|follow[- ]up|owe|missing)\b",
-        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked|called"
-        r"|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone|here))\b",
-        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*|imagine"
-        r"|someday|eventually)\b",
+        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
+        r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
+        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
+        r"|👌|💯|🤝",
+        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
+        r"|scratch|forget|instead|rather)\b",
+        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
+        r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
+        r"|muss|immer|nie|uvek|nikad)\b",
+        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use"
+        r"|keep|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
+        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting"
+        r"|pending|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end"
+        r"|follow[- ]up|owe|missing)\b",
+        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked"
+        r"|called|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone"
+        r"|here))\b",
+        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*"
+        r"|imagine|someday|eventually)\b",
         "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
-        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote|advice"
-        r"|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you|objections?|how about"
-        r"|we could|ok(?:ay)? with you)\b",
+        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
+        r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"
+        r"|objections?|how about|we could|ok(?:ay)? with you)\b",
     }.items()
 }
 """Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
@@ -88,7 +93,7 @@ class Message:
     @cached_property
     def picked(self) -> int:
         """The option that this message chooses by number, letter or ordinal, or 0."""
-        words = [word for word in self.words[:12]]
+        words = self.words[:12]
         for place, word in enumerate(words):
             before = words[place - 1] if place else ""
             if word.isdigit() and 0 < int(word) < 8 and (place == 0 or before in _CHOOSING):
@@ -120,12 +125,29 @@ class Message:
         return next((option for option, share in shares.items() if share == best), 0) if best else 0
 
 
-_CHOOSING = ("option", "variant", "plan", "number", "with", "take", "go", "for", "yes", "ok", "nehme", "opcija", "no", "nr")
+_CHOOSING = (
+    "option",
+    "variant",
+    "plan",
+    "number",
+    "with",
+    "take",
+    "go",
+    "for",
+    "yes",
+    "ok",
+    "nehme",
+    "opcija",
+    "no",
+    "nr",
+)
 
 
 def _alone(words: Sequence[str]) -> bool:
     """Whether a first word of one letter names an option: "B", "b please", but not "a table …"."""
-    return words[0] != "a" or len(words) == 1 or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
+    return (
+        words[0] != "a" or len(words) == 1 or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
+    )
 
 
 def word_list(text: str) -> list[str]:
@@ -145,7 +167,7 @@ def message_features(message: Message) -> Features:
     """Returns the features of a whole message, for its dialogue acts."""
     words = [_shown(word) for word in message.words[:80]]
     found: Features = {f"w={word}": 1.0 for word in words}
-    found.update((f"b={one} {other}", 1.0) for one, other in zip(words, words[1:], strict=False))
+    found.update((f"b={one} {other}", 1.0) for one, other in pairwise(words))
     found.update((f"f{place}={word}", 1.0) for place, word in enumerate(words[:4]))
     found.update((f"l={word}", 1.0) for word in words[-6:])
     if len(words) > 1:
@@ -202,7 +224,7 @@ def sentence_features(message: Message, place: int) -> Features:
     found[f"pos={position}"] = 1.0
     found[f"n={_bucket(count, (1, 2, 3, 5, 8, 14))}"] = 1.0
     found.update((f"w={word}", 1.0) for word in words)
-    found.update((f"b={one} {other}", 1.0) for one, other in zip(words, words[1:], strict=False))
+    found.update((f"b={one} {other}", 1.0) for one, other in pairwise(words))
     found.update((f"f{at}={word}", 1.0) for at, word in enumerate(words[:3]))
     if len(words) > 1:
         found[f"ff={words[0]} {words[1]}"] = 1.0
@@ -230,7 +252,7 @@ def sentence_features(message: Message, place: int) -> Features:
         if side == "n":
             head = [_shown(word) for word in other.words[:HEAD]]
             found.update((f"nw={word}", 1.0) for word in head)
-            found.update((f"nb={one} {two}", 1.0) for one, two in zip(head, head[1:], strict=False))
+            found.update((f"nb={one} {two}", 1.0) for one, two in pairwise(head))
             found.update((f"nf{at}={word}", 1.0) for at, word in enumerate(head[:2]))
             _flags(found, ("nq", other.content.rstrip().endswith("?")))
             found.update((f"ncue={name}", 1.0) for name in cues(other.content[:120]))
@@ -257,7 +279,9 @@ def _products(found: Features, message: Message, sentence: Sentence, own: Sequen
             found[f"accepted*{name}"] = accepted
         if message.has_options:
             picked = after.picked
-            verdict = "open" if not picked else "yes" if sentence.option == picked else "no" if sentence.option else "out"
+            verdict = (
+                "open" if not picked else "yes" if sentence.option == picked else "no" if sentence.option else "out"
+            )
             found[f"choice={verdict}"] = 1.0
             found[f"accepted*choice={verdict}"] = accepted
     elif message.role == "user":

@@ -61,9 +61,7 @@ def parse(text: str) -> Model:
         header, bias, *rows = section.removeprefix("[").splitlines()
         name, *outputs = header.split("\t")
         weights = {feature: tuple(map(_number, row)) for feature, *row in (line.split("\t") for line in rows)}
-        parts[name.removesuffix("]")] = Logistic(
-            tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights
-        )
+        parts[name.removesuffix("]")] = Logistic(tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights)
     try:
         return Model(parts["user_acts"], parts["agent_acts"], parts["items"])
     except KeyError as error:

@@ -17,9 +17,11 @@ from functools import cache
 from typing import Literal
 
 from mcp_server.core.checkpoints.messages import is_injected
+from mcp_server.core.forgetting import MARK
 from mcp_server.core.model import Turn
 from mcp_server.core.understanding.features import Message, message_features, sentence_features, subject_stems
 from mcp_server.core.understanding.model import Model
+from mcp_server.core.understanding.sentences import Sentence
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
@@ -27,7 +29,10 @@ LEAST: Mapping[ItemKind, float] = {"decision": 0.16, "rule": 0.15, "fact": 0.15,
 """The probability from which on a sentence counts as an item, by kind (`bench understand`, left-out conversations)."""
 
 AMENDS = 0.3
-"""The probability of an amendment from which on the user's sentence is added to the proposal that it changes."""
+"""The probability of acceptance plus amendment from which on the user's sentences are told with the proposal."""
+
+LONGEST_CHANGE = 140
+"""Characters of an amendment that is told with the proposal; a longer one is an item of its own."""
 
 LONGEST = 320
 """Characters of an item's text."""
@@ -39,13 +44,24 @@ PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
 
 MIN_WORDS = 2
-"""Words that say what an item is about, at least: "No objections." alone is none."""
+"""Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
 
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
 
-AHEAD = 3
-"""Messages after a message that can still change its items."""
+AHEAD = BEHIND = 3
+"""Messages after and before a message that can change its items."""
+
+_WORDS: Mapping[ItemKind, str] = {
+    "decision": r"(?:final )?decision|decided|entscheidung|odluka",
+    "rule": r"(?:standing )?rule|regel|pravilo",
+    "open": r"to[- ]?do|open item|action item",
+    "report": r"done|fixed|erledigt|završeno",
+}
+LABELS: Mapping[ItemKind, re.Pattern[str]] = {
+    kind: re.compile(rf"[*_]*(?:{words})[*_]*\s*:[*_]*\s+(?=\S)", re.IGNORECASE) for kind, words in _WORDS.items()
+}
+"""Labels that say what a sentence is: such a sentence counts whatever the model makes of it, and so does a task box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,7 @@ class _Found:
     place: int
     text: str
     probability: float
+    labeled: bool = False
 
 
 _ByKind = dict[ItemKind, list[_Found]]
@@ -79,7 +96,8 @@ _ByKind = dict[ItemKind, list[_Found]]
 def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None = None) -> list[Item]:
     """Returns the items of a conversation, in order; only those of turns numbered `first` to `last`, if given.
 
-    The turns around them are context: AHEAD messages behind `last` make the result final.
+    The turns around them are context: with BEHIND messages before `first` and AHEAD messages after `last` the result
+    is final.
     """
     real = [turn for turn in turns if is_real(turn)]
     messages = _linked(real)
@@ -118,14 +136,46 @@ def _found(message: Message, model: Model) -> _ByKind:
     if message.acts.get("program", 0.0) >= PROGRAM:
         return {}
     shares = [model.items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
+    labels = [_labeled(sentence) for sentence in message.sentences]
+    chosen = _chosen(message)
     found: dict[ItemKind, list[_Found]] = {}
     for kind, least in LEAST.items():
-        counted = [share[kind] >= least for share in shares]
-        for place, share in enumerate(shares):
-            beside = any(counted[max(0, place - 1) : place + 2]) and share[kind] >= NEIGHBOR * least
-            if counted[place] or beside:
-                found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share[kind]))
+        left = [
+            0.0 if kind == "decision" and chosen and sentence.option not in (0, chosen) else share[kind]
+            for share, sentence in zip(shares, message.sentences, strict=True)
+        ]
+        for place, share in enumerate(left):
+            if label := labels[place]:
+                if label[0] == kind:
+                    found.setdefault(kind, []).append(_Found(place, label[1], 1.0, labeled=True))
+                continue
+            beside = max(left[max(0, place - 1) : place + 2]) >= least and share >= NEIGHBOR * least
+            if share >= least or beside:
+                found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share))
     return found
+
+
+def _chosen(message: Message) -> int:
+    """Returns the number of the only option that the next message chooses, or 0."""
+    picked = message.next.picked if message.next is not None else 0
+    options = {sentence.option for sentence in message.sentences}
+    if picked not in options or message.next is None:
+        return 0
+    named = {int(word) for word in message.next.words[:12] if word.isdigit()}
+    return 0 if named & options - {picked} else picked
+
+
+def _labeled(sentence: Sentence) -> tuple[ItemKind, str] | None:
+    """Returns the kind that a sentence names itself, and its text without the label."""
+    text = sentence.text
+    if text.rstrip("*_ ").endswith("?"):
+        return None
+    if sentence.box:
+        return ("open" if sentence.box == "open" else "report"), text
+    for kind, label in LABELS.items():
+        if found := label.match(text):
+            return kind, text[found.end() :]
+    return None
 
 
 def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> list[Item]:
@@ -134,25 +184,38 @@ def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: C
     for kind, sentences in of(place).items():
         if kind == "decision" and message.role == "user" and place and _amended(messages, place - 1, of):
             continue  # told with the proposal that it changes
-        for group in _groups(sentences):
-            text = " ".join(clean(one.text) for one in group)
+        groups = _groups(sentences)
+        for group in groups:
+            text = _joined(group)
+            labeled = group[0].labeled
             sources: tuple[int, ...] = (turn.number,)
             settled = turn
-            if kind == "decision" and message.role == "agent" and place + 1 < len(turns):
+            if kind == "decision" and message.role == "agent" and place + 1 < len(turns) and not labeled:
                 if turns[place + 1].role == "user":
                     sources, settled = (turn.number, turns[place + 1].number), turns[place + 1]
-                if _amended(messages, place, of) and group is _groups(sentences)[-1]:
-                    change = " ".join(clean(one.text) for one in of(place + 1)["decision"])
-                    text = f"{clipped(text, LONGEST - min(len(change), 140) - 12)} (amended: {clipped(change, 140)})"
-            elif kind == "decision" and place and _needs_question(text, messages[place - 1]):
+                if _amended(messages, place, of) and group is groups[-1]:
+                    change = _joined(of(place + 1)["decision"])
+                    text = f"{clipped(text, LONGEST - len(change) - 12)} (amended: {change})"
+            elif kind == "decision" and place and not labeled and _needs_question(text, messages[place - 1]):
+                if of(place - 1).get("decision"):
+                    continue  # it only chooses what the question before proposes
                 text = f"{clean(messages[place - 1].sentences[-1].text)} {text}"
-            if len(subject_stems(text)) < MIN_WORDS:
+            if len(subject_stems(text.replace(MARK, " "))) < (1 if labeled else MIN_WORDS):
                 continue
             probability = max(one.probability for one in group)
             spoken = messages[place + 1] if settled is not turn else message
             changes = probability if kind == "report" else spoken.acts.get("revise", 0.0)
             items.append(
-                Item(kind, clipped(text, LONGEST), settled.number, settled.at, sources, message.role, probability, changes)
+                Item(
+                    kind,
+                    clipped(text, LONGEST),
+                    settled.number,
+                    settled.at,
+                    sources,
+                    message.role,
+                    probability,
+                    changes,
+                )
             )
     return items
 
@@ -163,6 +226,7 @@ def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:
     for one in sentences:
         if (
             groups
+            and not one.labeled
             and one.place - groups[-1][-1].place <= MAX_GAP
             and sum(len(other.text) for other in groups[-1]) + len(one.text) <= LONGEST
         ):
@@ -177,7 +241,13 @@ def _amended(messages: Sequence[Message], place: int, of: Callable[[int], _ByKin
     if place + 1 >= len(messages) or messages[place].role != "agent" or messages[place + 1].role != "user":
         return False
     after = messages[place + 1]
-    return bool(after.acts.get("amend", 0.0) >= AMENDS and of(place).get("decision") and of(place + 1).get("decision"))
+    share = after.acts.get("accept", 0.0) + after.acts.get("amend", 0.0)
+    change = of(place + 1).get("decision") if share >= AMENDS and of(place).get("decision") else None
+    return change is not None and len(_joined(change)) <= LONGEST_CHANGE
+
+
+def _joined(sentences: Sequence[_Found]) -> str:
+    return " ".join(clean(one.text) for one in sentences)
 
 
 def _needs_question(text: str, before: Message) -> bool:

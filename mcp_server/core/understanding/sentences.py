@@ -19,7 +19,7 @@ LONG = 220
 
 _FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
 _RULE = re.compile(r"[|:\-\s=*_]+")
-_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[[ xX]\]\s+)?")
+_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-fA-F][.)])\s+(?:\[([ xX])\]\s+)?")
 _HEADING = re.compile(r"#{1,6}\s+")
 _OPTION = re.compile(
     r"\s*[-*+•|]*\s*\**\s*\(?(?:option|variant|variante|plan|opcija|nr\.?|no\.?|#)?\s*([1-9]|[A-Fa-f])\s*[.):|–-]\**\s",
@@ -30,16 +30,22 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|approx|no|nr|ca|bzw|dr|mr|mrs|ms|st|resp|incl|max|min|art|fig|sec|p|pp)\.|\b[A-Z]\.|^\d+\.)$",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"(?<=[,;])\s+|\s+(?=(?:and|but|so|because|well|ok|also|then|listen)\s+(?:i|we|he|she|they|the|you|if|it|when|please|that|there|my|no)\b)", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?<=[,;])\s+|\s+(?=(?:and|but|so|because|well|ok|also|then|listen)\s+"
+    r"(?:i|we|he|she|they|the|you|if|it|when|please|that|there|my|no)\b)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of a message. `option` is the number of the listed option it belongs to (A counts as 1), or 0."""
+    """A sentence of a message. `option` is the number of the listed option that it belongs to (A counts as 1), or 0;
+    `box` is "open" or "ticked" for the first sentence behind a task box."""
 
     text: str
     layout: Layout
     option: int = 0
+    box: str = ""
 
 
 def sentences(message: str) -> list[Sentence]:
@@ -59,6 +65,7 @@ def sentences(message: str) -> list[Sentence]:
         if not text or _RULE.fullmatch(text) or len(text) > MAX_LINE:
             continue
         layout: Layout = "paragraph"
+        box = ""
         numbered = _OPTION.match(line)
         if numbered:
             option = _number(numbered[1])
@@ -72,7 +79,9 @@ def sentences(message: str) -> list[Sentence]:
             layout, text = "heading", text[heading.end() :]
         elif bullet := _BULLET.match(text):
             layout, text = "bullet", text[bullet.end() :]
-        found += [Sentence(part, layout, option) for part in _split(text)]
+            box = "" if bullet[1] is None else "open" if bullet[1] == " " else "ticked"
+        parts = _split(text)
+        found += [Sentence(part, layout, option, "" if place else box) for place, part in enumerate(parts)]
     return found
 
 

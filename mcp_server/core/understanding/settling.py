@@ -33,12 +33,13 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)?")
 @dataclass(eq=False)
 class Statement:
     """An item as settling sees it. `order` sorts statements by time; `changes` is the probability, 0 to 1, that the
-    message revises something (decisions) or reports that something is done (reports)."""
+    message of a decision revises something. Two decisions of which none `is_new` are not weighed again."""
 
     kind: str
     text: str
     order: tuple[datetime, str, int]
     changes: float = 0.0
+    is_new: bool = True
     state: State = "current"
     by: Statement | None = None
     key: object = None
@@ -65,7 +66,11 @@ def settle(statements: Sequence[Statement]) -> None:
     ordered = sorted(statements, key=lambda one: one.order)
     for place, new in enumerate(ordered):
         if new.kind == "decision":
-            older = [one for one in ordered[:place] if one.kind == "decision" and one.state == "current"]
+            older = [
+                one
+                for one in ordered[:place]
+                if one.kind == "decision" and one.state == "current" and (one.is_new or new.is_new)
+            ]
             _mark(new, older, "replaced", REPLACES, rarity, replaces)
         elif new.kind == "report":
             older = [one for one in ordered[:place] if one.kind == "open" and one.state == "current"]
@@ -84,11 +89,13 @@ def _mark(
     best = max(scores, default=0.0)
     if best >= least:
         old = older[scores.index(best)]
-        old.state, old.by = state, new
+        for one in older:
+            if one is old or same(one, old):
+                one.state, one.by = state, new
 
 
 def _shared(old: Statement, new: Statement, rarity: Rarity) -> float:
-    return rarity.of(old.stems & new.stems)
+    return math.inf if same(old, new) else rarity.of(old.stems & new.stems)
 
 
 def replacement_features(old: Statement, new: Statement, rarity: Rarity) -> tuple[float, ...]:

@@ -26,8 +26,8 @@ from tests.fake_llm import FakeLlm
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
-FIRST = "Decision: use two files for the cache"
-SECOND = "Decision: store invoices as PDF"
+FIRST = "use two files for the cache"
+SECOND = "store invoices as PDF"
 BETTER = ("Use two files for the cache, so that one can be rebuilt", "Keep the blue door")
 ITEM = "Call Ana about the winter berth before June"
 ANSWER = json.dumps({"decisions": BETTER, "open_items": [ITEM]})
@@ -42,7 +42,7 @@ async def talked(workspace: Path, *answers: str | Exception) -> AsyncIterator[tu
     """A memory with an LLM that gives these answers, and a conversation in it."""
     llm = FakeLlm(answers)
     async with open_memory(workspace, KEYWORDS_ONLY, llm=llm) as memory:
-        for content in (FIRST, "TODO: call Ana about the winter berth", SECOND):
+        for content in (f"Decision: {FIRST}", "TODO: call Ana about the winter berth", f"Decision: {SECOND}"):
             await say(memory, content)
         yield memory, llm
 
@@ -87,7 +87,7 @@ async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(workspace:
         assert len(llm.asked) == 1, "it is asked once"
 
 
-async def test_what_the_gate_refuses_does_not_come_in_by_the_model(workspace: Path) -> None:
+async def test_talk_and_questions_of_the_model_are_no_decisions(workspace: Path) -> None:
     bad = json.dumps({"decisions": ["You're right, I overcomplicated it", "Shall we use Rust?"], "open_items": []})
     async with talked(workspace, bad) as (memory, _):
         made = await make(memory, "s1", "asked")
@@ -125,7 +125,7 @@ async def test_a_server_does_it_by_itself_when_a_session_ends(workspace: Path) -
 
 
 async def test_without_an_llm_nothing_waits_for_one(memory: Memory) -> None:
-    await say(memory, FIRST)
+    await say(memory, f"Decision: {FIRST}")
     made = await make(memory, "s1", "asked")
     assert await enrich_all(memory) == 0
     assert not await enrich(memory, made.id)

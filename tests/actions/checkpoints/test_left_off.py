@@ -20,7 +20,7 @@ from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
-DECIDED = "- Decision: use two files for the cache"
+DECIDED = "- use two files for the cache"
 
 
 async def say(memory: Memory, content: str, session: str = "s", **more: str) -> None:
@@ -32,7 +32,7 @@ async def text(memory: Memory, session: str = "s") -> str:
 
 
 async def compacted_by_the_client(memory: Memory, clock: Clock) -> None:
-    await say(memory, DECIDED.removeprefix("- "))
+    await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
     boundary = ImportedTurn("system", "The client compacted its context.", clock(), turn_id="c1", name=COMPACTION)
     await append_turns(memory, ImportedSession("s", (boundary,), "import:claude-code"))
 
@@ -61,13 +61,13 @@ async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_che
     await say(memory, "And now?")
     shown = await text(memory)
     assert DECIDED in shown
-    assert "- Decision: paint the fence green" in shown
+    assert "- paint the fence green" in shown
     assert f"read checkpoints/s/{made.id}.md" in shown
 
 
 async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(workspace: Path, clock: Clock) -> None:
     async with small_memory(workspace, clock) as memory:
-        await say(memory, DECIDED.removeprefix("- "), delivery="replace")
+        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
         for number in range(1, 12):
             await say(memory, words(number), delivery="replace")
         heads = await checkpoints.listed(memory, "s")
@@ -78,7 +78,7 @@ async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(worksp
 
 async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(workspace: Path, clock: Clock) -> None:
     async with small_memory(workspace, clock) as memory:
-        await say(memory, DECIDED.removeprefix("- "))
+        await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
         for number in range(1, 12):
             await say(memory, words(number))
         assert await checkpoints.listed(memory, "s")
@@ -86,7 +86,7 @@ async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
 
 
 async def test_resuming_makes_what_was_said_before_missing_and_what_comes_present(memory: Memory) -> None:
-    await say(memory, DECIDED.removeprefix("- "))
+    await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
     await say(memory, "The mooring at the north pier costs 340 euros a year.")
     await memory.index.refresh()
     await say(memory, "what does the mooring at the north pier cost?")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints.noted import NAMESPACE, forget_old, noted
+from mcp_server.actions.checkpoints.noted import NAMESPACE, forget_old, noted, outcome_of
 from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
@@ -22,7 +22,8 @@ from tests.conftest import KEYWORDS_ONLY, Clock
 pytestmark = pytest.mark.anyio
 CALLER = Caller()
 CALL = ToolCall("Bash", "pytest -q", "3 passed", ("tests/test_oven.py",))
-ANSWER = "I compared both.\n\nWe'll use SQLite for the ledger, because it is one file.\n\n" + "It is small. " * 40
+ANSWER = "I compared both. I suggest SQLite for the ledger, because it is one file. Shall I do that?"
+DECISION = "I suggest SQLite for the ledger, because it is one file."
 
 
 async def talk(memory: Memory, session: str = "s1") -> None:
@@ -35,9 +36,14 @@ async def talk(memory: Memory, session: str = "s1") -> None:
         await observe(memory, NewTurn(role, content, session=session, tool_calls=calls), CALLER)
 
 
-def assert_whole(notes: Noted) -> None:
-    assert notes.decisions == ("We'll use SQLite for the ledger, because it is one file.",)
-    assert notes.open_items == ("call Ana about the winter berth",)
+async def decisions(memory: Memory, session: str, until: int | None = None) -> tuple[str, ...]:
+    return (await outcome_of(memory, await noted(memory, session, until))).decisions
+
+
+async def assert_whole(memory: Memory, notes: Noted) -> None:
+    outcome = await outcome_of(memory, notes)
+    assert outcome.decisions == (DECISION,)
+    assert outcome.open_items == ("call Ana about the winter berth",)
     assert notes.last_tool_call == CALL
     assert notes.files == ("tests/test_oven.py",)
 
@@ -46,7 +52,7 @@ async def test_each_turn_is_noted_when_it_is_acknowledged(memory: Memory) -> Non
     await talk(memory)
     stored = await memory.state.get(NAMESPACE, "s1")
     assert stored["turn"] == 4
-    assert_whole(await noted(memory, "s1"))
+    await assert_whole(memory, await noted(memory, "s1"))
 
 
 async def test_the_last_tool_call_is_there_in_another_process_at_once(memory: Memory, workspace: Path) -> None:
@@ -60,42 +66,41 @@ async def test_lost_notes_are_made_again_from_the_transcript(memory: Memory) -> 
     before = await noted(memory, "s1")
     await memory.state.remove(NAMESPACE, "s1")
     assert await noted(memory, "s1") == before
-    await observe(memory, NewTurn("agent", "Going with two files", session="s1"), CALLER)
-    assert (await noted(memory, "s1")).decisions == (*before.decisions, "Going with two files")
+    await observe(memory, NewTurn("user", "Decision: two cache files", session="s1"), CALLER)
+    assert await decisions(memory, "s1") == (DECISION, "two cache files")
     assert (await memory.state.get(NAMESPACE, "s1"))["turn"] == 5
 
 
 async def test_turns_that_a_crash_left_unnoted_are_noted_with_the_next(memory: Memory) -> None:
     await talk(memory)
-    early = {**(await memory.state.get(NAMESPACE, "s1")), "turn": 1, "decisions": [], "open_items": []}
-    await memory.state.put(NAMESPACE, "s1", early)
+    await memory.state.put(NAMESPACE, "s1", Noted(1).as_dict())
     await observe(memory, NewTurn("user", "thanks", session="s1"), CALLER)
-    assert_whole(await noted(memory, "s1"))
+    await assert_whole(memory, await noted(memory, "s1"))
 
 
 async def test_notes_can_be_seen_as_of_an_earlier_turn(memory: Memory) -> None:
     await talk(memory)
-    assert (await noted(memory, "s1", until=2)).decisions == ()
-    assert (await noted(memory, "s1", until=3)).decisions
+    assert await decisions(memory, "s1", until=2) == ()
+    assert await decisions(memory, "s1", until=3) == (DECISION,)
     assert (await noted(memory, "s1", until=99)) == await noted(memory, "s1")
 
 
 async def test_imported_and_captured_conversations_have_notes_too(memory: Memory, clock: Clock) -> None:
     turns = (
-        ImportedTurn("user", "Store?", clock(), turn_id="t0"),
+        ImportedTurn("user", "Which store shall the ledger have?", clock(), turn_id="t0"),
         ImportedTurn("agent", ANSWER, clock(), turn_id="t1"),
-        ImportedTurn("user", "ok, do it", clock(), turn_id="t2"),
+        ImportedTurn("user", "yes, do it", clock(), turn_id="t2"),
     )
     await record_session(memory, ImportedSession("imported", turns, "import:test"))
     await append_turns(memory, ImportedSession("captured", turns, "import:test"))
     for session in ("imported", "captured"):
-        assert len((await noted(memory, session)).decisions) == 1
+        assert await decisions(memory, session) == (DECISION,)
 
 
 async def test_what_is_forgotten_is_not_noted_any_more(memory: Memory) -> None:
     await talk(memory)
     await forget(memory, ForgetTarget(text="call Ana about the winter berth"))
-    assert not any("berth" in item for item in (await noted(memory, "s1")).open_items)
+    assert (await outcome_of(memory, await noted(memory, "s1"))).open_items == ()
 
 
 async def test_the_notes_of_sessions_that_are_long_over_are_dropped_and_come_back(memory: Memory, clock: Clock) -> None:

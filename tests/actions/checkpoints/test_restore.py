@@ -14,7 +14,7 @@ from mcp_server.actions import clarity, sessions
 from mcp_server.actions.anchor import anchor, anchors
 from mcp_server.actions.checkpoints import checkpoints
 from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.checkpoints.noted import noted
+from mcp_server.actions.checkpoints.noted import noted, outcome_of
 from mcp_server.actions.checkpoints.restore import diff, finish
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.doctor import examine
@@ -70,6 +70,10 @@ async def two_states(memory: Memory) -> Checkpoint:
     return made
 
 
+async def decisions(memory: Memory) -> tuple[str, ...]:
+    return (await outcome_of(memory, await noted(memory, "s"))).decisions
+
+
 async def test_without_being_asked_for_the_knowledge_stays(memory: Memory) -> None:
     made = await two_states(memory)
     shown = await recover(memory, made.id, USER)
@@ -90,10 +94,7 @@ async def test_without_being_asked_for_the_knowledge_stays(memory: Memory) -> No
 
 async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory) -> None:
     made = await two_states(memory)
-    assert (await noted(memory, "s")).decisions == (
-        "Decision: Paint the hull in green.",
-        "Decision: Sell the old mainsail.",
-    )
+    assert await decisions(memory) == ("Paint the hull in green.", "Sell the old mainsail.")
     await recover(memory, made.id, USER, apply=True)
     compiled = await compile_context(memory, CompileRequest(session="s"), USER)
     assert compiled.inputs.as_of == 2
@@ -101,12 +102,12 @@ async def test_it_is_seen_as_of_then_until_the_next_message(memory: Memory) -> N
     assert "Vis" not in compiled.text
     assert (await clarity.state_of(memory, "s"))["lastTurnNumber"] == 2
     own = await make(memory, "s", "asked")
-    assert (own.turn, own.decisions) == (2, ("Decision: Paint the hull in green.",))
-    await say(memory, "So the mainsail stays.")
+    assert (own.turn, own.decisions) == (2, ("Paint the hull in green.",))
+    await say(memory, "And what about the mainsail?")
     compiled = await compile_context(memory, CompileRequest(session="s"), USER)
     assert compiled.inputs.as_of == 5
     assert [turn.number for turn in compiled.inputs.turns] == [1, 2, 5]
-    assert (await noted(memory, "s")).decisions == ("Decision: Paint the hull in green.",)
+    assert await decisions(memory) == ("Paint the hull in green.",)
     assert (await clarity.state_of(memory, "s"))["lastTurnNumber"] == 5
     assert len(await sessions.session_turns(memory, "s")) == 5, "the conversation itself is whole"
 

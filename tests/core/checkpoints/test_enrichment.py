@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.enrichment import Enrichment, merged, parse, request
-from mcp_server.core.checkpoints.gate import accepts
+from mcp_server.core.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
 from mcp_server.core.checkpoints.messages import is_injected
 from mcp_server.core.model import Role, Turn
 from mcp_server.store.tokens import TokenCounter
@@ -63,11 +62,6 @@ def test_the_templates_text_says_what_the_seed_asks_for() -> None:
     assert [TEMPLATE.count(f"\n{{{place}}}\n") for place in ("decisions", "open_items", "messages")] == [1, 1, 1]
     for rule in ("choice made", "approach selected", "trade-off accepted", "direction confirmed", "cannot check"):
         assert rule in " ".join(TEMPLATE.split())
-    for line in TEMPLATE.splitlines():
-        if line.startswith("Good: "):
-            assert accepts(line.removeprefix("Good: ").strip('"'))
-        if line.startswith("Bad: "):
-            assert not accepts(line.removeprefix("Bad: ").strip('"'))
     assert is_injected(request(TEMPLATE, [], [], [], count).prompt), "our own prompt is nobody's words"
 
 
@@ -116,9 +110,21 @@ def test_anything_else_is_garbage(answer: str) -> None:
     assert parse(answer) is None
 
 
-def test_what_the_model_does_not_cover_stays_and_garbage_does_not() -> None:
+@pytest.mark.parametrize(
+    "text", ["", " ", "Should we use SQLite?", "You’re right, use SQLite", "Okay so we add it", "<system-reminder>"]
+)
+def test_questions_and_talk_are_no_entries(text: str) -> None:
+    assert not is_entry(text)
+
+
+@pytest.mark.parametrize("text", ["Use SQLite", "Wir bleiben bei Postgres", "Koristimo jedan fajl", "No Redis"])
+def test_an_entry_may_be_in_any_language(text: str) -> None:
+    assert is_entry(text)
+
+
+def test_recognized_entries_that_the_model_does_not_cover_stay_and_its_talk_does_not() -> None:
     enriched = Enrichment(("Use SQLite for the ledger, it is one file", "You're right, all of it"), ("call Ana?",))
-    captured = ["use sqlite for the ledger", "Keep rye for winter", "Ohoho. Claude Code Remote Control"]
+    captured = ["use sqlite for the ledger", "Keep rye for winter"]
     assert merged(captured, ["call Ana"], enriched) == Enrichment(
         ("Use SQLite for the ledger, it is one file", "Keep rye for winter"), ("call Ana",)
     )

@@ -1,4 +1,4 @@
-"""Merging captured entries with a model's: the laws of SPEC §11."""
+"""Merging recognized entries with those of a language model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.core.checkpoints.duplicates import covered, is_duplicate, normalised
-from mcp_server.core.checkpoints.gate import accepts
 from mcp_server.core.checkpoints.merge import merge
 
 PIECES = st.sampled_from(
@@ -47,37 +46,32 @@ ENTRIES = st.lists(st.one_of(st.lists(PIECES, max_size=7).map(" ".join), st.text
 def test_a_captured_decision_that_the_model_does_not_cover_is_kept() -> None:
     captured = ["Use WAL mode for the index", "use sqlite for the ledger", "Keep backups: every night"]
     enriched = ["Use SQLite for the ledger, since it is one file"]
-    assert merge(captured, enriched, accepts) == [*enriched, "Use WAL mode for the index", "Keep backups: every night"]
-
-
-def test_garbage_neither_stays_nor_comes_back() -> None:
-    garbage = ["You're right, I overcomplicated it", "Ohoho. Claude Code Remote Control", "- I need to send him a plan"]
-    assert merge(garbage, garbage, accepts) == []
+    assert merge(captured, enriched) == [*enriched, "Use WAL mode for the index", "Keep backups: every night"]
 
 
 def test_of_entries_that_say_the_same_the_fullest_is_kept_once() -> None:
-    assert merge(["Use SQLite", "- use **SQLite**", "Use SQLite for the ledger rows"], [], accepts) == [
+    assert merge(["Use SQLite", "- use **SQLite**", "Use SQLite for the ledger rows"], []) == [
         "Use SQLite for the ledger rows"
     ]
 
 
 @given(ENTRIES, ENTRIES)
 def test_nothing_is_lost_that_nothing_kept_covers(captured: list[str], enriched: list[str]) -> None:
-    merged = merge(captured, enriched, accepts)
+    merged = merge(captured, enriched)
     for entry in [*captured, *enriched]:
-        assert not accepts(entry) or not normalised(entry) or covered(entry, merged)
+        assert not normalised(entry) or covered(entry, merged)
     for entry in captured:
-        if accepts(entry) and normalised(entry) and not covered(entry, enriched):
+        if normalised(entry) and not covered(entry, enriched):
             others = [other for other in captured if other != entry and is_duplicate(entry, other)]
             assert entry in merged or covered(entry, [one for one in merged if one in others])
 
 
 @given(ENTRIES, ENTRIES)
 def test_merging_twice_changes_nothing(captured: list[str], enriched: list[str]) -> None:
-    merged = merge(captured, enriched, accepts)
-    assert merge(merged, enriched, accepts) == merged
-    assert merge(captured, merged, accepts) == merged
-    assert merge(merged, [], accepts) == merged
+    merged = merge(captured, enriched)
+    assert merge(merged, enriched) == merged
+    assert merge(captured, merged) == merged
+    assert merge(merged, []) == merged
 
 
 @given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))
@@ -87,12 +81,11 @@ def test_what_survives_does_not_depend_on_the_order_of_either_list(
     shuffled, other = list(captured), list(enriched)
     chance.shuffle(shuffled)  # type: ignore[attr-defined]  # Hypothesis gives a random.Random
     chance.shuffle(other)  # type: ignore[attr-defined]
-    assert set(merge(shuffled, other, accepts)) == set(merge(captured, enriched, accepts))
+    assert set(merge(shuffled, other)) == set(merge(captured, enriched))
 
 
 @given(ENTRIES, ENTRIES)
-def test_nothing_that_the_gate_refuses_comes_back(captured: list[str], enriched: list[str]) -> None:
-    merged = merge(captured, enriched, accepts)
-    assert all(accepts(entry) for entry in merged)
+def test_what_is_merged_came_from_one_of_the_lists_and_stands_once(captured: list[str], enriched: list[str]) -> None:
+    merged = merge(captured, enriched)
     assert set(merged) <= {*captured, *enriched}
     assert not any(is_duplicate(one, other) for one in merged for other in merged if one != other)

@@ -1,4 +1,4 @@
-"""Which messages a person wrote: S3 "Issue 3", with the clients' and our own injections."""
+"""Which messages a person wrote, and which ones clients and this memory injected."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.decisions import explicit, extract
 from mcp_server.core.checkpoints.messages import is_injected, is_real_user
-from mcp_server.core.checkpoints.open_items import Items, found_in
-from mcp_server.core.checkpoints.trigger import decision_at
 from mcp_server.core.compiler.compile import compile_inputs
 from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
 from tests.core.checkpoints.injected import ALL, INJECTED, NOW
-
-ANSWER = "Decision: keep the sourdough starter in the fridge.\n" + "The starter rests there. " * 30
 
 
 @pytest.mark.parametrize(
@@ -56,13 +51,8 @@ def test_a_compiled_context_is_never_taken_for_a_persons_words(budget: int, memo
 
 
 @given(INJECTED)
-def test_what_is_injected_is_no_decision_no_confirmation_and_no_open_item(text: str) -> None:
+def test_what_is_injected_is_told_from_what_a_person_wrote(text: str) -> None:
     assert is_injected(text)
-    assert extract(text) is None
-    assert explicit(text) is None
-    assert decision_at("user", text, ANSWER) is None
-    assert decision_at("user", "yes, do it", text + "\n" + ANSWER) is None
-    assert found_in("user", text) == Items()
 
 
 @given(st.text())

@@ -62,6 +62,7 @@ def test_an_exchange_is_a_real_message_and_the_last_thing_answered_to_it() -> No
 def test_small_talk_is_no_key_exchange_unless_it_settled_something() -> None:
     turns = talk("thanks", "Gladly.", "Which database for the ledger?", LONG, "yes", "Done.")
     assert [one.turn for one in key_exchanges(turns)] == [3]
+    assert [one.turn for one in key_exchanges(turns, {5})] == [3, 5]
     flagged = [turn(1, "user", "ok", important=True), turn(2, "agent", "Fine.")]
     assert [one.turn for one in key_exchanges(flagged)] == [1]
 
@@ -72,17 +73,17 @@ def test_of_many_the_first_the_last_and_what_settled_something_are_kept() -> Non
         said += [f"Question {number} about flour kind {number}", LONG if number == 7 else f"Answer {number}"]
         if number == 7:
             said += ["yes", "ok"]
-    said[2 * 4 + 1] = "Decision: keep rye for winter"
     said[2 * 2] = "Tell me about marzipan ovens"
     said += ["What do marzipan ovens cost?", "Much."]
     turns = [turn(one.number, one.role, one.content, important=one.number == 21) for one in talk(*said)]
-    kept = [one.asked for one in key_exchanges(turns)]
+    settled = [one.number for one in turns if one.content in ("Answer 4", LONG)]
+    kept = [one.asked for one in key_exchanges(turns, settled)]
     assert len(kept) == MOST_EXCHANGES
     assert kept[0].startswith("Question 0")
     assert kept[-1] == "What do marzipan ovens cost?"
-    assert "Question 4 about flour kind 4" in kept, "its answer says Decision:"
-    assert "Question 7 about flour kind 7" in kept, "its answer was confirmed"
-    assert any(one.turn == 21 for one in key_exchanges(turns)), "flagged"
+    assert "Question 4 about flour kind 4" in kept, "its answer settled something"
+    assert "Question 7 about flour kind 7" in kept, "so did this one"
+    assert any(one.turn == 21 for one in key_exchanges(turns, settled)), "flagged"
 
 
 def test_then_what_has_most_in_common_with_the_last_message() -> None:

@@ -264,7 +264,8 @@ def test_a_line_that_extractors_wrote_into_several_files_is_shown_once() -> None
     assert result.text.count("Green tea it is.") == 1
     assert result.text.count("Two pots came.") == 1
     assert "It rained." in result.text
-    assert "context.md" not in result.text, "nothing is left of it, so it has no label either"
+    assert "Key Decisions" not in result.text, "nothing is left under it"
+    assert "<!-- project: knowledge/projects/tea/context.md" not in result.text, "nothing is left of the file"
     reasons = {one.source: one.reason for one in result.receipt.considered if not one.included}
     assert reasons["knowledge/projects/tea/context.md"] == "shown above"
     rows = [one.id for one in result.receipt.considered if one.reason == "shown above"]
@@ -284,10 +285,10 @@ def test_a_projects_file_is_shown_without_what_a_later_line_takes_back() -> None
     rows = [f"- 2026-05-03: {instead} {SRC}", f"- 2026-05-02: {streams} {SRC}", f"- 2026-05-01: {streams}"]
     context = file("knowledge/projects/tea/context.md", "\n".join(["# tea", "", "## Key Decisions", *rows]))
     result = compiled(files=(context,))
-    shown = result.text.split("Key Decisions\n")[1]
-    assert shown == f"- 2026-05-03: {instead}\n- 2026-05-01: {streams}", "a person's own line stays"
-    (gone,) = [one for one in result.receipt.considered if not one.included]
-    assert gone.id == f"{context.path}:5-5"
+    assert f"Decided:\n- {instead}\n" in result.text
+    shown = result.text.split("Key Decisions\n")[1].strip()
+    assert shown == f"- 2026-05-01: {streams}", "a person's own line stays"
+    (gone,) = [one for one in result.receipt.considered if one.id == f"{context.path}:5-5"]
     assert gone.reason == "no longer so: a newer line of its file says otherwise"
 
 

@@ -10,6 +10,7 @@ from mcp_server.core.lifecycle.extractors.journal import MOST
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.places import place_of
 from mcp_server.core.model import Role, Turn
+from mcp_server.store.recognizer import recognizer
 
 PATH = "raw/conversations/2026/02/16/1845-s-talk.md"
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
@@ -20,7 +21,7 @@ def talk(*said: tuple[Role, str], name: str | None = None, project: str | None =
         Turn(number, role, content, START + timedelta(minutes=number), name=name)
         for number, (role, content) in enumerate(said, 1)
     ]
-    return turns, context_of(turns, PATH, "Talk", project, lambda at: at.date().isoformat())
+    return turns, context_of(turns, PATH, "Talk", project, lambda at: at.date().isoformat(), recognizer())
 
 
 def by(name: str, said: tuple[Sequence[Turn], Context]) -> list[Line]:
@@ -54,7 +55,7 @@ def test_of_a_project_what_is_done_begun_and_stuck_stands_apart_and_what_is_used
         ("progress.md", "Done"),
         ("progress.md", "In progress"),
         ("progress.md", "Blockers"),
-        ("notes.md", "Facts"),
+        ("context.md", "Facts"),
     ]
 
 
@@ -70,14 +71,19 @@ def test_family_pets_and_home_belong_to_no_project() -> None:
     assert {place_of(line).path for line in lines} == {"knowledge/people/user.md"}
 
 
-def test_what_the_user_decides_and_what_they_confirm_of_an_answer_are_decisions() -> None:
-    answer = "Decision: the index goes into SQLite with FTS5, because it needs no server.\n\n" + "It is small. " * 40
-    said = talk(("user", "I decided to keep Postgres 15 for billing."), ("agent", answer), ("user", "yes, do that"))
-    kept, marked = by("decisions", said)
-    assert (kept.turn, kept.text) == (1, "The user decided to keep Postgres 15 for billing.")
-    assert marked.turn == 2
-    assert "SQLite" in marked.text
-    assert place_of(marked).path == "knowledge/reference/decisions.md"
+def test_what_the_user_decides_and_what_they_accept_of_an_answer_are_decisions() -> None:
+    said = talk(
+        ("user", "Let's use Postgres 16 for the billing service instead of MySQL."),
+        ("agent", "OK, I'll switch the billing service to Postgres 16."),
+        ("user", "Which database should the ledger have?"),
+        ("agent", "I'd go with SQLite for the ledger: it is one file, needs no server, and the load is small."),
+        ("user", "yes, go with that"),
+    )
+    own, accepted = by("decisions", said)
+    assert (own.turn, own.text) == (1, "Let's use Postgres 16 for the billing service instead of MySQL.")
+    assert accepted.turn == 4, "the turn that proposed it"
+    assert accepted.text.startswith("I'd go with SQLite for the ledger")
+    assert place_of(own).path == "knowledge/reference/general.md"
 
 
 def test_between_people_decisions_stand_in_their_own_files() -> None:
@@ -115,9 +121,9 @@ def test_a_journal_has_few_lines_and_the_settled_ones_first() -> None:
     many: list[tuple[Role, str]] = [
         ("user", f"I visited the harbour number {number} in Rijeka with Marko.") for number in range(20)
     ]
-    lines = by("journal", talk(*many, ("user", "I decided to keep Postgres 15 for billing.")))
+    lines = by("journal", talk(*many, ("user", "Decision: keep Postgres 15 for billing.")))
     assert len(lines) == MOST
-    assert lines[-1].text == "Decision: The user decided to keep Postgres 15 for billing."
+    assert lines[-1].text == "Decision: keep Postgres 15 for billing."
     assert {place_of(line, "Harbours").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
 
 

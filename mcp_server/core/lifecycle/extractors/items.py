@@ -21,7 +21,9 @@ WEIGHTS: Mapping[LineKind, float] = {"decision": 3.0, "rule": 3.0, "open": 2.0, 
 def _of(kind: LineKind, found: ItemKind) -> Callable[[Sequence[Turn], Context], list[Line]]:
     def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
         if context.speakers:
-            return [context.line_of(told) for told in context.told if told.statement.kind == kind and told.person is None]
+            return [
+                context.line_of(told) for told in context.told if told.statement.kind == kind and told.person is None
+            ]
         by_number = {turn.number: turn for turn in turns}
         return [
             context.line(kind, item.text, by_number[item.sources[0]], weight=WEIGHTS[kind], changes=item.changes)
