@@ -77,8 +77,8 @@ WEIGHTS: Mapping[str, float] = {
 """Weights of the features that `features` names."""
 
 _TASK = re.compile(
-    r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite|summari[sz]e"
-    r"|show|run|git|what(?:'s| is| are| does| do) (?:the (?:difference|meaning|syntax)|an? |\W)|how do (?:i|you)\b)",
+    r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite"
+    r"|summari[sz]e|show|run|git|what(?:'s| is| are| does| do) (?:the (?:difference|meaning|syntax)|an? |\W)|how do (?:i|you)\b)",
     re.IGNORECASE,
 )
 """How prompts begin that ask for something general, which no memory is needed for."""

@@ -16,27 +16,32 @@ from mcp_server.core.injection import (
     was_sent,
 )
 from mcp_server.core.model import GateSignal, Hit
+from mcp_server.core.text.passages import own_text
 from tests.core.compiler.states import knowledge, passage
 
-OPEN = GateSignal(True, "all", 0.7, 0.445)
-CLOSED = GateSignal(False, "all", 0.2, 0.445)
+SIGNAL = GateSignal(True, "all", 0.5, 0.445)
 PATH = "raw/conversations/2026/05/01/0900-ses_old-tea.md"
+PAGE = "knowledge/projects/tea/context.md"
+PROMPT = "Which tea does Ana drink at the office?"
 
 
-def hit(text: str, score: float, turn: int = 7, **more: Any) -> Hit:
+def hit(text: str, score: float, turn: int = 7, cosine: float = 0.5, **more: Any) -> Hit:
     made = passage(text, start=turn, unit=f"{PATH}#{turn}", **more)
-    return Hit(made, score, {"keywords": score})
+    return Hit(made, score, {"keywords": score}, cosine)
 
 
-def background(score: float = 0.1) -> list[Hit]:
-    """Eleven other hits, so that there is something to stand out from."""
-    return [hit(f"Something else, number {n}, of no concern.", score, turn=100 + 2 * n) for n in range(11)]
+def line(text: str, score: float, number: int = 9, section: str = "Key Decisions", cosine: float = 0.5) -> Hit:
+    made = knowledge(
+        f"- 2026-05-01: {text} [src: {PATH}#3]", PAGE, start=number, title=f"tea › {section}", category="project"
+    )
+    return Hit(made, score, {"keywords": score}, cosine)
 
 
-def judged(hits: list[Hit], own: list[float], message: str = "Which tea does Ana drink?", **more: Any) -> list[str]:
-    alone = own + [0.2] * (len(hits) - len(own))
-    chosen = choose(message, hits, alone, more.get("gate", OPEN), more.get("sent", frozenset()))
-    return [one.id for one in chosen if one.included]
+def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more: Any) -> list[str]:
+    found = choose(
+        message, lines, passages, SIGNAL, more.get("sent", frozenset()), more.get("out", {}), more.get("allowance", 240)
+    )
+    return [own_text(one.hit.passage) for one in found if one.included]
 
 
 @pytest.mark.parametrize(
@@ -80,76 +85,75 @@ def test_what_is_about_something_may_get_something(prompt: str) -> None:
     assert subject_words(prompt)
 
 
-def test_a_passage_with_evidence_that_stands_out_goes_in() -> None:
-    best = hit("Ana drinks green tea, never black.", 0.6)
-    assert judged([best, *background()], [0.6]) == [f"{PATH}:7-9"]
+TEA = "Ana drinks green tea at the office, never black."
 
 
-@pytest.mark.parametrize(
-    ("score", "own", "others", "why"),
-    [
-        (0.6, 0.46, 0.1, "too little evidence"),
-        (0.41, 0.6, 0.1, "not relevant enough"),
-        (0.6, 0.6, 0.5, "does not stand out"),
-    ],
-)
-def test_each_condition_keeps_out_by_itself(score: float, own: float, others: float, why: str) -> None:
-    hits = [hit("Ana drinks green tea, never black.", score), *background(others)]
-    first = choose("Which tea does Ana drink?", hits, [own] + [0.2] * 11, OPEN, frozenset())[0]
-    assert not first.included
-    assert why in first.reason
+def test_a_passage_that_is_worth_its_tokens_goes_in() -> None:
+    assert chosen([], [hit(TEA, 0.7)]) == [TEA]
 
 
-def test_a_closed_gate_keeps_everything_out() -> None:
-    hits = [hit("Ana drinks green tea, never black.", 0.9), *background()]
-    assert judged(hits, [0.9], gate=CLOSED) == []
+def test_a_passage_that_is_worth_less_than_its_tokens_stays_out_and_the_reason_names_both() -> None:
+    text = "Something about the weather in a long sentence that says nothing of interest here. " * 4
+    weak = hit(text, 0.02, cosine=0.0)
+    found = choose(PROMPT, [], [weak], SIGNAL, frozenset(), {}, 240)
+    assert [one.included for one in found] == [False]
+    assert "worth less than its" in found[0].reason
 
 
-def test_the_tail_of_the_ranking_and_the_fourth_best_stay_out() -> None:
-    good = [hit(f"Ana drinks green tea, her {n}. sort.", 0.7, turn=10 * n) for n in range(1, 5)]
-    behind = hit("Ana has a tea pot in blue.", 0.55, turn=50)
-    chosen = judged([*good, behind, *background()[:7]], [0.7] * 5)
-    assert chosen == [f"{PATH}:{10 * n}-{10 * n + 2}" for n in (1, 2, 3)]
+def test_the_best_go_in_first_while_the_allowance_lasts() -> None:
+    good, better = hit("Ana has a blue pot for the tea.", 0.4, turn=20), hit(TEA, 0.8, turn=10)
+    assert chosen([], [better, good], allowance=20) == [TEA]
+    assert chosen([], [better, good], allowance=0) == []
+
+
+def test_a_line_of_the_page_goes_in_and_the_turn_that_says_the_same_does_not() -> None:
+    said = line(TEA, 0.7)
+    assert chosen([said], [hit(TEA, 0.6)]) == [own_text(said.passage)]
+
+
+def test_what_was_replaced_or_closed_is_not_pushed() -> None:
+    assert chosen([line(TEA, 0.9, section="Replaced decisions")], []) == []
+    assert chosen([line(TEA, 0.9, section="Closed items")], []) == []
 
 
 def test_what_the_window_holds_is_not_sent_again() -> None:
-    best = hit("Ana drinks green tea, never black.\nShe likes it cold.", 0.6)
-    sent = frozenset(fingerprints("user: Ana drinks green tea, never black.\n She likes it cold."))
-    assert judged([best, *background()], [0.6], sent=sent) == []
-    half = frozenset(fingerprints("Ana drinks green tea, never black."))
-    assert judged([best, *background()], [0.6], sent=half) == [f"{PATH}:7-9"]
+    said = hit(f"{TEA}\nShe likes it cold.", 0.7)
+    sent = frozenset(fingerprints(f"user: {TEA}\n She likes it cold."))
+    assert chosen([], [said], sent=sent) == []
+    assert chosen([], [said], sent=frozenset(fingerprints(TEA))) == [own_text(said.passage)]
+
+
+def test_a_line_that_the_brief_shows_without_its_date_counts_as_sent() -> None:
+    assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(f"Decided:\n- {TEA}"))) == []
+
+
+def test_a_line_that_was_cut_counts_as_sent_by_its_first_words() -> None:
+    shown = "- Ana drinks green tea at the office, never…"
+    assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(shown))) == []
 
 
 @pytest.mark.parametrize(
     ("text", "more"),
     [
         ("Which tea does Ana like best, green or black?", {}),
-        ("Tea that Ana would drink.", {}),
-        ("Ana drinks green tea, never black.", {"role": "system"}),
-        ("Ana drinks green tea, never black.", {"category": "identity"}),
+        ("Tea that Ana would drink at the office.", {}),
+        (TEA, {"role": "system"}),
+        (TEA, {"category": "identity"}),
     ],
 )
 def test_a_passage_that_tells_nothing_stays_out(text: str, more: dict[str, Any]) -> None:
-    assert judged([hit(text, 0.9, **more), *background()], [0.9]) == []
+    assert chosen([], [hit(text, 0.9, **more)]) == []
 
 
-def test_an_answer_takes_over_the_evidence_of_its_question() -> None:
-    question = hit("Which tea does Ana drink, do you know?", 0.7, turn=7)
-    answer = hit("Green, never black.", 0.6, turn=8)
-    assert judged([question, answer, *background()[:10]], [0.7, 0.46]) == [f"{PATH}:8-10"]
-    assert judged([question, answer, *background()[:10]], [0.7, 0.3]) == []
+def test_what_is_ruled_out_stays_out_whatever_it_scores() -> None:
+    found = choose(PROMPT, [], [hit(TEA, 0.9)], SIGNAL, frozenset(), {f"{PATH}:7": "no longer so"}, 240)
+    assert [(one.included, one.reason) for one in found] == [(False, "no longer so")]
 
 
-def test_what_an_agent_answered_comes_with_what_it_answers_if_it_is_short() -> None:
-    problem = hit("Tea for Ana: the kettle fails with a loud bang.", 0.7, turn=7, role="user")
-    solution = hit("The seal was broken, I replaced it.", 0.3, turn=8, role="agent")
-    hits = [problem, *background()[:8], solution]
-    own = [0.7, *[0.2] * 8, 0.4]
-    assert judged(hits, own) == [f"{PATH}:7-9", f"{PATH}:8-10"]
-    assert judged(hits, own, sent=frozenset(fingerprints(solution.passage.text))) == [f"{PATH}:7-9"]
-    part = Hit(solution.passage, 0.3, {}, whole=False)
-    assert judged([*hits[:-1], part], own) == [f"{PATH}:7-9"]
-    assert judged(hits, [*own[:-1], 0.2]) == [f"{PATH}:7-9"]
+def test_a_general_task_makes_every_candidate_worth_less() -> None:
+    [plain] = choose("Ana and her tea at the office", [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    [task] = choose("explain Ana and her tea at the office", [], [hit(TEA, 0.5)], SIGNAL, frozenset(), {}, 240)
+    assert task.worth < plain.worth
 
 
 def test_headings_and_labels_do_not_count_as_what_was_sent() -> None:

@@ -28,6 +28,7 @@ async def test_only_the_full_profile_offers_it(workspace: Path) -> None:
 
 async def test_it_lists_switches_and_explains(workspace: Path) -> None:
     async with connected(workspace, profile="full") as client:
+        await call(client, "status")  # the memory is there now
         write(workspace, "tea.md", TEA)
         session = await say(client, "hello")
         listed = await call(client, "topics")

@@ -27,7 +27,7 @@ KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.1
 SETTLED = frozenset((REPLACED, CLOSED))
 """Sections whose derived lines no context shows unless search finds them."""
 
-SECTIONS = SETTLED.union(section for section, _ in KINDS)
+SECTIONS = SETTLED.union(section for section, _, _ in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def fill(filling: Filling, room: Room) -> Section:
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
     titles = {section: f"{title}:" for section, title, _ in KINDS}
     there = [(section, share) for section, _, share in KINDS if any(one.section == section for one in kept)]
-    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - sum(meter.line(titles[section]) for section, _ in there)
+    headings = sum(meter.line(titles[section]) for section, _ in there)
+    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - headings
     by_kind = {section: _ordered(inputs, [one for one in kept if one.section == section]) for section, _ in there}
     needs = [sum(meter.line(_shown(one)) for one in by_kind[section]) for section, _ in there]
     shares = _shares(needs, [share for _, share in there], max(0, left))
