@@ -78,7 +78,8 @@ WEIGHTS: Mapping[str, float] = {
 
 _TASK = re.compile(
     r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite"
-    r"|summari[sz]e|show|run|git|what(?:'s| is| are| does| do) (?:the (?:difference|meaning|syntax)|an? |\W)|how do (?:i|you)\b)",
+    r"|summari[sz]e|show|run|git|what(?:'s| is| are| does| do) (?:the (?:difference|meaning|syntax)|an? |\W)"
+    r"|how do (?:i|you)\b)",
     re.IGNORECASE,
 )
 """How prompts begin that ask for something general, which no memory is needed for."""

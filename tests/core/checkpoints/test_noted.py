@@ -41,7 +41,8 @@ def came_to(turns: list[Turn]) -> Outcome:
 
 def test_an_accepted_proposal_is_a_decision_and_the_proposing_turn_counts_as_settled() -> None:
     found = came_to(said(("user", "Which store shall the ledger have?"), ("agent", PROPOSAL), ("user", "yes, do it")))
-    assert len(found.decisions) == 1 and SAID in found.decisions[0]
+    (decision,) = found.decisions
+    assert SAID in decision
     assert found.settled == {2}
 
 
