@@ -1,4 +1,4 @@
-"""`context-manager bench retrieval|injection|topics|speed`."""
+"""`context-manager bench retrieval|injection|topics|understand|speed`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcp_server.bench.speed import SpeedReport
     from mcp_server.bench.topics import TopicsReport
     from mcp_server.bench.topics_speed import TopicsSpeed
+    from mcp_server.bench.understand import Share, UnderstandReport
     from mcp_server.bench.workbench import Workbench
     from mcp_server.memory import Memory
 
@@ -39,7 +40,7 @@ embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "no
 
 @click.group("bench")
 def command() -> None:
-    """Measure retrieval, injection, topics and speed, each in a temporary workspace of its own."""
+    """Measure retrieval, injection, topics, understanding and speed; no workspace of yours is touched."""
 
 
 @command.command("retrieval")
@@ -114,6 +115,21 @@ def topics(path: Path | None, number: int, mistakes: bool, embedder: str | None,
     speed = _run("Measuring", lambda bench: measure_speed(bench, number)) if number else None
     report = {"labelled": labelled and labelled.as_dict(), "speed": speed and speed.as_dict()}
     _deliver(report, json_file, lambda: _print_topics(labelled, speed, mistakes))
+
+
+@command.command("understand")
+@click.argument("files", type=EXISTING, nargs=-1, required=True)
+@click.option("--show", is_flag=True, help="Also print what was missed and what was found wrongly.")
+@click.option("--weights", type=EXISTING, help="A weights file to measure instead of the shipped one.")
+@to_json
+def understand(files: tuple[Path, ...], show: bool, weights: Path | None, json_file: Path | None) -> None:
+    """Are decisions, rules, facts and open items found? Precision and recall on labeled conversations (FILES: JSON as
+    `benchmarks/README.md` describes it), without an LLM."""
+    from mcp_server.bench.understand import measure_understanding
+    from mcp_server.store.recognizer import SHIPPED, recognizer
+
+    report = measure_understanding(files, recognizer(weights or SHIPPED))
+    _deliver(report.as_dict(), json_file, lambda: _print_understanding(report, show))
 
 
 @command.command("speed")
@@ -290,6 +306,34 @@ def _print_topics(labelled: TopicsReport | None, speed: TopicsSpeed | None, mist
             f"{speed.messages} messages, {speed.candidates:.0f} candidates a message"
         )
         print_table(columns, [row], right=columns, title=title)
+
+
+def _print_understanding(report: UnderstandReport, show: bool) -> None:
+    click.echo(f"{report.conversations} conversations, {report.turns:,} turns, {report.ms_per_turn:.1f} ms a turn")
+    rows = [(kind, *_counted(report.recall[kind]), *_counted(report.precision[kind])) for kind in report.recall]
+    columns = ("recall", "items found", "precision", "lines right")
+    print_table(("kind", *columns), rows, right=columns, title="Items found, and lines that are right")
+    states = (
+        ("superseded decisions that are marked", report.superseded),
+        ("other decisions that are marked", report.wrongly_replaced),
+        ("closed items that are marked", report.closed),
+        ("open items that are marked as closed", report.wrongly_closed),
+    )
+    title = "What became of the items that were found"
+    print_table(
+        ("", "share", "of"), [(name, *_counted(one)) for name, one in states], right=("share", "of"), title=title
+    )
+    if report.false_per_100 is not None:
+        click.echo(
+            f"{report.false_per_100:.1f} decisions, rules and open items per 100 turns "
+            f"in {report.talk_turns:,} turns of conversations that have none"
+        )
+    for one in report.mistakes if show else ():
+        click.echo(f"{one.conversation}: {one.kind} {one.what}: {one.text}")
+
+
+def _counted(one: Share) -> tuple[str, str]:
+    return ("" if one.share is None else f"{one.share:.2f}", f"{one.right} of {one.of}")
 
 
 def _print_speed(report: SpeedReport) -> None:

@@ -5,12 +5,13 @@ A feature that keeps something by session in the state needs one line here and n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_server.actions import clarity
+from mcp_server.actions import clarity, sessions
 from mcp_server.actions.checkpoints import as_of, noted
+from mcp_server.core.checkpoints.noted import with_texts, without_texts
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import LiveChunk
 from mcp_server.memory import Memory
@@ -45,8 +46,9 @@ KEPT = (
 
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
-    """The session's state as of this moment."""
-    return await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+    """Returns the session's state as of this moment; the notes refer to turns and do not repeat them."""
+    found = await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+    return replace(found, entries=_with_notes(found.entries, session, without_texts))
 
 
 async def put_back(
@@ -55,10 +57,20 @@ async def put_back(
     """Puts a session's state in the place of what is there, with these live chunks, in one transaction. `turn` is the
     last turn that it has seen; of the `turns` that there are the later ones are hidden."""
     places = [kept.place(session) for kept in KEPT] + [(as_of.NAMESPACE, session)]
-    entries = {namespace: dict(values) for namespace, values in stored.entries.items()}
+    said = await sessions.session_turns(memory, session)
+    entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
         entries[as_of.NAMESPACE] = {session: as_of.entry(turn, turns)}
     await SessionStates(memory.state).put(session, places, entries, chunks)
+
+
+def _with_notes(
+    entries: Mapping[str, Mapping[str, Any]], session: str, change: Callable[[object], object]
+) -> dict[str, dict[str, Any]]:
+    changed = {namespace: dict(values) for namespace, values in entries.items()}
+    if session in changed.get(noted.NAMESPACE, {}):
+        changed[noted.NAMESPACE][session] = change(changed[noted.NAMESPACE][session])
+    return changed
 
 
 async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:

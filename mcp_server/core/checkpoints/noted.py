@@ -158,6 +158,22 @@ def from_dict(stored: object) -> Noted:
         return Noted()
 
 
+def without_texts(stored: object) -> object:
+    """Returns stored notes without the texts of their context, for a checkpoint: the transcript has them."""
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
+        return stored
+    return {**stored, "tail": [[number, role, "", at, tools] for number, role, _, at, tools in stored["tail"]]}
+
+
+def with_texts(stored: object, turns: Iterable[Turn]) -> object:
+    """Returns what `without_texts` gave with the texts of these turns."""
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
+        return stored
+    texts = {turn.number: turn.content[:MAX_TAIL_TEXT] for turn in turns}
+    tail = [[number, role, texts.get(number, ""), at, tools] for number, role, _, at, tools in stored["tail"]]
+    return {**stored, "tail": tail}
+
+
 def _shortened(turn: Turn) -> Turn:
     """Returns what is kept of a turn as context: of its tool calls only whether there are any."""
     calls = (ToolCall(""),) if turn.tool_calls else ()

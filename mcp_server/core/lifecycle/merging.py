@@ -123,7 +123,12 @@ def _can_be_twin(known: _Known, line: Line) -> bool:
 
 
 def _moves(twin: _Known, place: Place, line: Line) -> bool:
-    """Whether a line that is read anew belongs into another section than that in which its old self stands."""
+    """Returns whether a line that is read anew belongs into another section than that in which its old self stands.
+
+    A settled item stays where it is: it is moved back elsewhere, or a person moved it.
+    """
+    if twin.section in SETTLED_SECTIONS:
+        return False
     old = twin.sources == (line.source,) and line.source not in twin.confirmed
     return old and twin.section.casefold() != place.section.casefold()
 

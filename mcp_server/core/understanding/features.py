@@ -96,7 +96,7 @@ class Message:
         words = self.words[:12]
         for place, word in enumerate(words):
             before = words[place - 1] if place else ""
-            if word.isdigit() and 0 < int(word) < 8 and (place == 0 or before in _CHOOSING):
+            if word.isdecimal() and 0 < int(word) < 8 and (place == 0 or before in _CHOOSING):
                 return int(word)
             if word in "abcdef" and len(word) == 1 and (before in _CHOOSING or (place == 0 and _alone(words))):
                 return ord(word) - ord("a") + 1

@@ -46,6 +46,9 @@ PROGRAM = 0.5
 MIN_WORDS = 2
 """Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
 
+SHORT_ANSWER = 4
+"""Words of an answer that only the message before it explains."""
+
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
 
@@ -62,6 +65,8 @@ LABELS: Mapping[ItemKind, re.Pattern[str]] = {
     kind: re.compile(rf"[*_]*(?:{words})[*_]*\s*:[*_]*\s+(?=\S)", re.IGNORECASE) for kind, words in _WORDS.items()
 }
 """Labels that say what a sentence is: such a sentence counts whatever the model makes of it, and so does a task box."""
+
+_DECIDED = re.compile(r"I(?:['’]ve| have)? (?:just |now |finally )?decided (?:to|on|against)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ def _found(message: Message, model: Model) -> _ByKind:
     if message.acts.get("program", 0.0) >= PROGRAM:
         return {}
     shares = [model.items.probabilities(sentence_features(message, place)) for place in range(len(message.sentences))]
-    labels = [_labeled(sentence) for sentence in message.sentences]
+    labels = [_labeled(sentence, message.role == "user") for sentence in message.sentences]
     chosen = _chosen(message)
     found: dict[ItemKind, list[_Found]] = {}
     for kind, least in LEAST.items():
@@ -161,12 +166,12 @@ def _chosen(message: Message) -> int:
     options = {sentence.option for sentence in message.sentences}
     if picked not in options or message.next is None:
         return 0
-    named = {int(word) for word in message.next.words[:12] if word.isdigit()}
+    named = {int(word) for word in message.next.words[:12] if word.isdecimal()}
     return 0 if named & options - {picked} else picked
 
 
-def _labeled(sentence: Sentence) -> tuple[ItemKind, str] | None:
-    """Returns the kind that a sentence names itself, and its text without the label."""
+def _labeled(sentence: Sentence, by_user: bool) -> tuple[ItemKind, str] | None:
+    """Returns the kind that a sentence says it is, and its text without the label."""
     text = sentence.text
     if text.rstrip("*_ ").endswith("?"):
         return None
@@ -175,7 +180,7 @@ def _labeled(sentence: Sentence) -> tuple[ItemKind, str] | None:
     for kind, label in LABELS.items():
         if found := label.match(text):
             return kind, text[found.end() :]
-    return None
+    return ("decision", text) if by_user and _DECIDED.match(text) else None
 
 
 def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: Callable[[int], _ByKind]) -> list[Item]:
@@ -242,8 +247,12 @@ def _amended(messages: Sequence[Message], place: int, of: Callable[[int], _ByKin
         return False
     after = messages[place + 1]
     share = after.acts.get("accept", 0.0) + after.acts.get("amend", 0.0)
-    change = of(place + 1).get("decision") if share >= AMENDS and of(place).get("decision") else None
-    return change is not None and len(_joined(change)) <= LONGEST_CHANGE
+    if share < AMENDS or not of(place).get("decision"):
+        return False
+    change = _joined(of(place + 1).get("decision", ()))
+    if not subject_stems(change) or len(change) > LONGEST_CHANGE:
+        return False
+    return not (_chosen(messages[place]) and len(change.split()) <= SHORT_ANSWER)  # it only says which option
 
 
 def _joined(sentences: Sequence[_Found]) -> str:
@@ -252,7 +261,11 @@ def _joined(sentences: Sequence[_Found]) -> str:
 
 def _needs_question(text: str, before: Message) -> bool:
     """Whether an answer is so short that only the question before it says what it is about."""
-    return len(text.split()) <= 4 and bool(before.sentences) and before.sentences[-1].text.rstrip().endswith("?")
+    return (
+        len(text.split()) <= SHORT_ANSWER
+        and bool(before.sentences)
+        and before.sentences[-1].text.rstrip().endswith("?")
+    )
 
 
 def clean(text: str) -> str:

@@ -17,6 +17,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
+from mcp_server.core.lifecycle.changing import supersedes
 from mcp_server.core.understanding.features import content_stems, word_list
 
 State = Literal["current", "replaced", "closed"]
@@ -26,6 +27,9 @@ REPLACES = 0.3
 
 CLOSES = 1.5
 """The rarity of shared words from which on a report closes an open item: one word that few statements have."""
+
+LEAST_STATEMENTS = 8
+"""Among fewer statements a word counts as rare as among so many: two shared words are as telling there."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)?")
 
@@ -53,7 +57,7 @@ class Rarity:
     """How much a shared word tells: its inverse document frequency among these statements."""
 
     def __init__(self, statements: Sequence[Statement]) -> None:
-        self._count = len(statements)
+        self._count = max(LEAST_STATEMENTS, len(statements))
         self._having = Counter(stem for one in statements for stem in one.stems)
 
     def of(self, stems: Iterable[str]) -> float:
@@ -117,7 +121,10 @@ REPLACEMENT = (-6.8, 0.85, 1.2, 0.72, 4.15, 0.85)
 
 
 def replaces(old: Statement, new: Statement, rarity: Rarity) -> float:
-    """Returns the probability that `new` takes the place of `old`; 0 if they share no content word."""
+    """Returns the probability that `new` takes the place of `old`: 0 if they share no content word, 1 if the words of
+    `new` name what is given up ("no Redis: Postgres instead")."""
+    if supersedes(new.text, old.text):
+        return 1.0
     return _logistic(REPLACEMENT, replacement_features(old, new, rarity)) if old.stems & new.stems else 0.0
 
 

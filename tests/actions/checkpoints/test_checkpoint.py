@@ -29,16 +29,17 @@ from tests.pressing import hold, talk
 pytestmark = pytest.mark.anyio
 
 ANSWER = (
-    "The berth in Kotor is free from October to April, and the crane is not. " * 8 + "\n\nLet's use the berth in Kotor."
+    "The berth in Kotor is free from October to April, and the crane is not. " * 8
+    + "\n\nI'd go with the berth in Kotor for the winter: it is cheap, and close to the crane."
 )
 
 
 async def spoken(memory: Memory) -> None:
     """A short conversation in which something is settled."""
     for role, content in (
-        ("user", "Where does the boat stay in winter?\nTODO: paint the hull"),
+        ("user", "Which berth should the boat have in winter?\n\nTODO: paint the hull"),
         ("agent", ANSWER),
-        ("user", "Yes, do that."),
+        ("user", "yes, go with that"),
     ):
         await observe(memory, NewTurn(role, content, "s", delivery="replace"), USER)
     call = ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
@@ -56,9 +57,9 @@ async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_
     made = await make(memory, "s", "asked", "before\nthe journey")
     assert await checkpoints.read(memory, made.id) == made
     assert (made.turn, made.reason, made.note) == (4, "asked", "before the journey")
-    assert made.thread.startswith("Began with: Where does the boat stay")
+    assert made.thread.startswith("Began with: Which berth should the boat")
     (decision,) = made.decisions
-    assert decision.endswith("Let's use the berth in Kotor.")
+    assert decision.endswith("close to the crane.")
     assert made.open_items == ("paint the hull",)
     assert made.last_tool_call == ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
     assert len(made.live) == 5

@@ -59,7 +59,7 @@ async def test_a_day_becomes_a_journal_and_a_week_its_decisions_in_memory(
     assert not memory.files.exists(ARCHIVE), "nothing left, and there is no empty archive"
     text = memory.files.read_text(MEMORY)
     decisions = text[text.index("## Key Decisions") : text.index("## Lessons Learned")]
-    assert "- 2026-02-14: The user decided to keep Postgres 15 for the billing tables of Atlas. [src: raw/" in decisions
+    assert "- 2026-02-14: I decided to keep Postgres 15 for the billing tables of Atlas. [src: raw/" in decisions
     assert "Rijeka" in text[text.index("## Active Context") :]
     before = snapshot(workspace)
     for period in ("daily", "weekly", "monthly", "monthly"):
@@ -86,7 +86,7 @@ async def test_a_dry_run_changes_nothing_and_says_what_would(memory: Memory, clo
     before = snapshot(workspace)
     for period in ("weekly", "monthly"):
         looked = await condense(memory, period, dry_run=True)
-        assert "+- 2026-02-14: The user decided" in looked.files[MEMORY].diff
+        assert "+- 2026-02-14: I decided" in looked.files[MEMORY].diff
     assert snapshot(workspace) == before
 
 

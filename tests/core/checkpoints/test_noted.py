@@ -51,6 +51,23 @@ def test_a_decision_that_says_what_it_is_counts_at_once_whoever_wrote_it() -> No
     assert found.decisions == ("keep raw files for ever", "two cache files")
 
 
+def test_small_talk_and_explanations_settle_nothing() -> None:
+    talk = said(
+        ("user", "hi, how are you today?"),
+        ("agent", "Well, thank you. How can I help?"),
+        ("user", "what does a mutex do?"),
+        ("agent", "A mutex lets one thread at a time into a critical section. The others wait until it is free."),
+        ("user", "I see, thanks a lot!"),
+        ("agent", "You're welcome."),
+    )
+    assert came_to(talk) == Outcome()
+
+
+def test_code_settles_nothing() -> None:
+    code = "```\nDecision: keep SQLite\n- [ ] use a queue\nTODO: call Ana\n```"
+    assert came_to(said(("user", "show me the file"), ("agent", code), ("user", "thanks"))) == Outcome()
+
+
 @settings(max_examples=30, deadline=None)
 @given(INJECTED)
 def test_what_a_program_injects_settles_nothing_and_does_not_stand_between(injected: str) -> None:

@@ -34,8 +34,9 @@ def _of(kind: LineKind, found: ItemKind) -> Callable[[Sequence[Turn], Context], 
     return extract
 
 
+DECISIONS = Extractor("decisions", VERSION + 3, _of("decision", "decision"), ("decision",))
 EXTRACTORS = (
-    Extractor("decisions", VERSION + 3, _of("decision", "decision"), ("decision",)),
+    DECISIONS,
     Extractor("rules", VERSION, _of("rule", "rule")),
     Extractor("facts", VERSION + 3, _of("fact", "fact"), ("fact",)),
     Extractor("open items", VERSION, _of("open", "open")),

@@ -18,11 +18,14 @@ PREFIXES = {"decision": "Decision: ", "lesson": "Lesson: "}
 
 
 def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """Decisions and lessons, then the weightiest of what happened and is planned; each by the day it was said."""
-    settled = [*items.EXTRACTORS[0].extract(turns, context), *lessons.extract(turns, context)]
-    marked = {(line.turn, line.text) for line in settled}
+    """Returns decisions and lessons, then the weightiest of what happened and is planned, each by the day it was said.
+
+    What a message tells of a kind that was recognized in it is not told twice.
+    """
+    settled = [*items.DECISIONS.extract(turns, context), *lessons.extract(turns, context)]
+    marked = {(line.turn, line.kind) for line in settled}
     told = [context.line_of(one) for one in context.told if one.statement.kind != "preference"]
-    return chosen([*settled, *(line for line in told if (line.turn, line.text) not in marked)])
+    return chosen([*settled, *(line for line in told if (line.turn, line.kind) not in marked)])
 
 
 def chosen(lines: Sequence[Line]) -> list[Line]:

@@ -1,0 +1,93 @@
+"""The sections of a page are the states of its items."""
+
+from __future__ import annotations
+
+from mcp_server.core.lifecycle.lines import Line, LineKind, entry, sources_of
+from mcp_server.core.lifecycle.merging import merged
+from mcp_server.core.lifecycle.places import place_of
+from mcp_server.core.lifecycle.states import reopened, settled
+
+A, B = "raw/conversations/2026/11/02/0900-s-a.md", "raw/conversations/2026/11/04/0900-s-b.md"
+OLD = "Vault with the AppRole login, one role per service."
+NEW = "scratch the AppRole login for Vault, we switch to JWT login instead"
+OTHER = "Invoices are stored as PDF."
+TASK = "call Ana about the winter berth"
+
+
+def line(kind: LineKind, text: str, path: str = A, turn: int = 27, changes: float = 0.0) -> Line:
+    day = path[18:28].replace("/", "-")
+    return Line(kind, text, day, turn, path, said=day, project="atlas", changes=changes)
+
+
+FIRST = [line("decision", OLD), line("decision", OTHER, turn=30), line("open", TASK, turn=31)]
+SECOND = [line("decision", NEW, B, 86, 0.9), line("report", "Ana signed the winter berth", B, 90, 0.5)]
+
+
+def extracted(body: str, lines: list[Line], stale: frozenset[str] = frozenset()) -> str:
+    placed = [(place_of(one), one) for one in lines if one.kind != "report"]
+    return settled(merged(body, placed, stale), lines)
+
+
+def section(body: str, title: str) -> list[str]:
+    after = body.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return [row for row in after.splitlines() if row.strip()]
+
+
+def test_a_replaced_decision_moves_to_its_section_and_names_both_turns() -> None:
+    body = extracted(extracted("# atlas\n", FIRST), SECOND)
+    (replaced,) = section(body, "Replaced decisions")
+    assert replaced == f"- 2026-11-02: {OLD} (replaced 2026-11-04) [src: {A}#27] [src: {B}#86]"
+    assert [sources_of(row)[0].turn for row in section(body, "Key Decisions")] == [30, 86]
+
+
+def test_a_closed_item_moves_to_its_section() -> None:
+    body = extracted(extracted("# atlas\n", FIRST), SECOND)
+    assert section(body, "Open items") == []
+    assert section(body, "Closed items") == [f"- 2026-11-02: {TASK} (done 2026-11-04) [src: {A}#31] [src: {B}#90]"]
+
+
+def test_doing_it_again_changes_no_byte() -> None:
+    body = extracted(extracted("# atlas\n", FIRST), SECOND)
+    assert extracted(body, []) == body
+    assert extracted(body, SECOND) == body
+    assert extracted(body, [*FIRST, *SECOND], frozenset((A, B))) == body
+    assert extracted("# atlas\n", [*FIRST, *SECOND]).split() == body.split(), "at once or one after the other"
+
+
+def test_items_move_back_when_what_settled_them_is_not_said_any_more() -> None:
+    before = extracted("# atlas\n", FIRST)
+    body = extracted(extracted(before, SECOND), [], frozenset((B,)))
+    assert section(body, "Key Decisions") == section(before, "Key Decisions")
+    assert section(body, "Open items") == section(before, "Open items")
+    assert section(body, "Replaced decisions") == section(body, "Closed items") == []
+
+
+def test_items_move_back_when_what_settled_them_is_forgotten_and_go_with_their_own_turn() -> None:
+    body = extracted(extracted("# atlas\n", FIRST), SECOND)
+    back = reopened(body, lambda source: source.path == B)
+    assert [sources_of(row)[0].turn for row in section(back, "Key Decisions")] == [27, 30, 86]
+    assert section(back, "Replaced decisions") == []
+    assert reopened(body, lambda source: source.path == A) == body, "the line itself is for `forget` to take out"
+    gone = extracted(body, [], frozenset((A,)))
+    assert OLD not in gone
+    assert TASK not in gone
+
+
+def test_a_decision_that_is_made_again_is_in_force_again() -> None:
+    body = extracted(extracted("# atlas\n", FIRST), SECOND)
+    again = line("decision", OLD, "raw/conversations/2026/11/09/0900-s-c.md", 3, 0.9)
+    body = extracted(body, [again])
+    assert entry("2026-11-09", OLD, (again.source,)) in section(body, "Key Decisions")
+    assert [NEW in row or OLD in row for row in section(body, "Replaced decisions")] == [True, True]
+
+
+def test_what_a_person_wrote_or_moved_stays() -> None:
+    own = "- by hand, no mark"
+    continued = f"- 2026-11-02: {OLD} [src: {A}#27]\n  and my own remark on it"
+    moved = f"- 2026-11-02: {OTHER} [src: {A}#30]"
+    body = f"# atlas\n\nSome prose.\n\n## Key Decisions\n{own}\n{continued}\n\n## Replaced decisions\n{moved}\n"
+    for lines, stale in ((SECOND, frozenset[str]()), ([*FIRST, *SECOND], frozenset((A, B)))):
+        after = extracted(body, lines, stale)
+        for kept in ("Some prose.", own, continued, moved):
+            assert kept in after
+        assert moved in section(after, "Replaced decisions")

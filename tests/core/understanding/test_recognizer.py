@@ -1,0 +1,115 @@
+"""What is recognized in a conversation: decisions, rules, facts, open items, reports."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcp_server.core.understanding.recognizer import LONGEST, is_real, read
+from mcp_server.store.recognizer import recognizer
+from tests.core.checkpoints.injected import INJECTED
+from tests.core.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
+
+
+def test_an_accepted_proposal_becomes_a_decision_that_quotes_it() -> None:
+    (decision,) = items(
+        "Which database should the ledger have?",
+        "I'd go with SQLite for the ledger: it is one file, needs no server, and the load is small.",
+        "yes, go with that",
+        "Done, the ledger uses SQLite now.",
+    )
+    assert decision.kind == "decision"
+    assert decision.text.startswith("I'd go with SQLite for the ledger")
+    assert (decision.sources, decision.turn) == ((4, 5), 5), "proposed in turn 4, settled in turn 5"
+
+
+@pytest.mark.parametrize("reply", ["take 2", "2 it is", "number 2, thanks", "option 2 please"])
+def test_of_options_the_one_chosen_by_number_is_the_decision(reply: str) -> None:
+    said = ("how do we ship the reports?", f"{OPTIONS}\n\nI'd take 1 or 2. Which one?", reply, "OK, to the S3 bucket.")
+    assert texts("decision", *said) == ["Upload them to the S3 bucket"]
+
+
+def test_a_refusal_is_a_decision_and_the_refused_proposal_is_none() -> None:
+    said = (
+        "the parser is slow",
+        "I suggest we rewrite the parser in Rust. Shall I start?",
+        "no, no Rust here. We stay with Python for the parser.",
+        "Understood, the parser stays in Python.",
+    )
+    assert texts("decision", *said) == ["no, no Rust here. We stay with Python for the parser."]
+
+
+def test_an_amendment_is_told_with_the_proposal() -> None:
+    said = ("and backups?", f"{PROPOSAL} OK?", "Yes, with one change: 30 copies.", "Set up that way.")
+    assert texts("decision", *said) == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"]
+
+
+def test_a_users_own_directive_is_a_decision() -> None:
+    directive = "Let's use Postgres 16 for the billing service instead of MySQL."
+    (decision,) = items(directive, "OK, I'll switch the billing service to Postgres 16.")
+    assert (decision.kind, decision.text, decision.sources) == ("decision", directive, (3,))
+
+
+def test_a_standing_rule_is_recognized() -> None:
+    rule = "From here on write all commit messages in English."
+    assert texts("rule", rule, "Understood, noted.", "what is next?", "The export.") == [rule]
+
+
+def test_a_fact_is_recognized() -> None:
+    fact = "The Atlas release is due on 3 June 2026."
+    assert texts("fact", fact, "Noted.") == [fact]
+
+
+def test_an_open_item_and_the_report_that_it_is_done_are_recognized() -> None:
+    said = (BERTH, "OK, I'll keep that in mind.", "how does the export work?", "It writes a CSV file.", BERTH_DONE)
+    found = items(*said, "Good to hear.")
+    assert [(item.kind, item.turn) for item in found] == [("open", 3), ("report", 7)]
+    assert found[0].text == BERTH
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text"),
+    [
+        ("Decision: keep the raw files for ever", "decision", "keep the raw files for ever"),
+        ("**Decision**: keep SQLite for now", "decision", "keep SQLite for now"),
+        ("Rule: tests run before each commit", "rule", "tests run before each commit"),
+        ("TODO: pay Bo", "open", "pay Bo"),
+        ("- [ ] call Ana Marija", "open", "call Ana Marija"),
+        ("- [x] call Ana Marija", "report", "call Ana Marija"),
+        ("Done: the berth is booked", "report", "the berth is booked"),
+    ],
+)
+def test_a_label_always_counts(line: str, kind: str, text: str) -> None:
+    assert (kind, text) in [(item.kind, item.text) for item in items(line, "ok")]
+
+
+@pytest.mark.parametrize(
+    "line", ["Decision: should we keep it?", "TODO: **", "- [ ] [forgotten]", "```\nTODO: x y\n```"]
+)
+def test_a_label_before_a_question_or_nothing_counts_for_nothing(line: str) -> None:
+    assert items(line, "ok") == []
+
+
+def test_each_labeled_line_is_an_item_of_its_own() -> None:
+    assert texts("open", "- [ ] write docs for the parser\n- [ ] write tests for the parser") == [
+        "write docs for the parser",
+        "write tests for the parser",
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(INJECTED)
+def test_what_a_program_wrote_never_becomes_an_item(text: str) -> None:
+    plain = talk("and backups?", f"{PROPOSAL} OK?", "yes", "Set up that way.")
+    program = [one for one in talk(*[text] * 2) if one.content == text]
+    assert not any(map(is_real, program))
+    assert read([*plain, *program], recognizer()) == read(plain, recognizer())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=200), max_size=5))
+def test_any_text_can_be_read_and_an_item_is_short_and_on_one_line(said: list[str]) -> None:
+    for item in items(*said):
+        assert 0 < len(item.text) <= LONGEST
+        assert "\n" not in item.text
