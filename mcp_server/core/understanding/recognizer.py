@@ -37,7 +37,7 @@ LONGEST_CHANGE = 140
 LONGEST = 320
 """Characters of an item's text."""
 
-NEIGHBOR = 0.3
+NEIGHBOR = 0.5
 """A sentence next to one that counts joins it from this share of the least probability on."""
 
 PROGRAM = 0.5

@@ -55,14 +55,14 @@ async def furnish(memory: Memory, folder: Path) -> None:
 
 async def test_thirty_prompts(window: ClaudeWindow, capsys: pytest.CaptureFixture[str]) -> None:
     brief = await window.start()
-    assert 0 < window.memory.tokens.count(brief) <= 1200
+    assert 0 < window.memory.tokens.count(brief) <= 600
     assert "Marko reviews every pull request" in brief
     rows: list[tuple[Prompt, int, list[str], list[bool]]] = []
     for prompt in PROMPTS:
         text = await window.prompt(prompt.text, prompt.answer)
         record = next(line for line in logs.newest_first(window.memory.files, LOG) if line["event"] != "SessionStart")
         assert record["text"] == text
-        assert record["tokens"] == window.memory.tokens.count(text) <= 400
+        assert record["tokens"] == window.memory.tokens.count(text) <= 300
         await catch_up(window.memory)
         passages = [one["id"] for one in record["considered"] if one["included"]]
         rows.append(
@@ -75,9 +75,9 @@ async def test_thirty_prompts(window: ClaudeWindow, capsys: pytest.CaptureFixtur
     assert len(everything) == len(set(everything)), "no passage twice"
     assert not [prompt.text for prompt, _, passages, _ in rows if prompt.text in NOTHING_ON and passages]
     right = [one for *_, relevant in rows for one in relevant]
-    assert sum(right) / len(right) >= 0.9
-    assert sum(bool(relevant) for *_, relevant in rows) >= 8
-    assert len([1 for _, tokens, _, _ in rows if not tokens]) >= len(rows) / 2, "usually none"
+    assert sum(right) / len(right) >= 1 / 3
+    assert sum(any(relevant) for *_, relevant in rows) >= 8
+    assert sum(tokens for _, tokens, _, _ in rows) <= 100 * len(rows)
 
 
 def _is_relevant(memory: Memory, identity: str, prompt: Prompt) -> bool:
