@@ -22,7 +22,7 @@ from mcp_server.core.understanding.features import content_stems, word_list
 
 State = Literal["current", "replaced", "closed"]
 
-REPLACES = 0.3
+REPLACES = 0.5
 """The probability from which on a decision counts as replaced."""
 
 CLOSES = 1.5
