@@ -59,7 +59,9 @@ _LONG = tuple(
     for short, long in (
         (r"\bwanna\b", "want to"),
         (r"(?<=\w )gonna\b", "going to"),
-        (r"(?<=\w )(?:gotta|got to)(?= [a-z])", "have to"),
+        (r"(?<=\w )gotta(?= [a-z])", "have to"),
+        (r"(?<=\w)(?:['’]ve| have) got to(?= [a-z])", " have to"),
+        (r"(?<=\w)(?:['’]s| has) got to(?= [a-z])", " has to"),  # "I got to teach" is past and stays
         (r"(?<!\w)['’]?cause(?= (?:I|my|it|they|we|he|she|the)\b)", "because"),
         (r",? btw(?=[.!]*$)", ""),
     )

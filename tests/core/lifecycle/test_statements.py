@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.core.lifecycle.statements import statements
+from mcp_server.core.lifecycle.tidying import tidied
 
 SAID = date(2023, 5, 8)
 BOTH = frozenset({"Ana", "Milica"})
@@ -216,3 +217,16 @@ def test_what_only_steers_an_assistant_is_not_kept(said: str) -> None:
 )
 def test_what_changes_at_work_is_kept_as_what_it_is(said: str, kind: str, kept: str) -> None:
     assert told(said, frozenset()) == [(kind, kept)]
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("I got to teach a class last week.", "I got to teach a class last week."),
+        ("I have got to teach a class.", "I have to teach a class."),
+        ("She's got to leave.", "She has to leave."),
+        ("I gotta teach a class.", "I have to teach a class."),
+    ],
+)
+def test_only_a_duty_becomes_have_to(said: str, kept: str) -> None:
+    assert tidied(said) == kept
