@@ -118,6 +118,8 @@ class Health:
             self._repository.run("update-ref", "-d", TRIAL)
         except Failed as error:
             return " ".join(str(error).split())[:200]
+        except OSError as error:  # a read-only or full disk
+            return f"nothing can be written to .git: {error.strerror}"
         return ""
 
     # ------------------------------------------------------------ mending

@@ -111,11 +111,11 @@ def seen(folder: Path) -> dict[str, str]:
 async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_path: Path) -> None:
     old = int(git(repository, "rev-list", "--count", "HEAD"))
     assert old >= 1_000
-    async with open_memory(repository, PLAIN) as memory:
+    async with open_memory(repository, PLAIN, if_missing="adopt") as memory:
         await commit_changes(memory)  # the files that every memory begins with
     before = half_staged(repository)
 
-    async with open_memory(repository, PLAIN) as memory:
+    async with open_memory(repository, PLAIN, if_missing="adopt") as memory:
         await observe(memory, NewTurn("user", "Ana moved to Basel", "s1"), TESTS)
         await remember(memory, NewFact("Ana moved to Basel", session="s1"), TESTS)
         closed = await end_session(memory, "s1")
@@ -180,7 +180,7 @@ async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_
 
 @pytest.mark.skipif("CONTEXT_MANAGER_REPOSITORY" in os.environ, reason="the made-up garden is not in there")
 async def test_thousands_of_commits_are_searched_to_the_first_one(repository: Path) -> None:
-    async with open_memory(repository, PLAIN) as memory:
+    async with open_memory(repository, PLAIN, if_missing="adopt") as memory:
         (came, went) = await history.when(memory, "planted with sort7\n")
         lines = await history.blame(memory, GARDEN)
         row = await history.where(memory, "row 7:")
@@ -193,7 +193,7 @@ async def test_thousands_of_commits_are_searched_to_the_first_one(repository: Pa
 
 
 async def test_hooks_fire_from_plain_commits_and_caps_hold_for_ours(repository: Path) -> None:
-    async with open_memory(repository, PLAIN) as memory:
+    async with open_memory(repository, PLAIN, if_missing="adopt") as memory:
         git(repository, "reset", "--quiet")
         write(repository, CORE, "# Core\n" + "- x\n" * 220)
         write(repository, "knowledge/people/cy.md", "# Cy\n")

@@ -57,7 +57,7 @@ async def test_with_no_client_it_names_one_that_is_here(memory: Memory, here: Ma
     found = await checks(memory, here)
     assert not found["clients"].ok
     assert not found["clients"].matters
-    assert found["clients"].advice == "context-manager install cursor"
+    assert found["clients"].advice in ("context-manager install cursor", "context-manager install claude-code")
 
 
 async def test_a_command_that_is_gone_is_named(memory: Memory, here: Machine) -> None:
