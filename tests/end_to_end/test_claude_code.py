@@ -29,8 +29,9 @@ FACT = "For your notes: the staging database of the harbour app is called walrus
 ABOUT_IT = "Which port does the staging database listen on?"
 NOT_ABOUT_IT = "Explain what a monad is, in one paragraph."
 FROM_HOOKS = "hook additional context:"
-LONG_ANSWER = f"I compared both.\n\nDecision: We'll use SQLite for the ledger, because it is one file.\n\n{'It is small. ' * 40}"
-DECIDED = "- We'll use SQLite for the ledger, because it is one file."
+DECISION = "We'll use SQLite for the ledger, because it is one file."
+LONG_ANSWER = f"I compared both.\n\nDecision: {DECISION}\n\n{'It is small. ' * 40}"
+DECIDED = f"- {DECISION}"
 OPEN = "TODO: call Ana about the winter berth"
 STEP = "Ask the harbour master before you promise a place."
 BERTHS = f"---\ntriggers:\n  - {{type: pattern, match: 'berth'}}\nactivation: auto\n---\n\n# Berths\n\n{STEP}\n"
@@ -163,6 +164,7 @@ async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_
         window.wait_for_text("●Fine.")
         window.leave()
     _, other, bearing, thanks = desk.api.asked
+    assert "6543" not in other.everything
     assert "port 6543" in from_hooks(bearing)
     assert from_hooks(thanks).count(FROM_HOOKS) == from_hooks(bearing).count(FROM_HOOKS)  # nothing new with "thanks"
     settled(desk)

@@ -13,7 +13,8 @@ from tests.serving import prompt, resource, say
 
 pytestmark = pytest.mark.anyio
 
-ANSWER = "I compared both.\n\nDecision: We'll use SQLite for the ledger, because it is one file.\n\n" + "It is small. " * 40
+DECISION = "We'll use SQLite for the ledger, because it is one file."
+ANSWER = f"I compared both.\n\nDecision: {DECISION}\n\n" + "It is small. " * 40
 CALL = {"name": "Bash", "summary": "pytest -q tests/oven", "result": "3 passed", "files": ["tests/test_oven.py"]}
 
 
