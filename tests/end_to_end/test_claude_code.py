@@ -197,7 +197,7 @@ def test_without_our_commands_the_plugin_is_silent(desk: Desk) -> None:
     answered = desk.ask(ABOUT_IT)
     assert (answered.text, answered.stderr) == ("Fine.", "")
     assert from_hooks(desk.api.asked[-1]) == ""
-    assert not desk.workspace.exists()
+    assert json.loads(desk.our("session", "list", "--json")) == []
 
 
 def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) -> None:
