@@ -19,7 +19,7 @@ from mcp_server.actions.clarity import block_of
 from mcp_server.actions.injecting import going_on
 from mcp_server.actions.pressure.live_context import MOST_DROPPED, Live, live_context
 from mcp_server.actions.projects import project_asked, project_of, slugs_of
-from mcp_server.actions.search import Found, SearchRequest, find, settled
+from mcp_server.actions.search import Found, SearchRequest, find, find_page_lines, settled
 from mcp_server.actions.watching.topic_context import in_context
 from mcp_server.core import injection
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
@@ -49,6 +49,7 @@ from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
+from mcp_server.store.index.together import both
 from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
@@ -138,7 +139,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
     topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
     others = await run_sync(other_projects, memory, project, request.scope)
-    found = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+    found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
     hits = found.hits if found else ()
     out = await run_sync(reasons_out, memory, hits, others)
     references = await memory.state.references(hit.passage.path for hit in hits)
@@ -174,6 +175,7 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         clarity=await block_of(memory, row.session) if row else (),
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
+        page_order=page,
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
@@ -234,11 +236,11 @@ async def _found(
     project: Project,
     conversation: _Conversation,
     keywords: tuple[str, ...] = (),
-) -> Found | None:
-    """What search finds for the message and the `keywords` of active topics, taken as they stand: quotes and dashes in
-    them are no operators."""
+) -> tuple[Found | None, tuple[str, ...]]:
+    """Returns what search finds for the message and the keywords of active topics, and the page's lines as `path:line`,
+    best first. Quotes and dashes in them are no operators."""
     if not message.strip():
-        return None
+        return None, ()
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
     request = SearchRequest(
         query=message,
@@ -250,7 +252,8 @@ async def _found(
         operators=False,
         also=keywords,
     )
-    return await find(memory, request)
+    found, lines = await both(find(memory, request), find_page_lines(memory, request))
+    return found, tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in lines.hits)
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:

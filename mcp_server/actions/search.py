@@ -15,7 +15,7 @@ from typing import Any, Literal
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.core.lifecycle.lines import Source, sources_of, without_sources
+from mcp_server.core.lifecycle.lines import Source, is_derived, sources_of, without_sources
 from mcp_server.core.model import Category, GateSignal, Hit, Passage
 from mcp_server.core.projects import Project
 from mcp_server.core.scoring import gate, ranking
@@ -29,6 +29,12 @@ from mcp_server.settings import Settings
 from mcp_server.store.index.answers import Candidates
 from mcp_server.store.index.depth import USUAL, Depth
 from mcp_server.store.index.filters import Filters
+
+PAGE_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
+"""A project's page has some dozens of lines: all of them are ranked."""
+
+PAGE_LINES = 60
+"""Lines of a project's page that a search of it returns at most."""
 
 SNIPPET = 320
 """Characters of a passage that a search shows."""
@@ -122,6 +128,13 @@ class SearchAnswer:
 def embed_ahead(memory: Memory, text: str) -> None:
     """Does in this thread what `find` would begin with, for a text that is no query with operators."""
     memory.index.embed_ahead(plain_query(text).text)
+
+
+async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
+    """Ranks the lines of the page of the request's project, or of the page of what belongs to no project."""
+    page: Category = "project" if request.project and request.project.slug else "reference"
+    found = await find(memory, replace(request, category=page, limit=PAGE_LINES, depth=PAGE_DEPTH))
+    return replace(found, hits=tuple(hit for hit in found.hits if is_derived(hit.passage.text)))
 
 
 async def find(memory: Memory, request: SearchRequest) -> Found:

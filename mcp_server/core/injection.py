@@ -39,8 +39,14 @@ PRICE, FRAME = 0.0002, 60
 """What a token costs, as a probability, and the tokens of a header that each candidate is charged with: a passage of
 100 tokens goes in from an estimate of .032 on."""
 
+BUDGET_PRICE = 0.00005
+"""What a token of a budget costs that a caller asked for: room that stays empty is of no use to anybody."""
+
 MAX_LINES, MAX_PASSAGES = 60, 12
-"""Candidates of either kind that are judged."""
+"""Candidates of either kind that are judged for a prompt."""
+
+MAX_BUDGET_PASSAGES = 40
+"""Passages that are judged for a compiled context."""
 
 MAX_PASSAGE_TOKENS = 120
 """A longer passage is shown by its relevant part."""
@@ -151,7 +157,7 @@ def choose(
 
 
 def worthwhile(message: str, hits: Sequence[Hit], gate: GateSignal) -> frozenset[int]:
-    """Returns the places of the hits, best first, that are expected to be worth their tokens for this message."""
+    """Returns the places of the hits, best first, that are expected to be worth their tokens in a compiled context."""
     if asks_nothing(message) is not None:
         return frozenset()
     asked, subject = prompt_features(message, gate), subject_words(message)
@@ -159,11 +165,11 @@ def worthwhile(message: str, hits: Sequence[Hit], gate: GateSignal) -> frozenset
     found = set()
     for place, hit in enumerate(hits):
         is_line = is_derived(hit.passage.text)
-        rank, most = ranks[is_line], MAX_LINES if is_line else MAX_PASSAGES
+        rank, most = ranks[is_line], MAX_LINES if is_line else MAX_BUDGET_PASSAGES
         ranks[is_line] += 1
         if rank < most and not _tells_nothing(hit.passage, subject):
             worth = estimate(features(message, hit, rank, is_line=is_line) | asked)
-            found |= {place} if worth >= PRICE * (cost(hit.passage) + FRAME) else set()
+            found |= {place} if worth >= BUDGET_PRICE * (cost(hit.passage) + FRAME) else set()
     return frozenset(found)
 
 

@@ -28,15 +28,14 @@ from mcp_server.actions.injecting.briefs import compiled_within
 from mcp_server.actions.injecting.inject_topics import Offered
 from mcp_server.actions.injecting.sent import Window
 from mcp_server.actions.projects import project_of
-from mcp_server.actions.search import Found, SearchRequest, embed_ahead, find
+from mcp_server.actions.search import Found, SearchRequest, embed_ahead, find, find_page_lines
 from mcp_server.actions.watching import watch
 from mcp_server.actions.watching.watch import Seen
 from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
-from mcp_server.core.lifecycle.lines import is_derived
-from mcp_server.core.model import Caller, Category, Hit
+from mcp_server.core.model import Caller, Hit
 from mcp_server.core.projects import Project
 from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.redaction import redact
@@ -51,9 +50,6 @@ from mcp_server.store.workspace import is_untouched_template
 LOG = "injection"
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """A prompt waits, and few passages go in: half the work of a search."""
-
-LINES_DEPTH = Depth(postings=1_000, words=60, lines=60, meaning=60, around=0)
-"""Of a page's lines, of which there are some dozens, all are judged."""
 
 MORE = 20
 """Hits beyond those that are judged: lines of the page are among them."""
@@ -310,9 +306,7 @@ async def _find(memory: Memory, prompt: str, project: Project, session: str, sta
         operators=False,
         depth=DEPTH,
     )
-    page: Category = "project" if project.slug else "reference"
-    lines = replace(request, category=page, limit=injection.MAX_LINES, depth=LINES_DEPTH)
-    return _Hits(await find(memory, request), await find(memory, lines))
+    return _Hits(await find(memory, request), await find_page_lines(memory, request))
 
 
 def _judged(
@@ -327,8 +321,7 @@ def _judged(
         or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
-    lines = [hit for hit in found.lines.hits if is_derived(hit.passage.text)]
-    return injection.choose(prompt, lines, found.all.hits, found.all.gate, window, out, allowance)
+    return injection.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, window, out, allowance)
 
 
 def _is_template(memory: Memory, hit: Hit) -> bool:

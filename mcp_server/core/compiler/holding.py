@@ -1,8 +1,11 @@
 """What holds: standing rules, decisions in force and open items from the project's page, in every context.
 
-A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so search cannot
-be trusted to find it. These lines are short and simply stand there. If they do not all fit, each kind gets a share;
-with a message, the lines that search found come first, otherwise the newest.
+A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so these lines
+need no match. If they do not all fit, each kind gets a share of the room, and the newest lines come first.
+
+With a message, the page's lines come in the order in which search ranks them for it, and facts come in as well: half of
+what prompts need stands among the page's best 300 tokens in that order, and a quarter among the best 300 of all
+passages.
 """
 
 from __future__ import annotations
@@ -17,17 +20,20 @@ from mcp_server.core.compiler.render import SEPARATOR, label
 from mcp_server.core.compiler.section import NOTHING, Filling, Section, Slot
 from mcp_server.core.lifecycle.changing import overtaken_lines
 from mcp_server.core.lifecycle.lines import DERIVED, is_derived, without_sources
-from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, GENERAL_PAGE, OPEN, REPLACED, RULES
+from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import sections
 
 KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15))
 """Section of the page, its heading in the context, and its share of the room where not everything fits."""
 
+ASKED_KINDS = (*KINDS, (FACTS, "Facts", 0.0))
+"""The same with a message: all but the rules share the room by their rank."""
+
 SETTLED = frozenset((REPLACED, CLOSED))
 """Sections whose derived lines no context shows unless search finds them."""
 
-SECTIONS = SETTLED.union(section for section, _, _ in KINDS)
+SECTIONS = SETTLED.union(section for section, _, _ in ASKED_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,44 +75,47 @@ def fill(filling: Filling, room: Room) -> Section:
     """Returns the lines that hold, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
     lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
-    shown_sections = {section for section, _, _ in KINDS}
-    kept = [one for one in lines if one.section in shown_sections and _applies(inputs, one)]
+    kinds = ASKED_KINDS if inputs.page_order else KINDS
+    titles = {section: f"{title}:" for section, title, _ in kinds}
+    kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
     if not kept:
         return NOTHING
     heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
-    titles = {section: f"{title}:" for section, title, _ in KINDS}
-    there = [(section, share) for section, _, share in KINDS if any(one.section == section for one in kept)]
-    headings = sum(meter.line(titles[section]) for section, _ in there)
-    left = room.tokens - meter.line(heading) - meter(SEPARATOR) - headings
-    by_kind = {section: _ordered(inputs, [one for one in kept if one.section == section]) for section, _ in there}
-    needs = [sum(meter.line(_shown(one)) for one in by_kind[section]) for section, _ in there]
-    shares = _shares(needs, [share for _, share in there], max(0, left))
+    headings = sum(meter.line(titles[section]) for section in {one.section for one in kept})
+    left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
+    tokens = {one: meter.line(_shown(one)) for one in kept}
+    pools = _pools(inputs, kept)
+    needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
+    inside: set[Held] = set()
+    for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
+        for one in pool:
+            if tokens[one] <= pool_room:
+                pool_room -= tokens[one]
+                inside.add(one)
     shown: list[str] = []
-    considered: list[Considered] = []
-    for (section, _), room_here in zip(there, shares, strict=True):
-        inside: list[Held] = []
-        for one in by_kind[section]:
-            tokens = meter.line(_shown(one))
-            fits = tokens <= room_here
-            room_here -= tokens if fits else 0
-            inside += [one] if fits else []
-            considered.append(_account(one, fits, tokens if fits else 0))
-        if inside:
-            inside.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
-            shown += [titles[section], *map(_shown, inside)]
-    return Section("\n".join([heading, *shown]) if shown else "", tuple(considered))
+    for section, title in titles.items():
+        here = [one for one in kept if one.section == section and one in inside]
+        here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
+        shown += [title, *map(_shown, here)] if here else []
+    considered = tuple(_account(one, one in inside, tokens[one]) for pool, _ in pools for one in pool)
+    return Section("\n".join([heading, *shown]) if shown else "", considered)
+
+
+def _pools(inputs: CompileInputs, kept: Sequence[Held]) -> list[tuple[list[Held], float]]:
+    """Returns the lines that compete for the same share of the room, best first, each pool with its share."""
+    newest = sorted(kept, key=lambda one: (one.day, one.line), reverse=True)
+    if not inputs.page_order:
+        by_kind = [([one for one in newest if one.section == section], share) for section, _, share in KINDS]
+        return [(pool, share) for pool, share in by_kind if pool]
+    rank = {line: place for place, line in enumerate(inputs.page_order)}
+    ranked = sorted(newest, key=lambda one: rank.get(f"{one.path}:{one.line}", len(rank)))
+    rules = [one for one in ranked if one.section == RULES]
+    return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
 
 
 def _applies(inputs: CompileInputs, one: Held) -> bool:
     """Within a project, what belongs to no project counts only if it is a rule."""
     return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
-
-
-def _ordered(inputs: CompileInputs, lines: Sequence[Held]) -> list[Held]:
-    """The lines that search found first, in its order, then the newest."""
-    rank = {(hit.hit.passage.path, hit.hit.passage.start): place for place, hit in enumerate(inputs.hits)}
-    newest = sorted(lines, key=lambda one: (one.day, one.line), reverse=True)
-    return sorted(newest, key=lambda one: rank.get((one.path, one.line), len(rank)))
 
 
 def _shown(one: Held) -> str:
@@ -128,7 +137,7 @@ def _account(one: Held, included: bool, tokens: int) -> Considered:
         source=one.path,
         included=included,
         reason="holds" if included else "no room within its share",
-        tokens=tokens,
+        tokens=tokens if included else 0,
     )
 
 

@@ -21,7 +21,7 @@ from mcp_server.core.topics import Priority
 from mcp_server.core.watchers.activations import Correction, Payload
 
 INPUTS_VERSION = 1
-COMPILER_VERSION = 5
+COMPILER_VERSION = 6
 """Goes up with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
@@ -159,7 +159,8 @@ class CompileInputs:
     `turns` are as the live context has them; `live_set` names those that it has shortened, `drop_list` the newest of
     what it has lost, of which there are `dropped` in all. `checkpoint` says where the conversation stood before its
     window was emptied, as long as that is news to the model. `anchors` are the texts that the user anchored: an
-    entry that one names is cut last.
+    entry that one names is cut last. `page_order` names the lines of the project's page as
+    `path:line`, in the order in which search ranks them for the message.
     """
 
     message: str
@@ -194,6 +195,7 @@ class CompileInputs:
     in_window: int | None = None
     last_session: LastSession | None = None
     dropped: int = 0
+    page_order: tuple[str, ...] = ()
 
     def digests(self) -> dict[str, str]:
         """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
