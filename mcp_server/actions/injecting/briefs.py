@@ -44,7 +44,7 @@ MADE = "briefs"
 
 MOST_FOLDERS = 1000
 
-SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 0.9}
+SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 1.0}
 """A brief has no scored knowledge: what that leaves goes to the files."""
 
 

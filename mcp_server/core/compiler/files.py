@@ -297,11 +297,16 @@ def withheld(slot: str, source: SourceFile, reason: str | None = None) -> Iterat
 
 
 def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callable[[Filling], int]:
-    """A part of P1's share that earlier files of P1 leave free for these, if there are any."""
+    """Returns a function that gives the part of P1's share which earlier slots keep free for these files, if they hold
+    more than what other slots show."""
 
     def floor(filling: Filling) -> int:
-        there = any(_ruled_out(filling.inputs, source) is None for source in _of_slot(filling.inputs, belongs))
-        return int(_memory_cap(filling) * part) if there else 0
+        there = (
+            _ruled_out(filling.inputs, source) is None
+            and _says_something(without(source, _out(source, frozenset())).text)
+            for source in _of_slot(filling.inputs, belongs)
+        )
+        return int(_memory_cap(filling) * part) if part and any(there) else 0
 
     return floor
 

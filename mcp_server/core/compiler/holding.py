@@ -1,11 +1,8 @@
 """What holds: standing rules, decisions in force and open items from the project's page, in every context.
 
 A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so these lines
-need no match. If they do not all fit, each kind gets a share of the room, and the newest lines come first.
-
-With a message, the page's lines come in the order in which search ranks them for it, and facts come in as well: half of
-what prompts need stands among the page's best 300 tokens in that order, and a quarter among the best 300 of all
-passages.
+need no match. If they do not all fit, each kind gets a share of the room, and the newest lines come first. With a
+message, the lines come in the order in which search ranks them for it.
 """
 
 from __future__ import annotations
@@ -24,16 +21,14 @@ from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, FACTS, GENERAL_P
 from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.markdown import sections
 
-KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15))
-"""Section of the page, its heading in the context, and its share of the room where not everything fits."""
-
-ASKED_KINDS = (*KINDS, (FACTS, "Facts", 0.0))
-"""The same with a message: all but the rules share the room by their rank."""
+KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
+"""Section of the page, its heading in the context, and its share of the room where not everything fits. Facts get what
+the others leave; with a message, all but the rules share the room by their rank."""
 
 SETTLED = frozenset((REPLACED, CLOSED))
 """Sections whose derived lines no context shows unless search finds them."""
 
-SECTIONS = SETTLED.union(section for section, _, _ in ASKED_KINDS)
+SECTIONS = SETTLED.union(section for section, _, _ in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +70,7 @@ def fill(filling: Filling, room: Room) -> Section:
     """Returns the lines that hold, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
     lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
-    kinds = ASKED_KINDS if inputs.page_order else KINDS
-    titles = {section: f"{title}:" for section, title, _ in kinds}
+    titles = {section: f"{title}:" for section, title, _ in KINDS}
     kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
     if not kept:
         return NOTHING
@@ -87,11 +81,17 @@ def fill(filling: Filling, room: Room) -> Section:
     pools = _pools(inputs, kept)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
     inside: set[Held] = set()
+    spare = 0
     for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
+        spare += pool_room
         for one in pool:
-            if tokens[one] <= pool_room:
-                pool_room -= tokens[one]
+            if tokens[one] <= spare:
+                spare -= tokens[one]
                 inside.add(one)
+    for one in (one for pool, _ in pools for one in pool if one not in inside):
+        if tokens[one] <= spare:  # what the shares leave over
+            spare -= tokens[one]
+            inside.add(one)
     shown: list[str] = []
     for section, title in titles.items():
         here = [one for one in kept if one.section == section and one in inside]

@@ -29,12 +29,14 @@ def order_of(source: SourceFile, *words: str) -> tuple[str, ...]:
     return tuple(f"{PAGE}:{place}" for word in words for place, row in enumerate(rows, 1) if word in row)
 
 
-def test_without_a_message_rules_decisions_and_open_items_are_shown_and_facts_are_not() -> None:
-    source = page(
-        Rules=["Never boil the water."], Key_Decisions=["Sencha it is."], Open_items=["Buy cups."], Facts=["12 m2."]
-    )
+def test_without_a_message_facts_get_what_the_other_kinds_leave() -> None:
+    rules, decisions, opened = ["Never boil the water."], ["Sencha it is."], ["Buy cups."]
+    source = page(Rules=rules, Key_Decisions=decisions, Open_items=opened, Facts=["The kitchen has 12 m2."])
     text = compiled(source).text
-    assert "Rules:\n- Never boil the water.\nDecided:\n- Sencha it is.\nOpen:\n- Buy cups." in text
+    assert "Rules:\n- Never boil the water.\nDecided:\n- Sencha it is.\nOpen:\n- Buy cups.\nFacts:\n- The" in text
+    many = [f"Pot number {number} is for guests." for number in range(90)]
+    text = compiled(page(Rules=rules, Key_Decisions=many, Facts=["The kitchen has 12 m2."]), budget=600).text
+    assert "Never boil" in text
     assert "Facts:" not in text
 
 
