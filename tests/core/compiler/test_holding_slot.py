@@ -57,3 +57,11 @@ def test_without_a_message_the_newest_lines_get_the_room() -> None:
     text = compiled(source, budget=600).text
     assert "Pot number 89 " in text
     assert "Pot number 1 " not in text
+
+
+def test_without_a_message_short_lines_come_before_long_ones() -> None:
+    long = [f"Pot number {number} is for guests who stay until {'very ' * 20}late." for number in range(30)]
+    text = compiled(page(Key_Decisions=["Sencha it is.", *long]), budget=600).text
+    assert "Sencha it is." in text
+    assert "Pot number 29 " in text
+    assert "Pot number 1 " not in text
