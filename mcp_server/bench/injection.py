@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.bench.evidence import KnownTurn, inside, known_turns
+from mcp_server.bench.evidence import KnownTurn, inside, known_turns, units_of
 from mcp_server.bench.metrics import area_under_curve, mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.retrieval import import_conversation
@@ -196,7 +196,7 @@ def _asked(kind: str, compiled: Compiled) -> Asked:
 
 def _share(question: Question, turns: Mapping[str, KnownTurn], compiled: Compiled) -> float:
     gold = [turns[turn_id] for turn_id in sorted(question.gold)]
-    return len(inside(gold, compiled.text, compiled.receipt)) / len(gold)
+    return len(inside(gold, compiled.text, units_of(compiled.receipt))) / len(gold)
 
 
 def _values(asked: Iterable[Asked], *, answerable: bool) -> list[float]:
