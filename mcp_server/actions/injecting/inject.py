@@ -213,6 +213,7 @@ async def _for_prompt(
             compiler_settings(memory.settings),
             topic_share=inject_topics.SHARE,
             passage_tokens=injection.MAX_PASSAGE_TOKENS,
+            short_headers=True,
         ),
     )
     compiled = await run_sync(compiled_within, memory, inputs)
