@@ -8,14 +8,15 @@ describes them) say which items a prompt needs; LoCoMo and BEAM files say which 
     nothing     prompts of the same conversation that need no memory
     ongoing     the user's messages of the last session, each sent while that session goes on, in one window
     elsewhere   prompts that need items, sent from another folder, which is another project
-    other …     prompts and questions of other given conversations, sent as if they belonged to this one
+    other conversations    prompts and questions of other given conversations, sent as if they belonged to this one
     small talk, other projects, near misses    the shipped prompts, which have nothing to do with the memory
+    go on       those of the small talk that ask to go on, which brings in the end of the last session
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
@@ -39,6 +40,7 @@ from mcp_server.bench.understand import Label, Labeled, load
 from mcp_server.bench.workbench import Workbench
 from mcp_server.clients.importers.detect import detect, detect_json
 from mcp_server.core.compiler.render import said
+from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.model import Caller
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 NEED, NOTHING, ONGOING, ELSEWHERE = "need", "nothing", "ongoing", "elsewhere"
-OTHERS = "other conversations"
+OTHERS, GO_ON = "other conversations", "go on"
 
 BUDGET = 2048
 """Tokens of the compiled context that each prompt is also compared with."""
@@ -74,6 +76,12 @@ class Plan:
     labeled: Labeled | None
     public: Conversation | None
     foreign: tuple[str, ...] = ()
+
+    def needing(self) -> list[str]:
+        """Returns its prompts that need something."""
+        if self.labeled:
+            return [prompt.text for prompt in self.labeled.prompts if prompt.needs]
+        return [question.text for question in self.public.questions] if self.public else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,28 +159,21 @@ def plans(paths: Sequence[Path]) -> list[Plan]:
 
 def _foreign(plan: Plan, all_plans: Sequence[Plan]) -> list[str]:
     """Returns prompts that need something in other conversations of the same kind, the same ones at every run."""
-    others = [text for one in all_plans if one is not plan and one.kind == plan.kind for text in _needing(one)]
+    others = [text for one in all_plans if one is not plan and one.kind == plan.kind for text in one.needing()]
     chosen = random.Random(f"{SEED} {plan.name}")
     return chosen.sample(others, min(MOST_FOREIGN[plan.kind], len(others)))
-
-
-def _needing(plan: Plan) -> Iterator[str]:
-    if plan.labeled:
-        yield from (prompt.text for prompt in plan.labeled.prompts if prompt.needs)
-    if plan.public:
-        yield from (question.text for question in plan.public.questions)
 
 
 async def measure_one(bench: Workbench, plan: Plan, show: Callable[[float], None] = lambda done: None) -> Outcome:
     """Returns what came of one conversation. `show` receives the share that is done, 0 to 1."""
     began = perf_counter()
     async with remembered(bench, plan) as (memory, caller, ongoing):
-        asking = _asking(plan)
-        windows = await _Windows.over(memory, caller)
+        todo = asking(plan)
+        windows = await Windows.over(memory, caller)
         prompts = [*ongoing]
-        for place, (kind, text, needs) in enumerate(asking):
+        for place, (kind, text, needs) in enumerate(todo):
             prompts.append(await windows.send(kind, text, needs))
-            show(place / len(asking))
+            show(place / len(todo))
     return Outcome(plan.kind, plan.name, tuple(prompts), perf_counter() - began)
 
 
@@ -180,7 +181,7 @@ Needs = Sequence[Label] | frozenset[str]
 """What a prompt needs: items of a labeled conversation, or the ids of turns."""
 
 
-def _asking(plan: Plan) -> list[tuple[str, str, Needs]]:
+def asking(plan: Plan) -> list[tuple[str, str, Needs]]:
     """Returns kind, text and needs of every prompt to send in a window of its own."""
     found: list[tuple[str, str, Needs]] = []
     if plan.labeled:
@@ -189,7 +190,8 @@ def _asking(plan: Plan) -> list[tuple[str, str, Needs]]:
     if plan.public:
         found += [(NEED, one.text, one.gold) for one in plan.public.questions]
     found += [(OTHERS, text, ()) for text in plan.foreign]
-    found += [(kind, text, ()) for kind, texts in shipped_prompts().items() for text in texts]
+    for kind, texts in shipped_prompts().items():
+        found += [(GO_ON if asks_to_go_on(text) else kind, text, ()) for text in texts]
     return found
 
 
@@ -244,7 +246,7 @@ async def _live_through(bench: Workbench, memory: Memory, one: Labeled, caller: 
     return ongoing
 
 
-class _Windows:
+class Windows:
     """Sends prompts, each in a new window, and counts how much of their needs arrives."""
 
     def __init__(self, memory: Memory, caller: Caller, told: Sequence[Sequence[str]]) -> None:
@@ -260,7 +262,7 @@ class _Windows:
         self._begun: dict[Caller, tuple[inject.Injection, sent.Window]] = {}
 
     @classmethod
-    async def over(cls, memory: Memory, caller: Caller) -> _Windows:
+    async def over(cls, memory: Memory, caller: Caller) -> Windows:
         """Returns windows over what the memory holds."""
 
         def read() -> list[list[str]]:
@@ -275,20 +277,14 @@ class _Windows:
 
     async def send(self, kind: str, text: str, needs: Needs) -> Sent:
         """Opens a window, sends the prompt, and returns what came."""
-        self._count += 1
-        session = f"window-{self._count}"
-        caller = self._caller
-        if kind == ELSEWHERE and caller.folder:
-            caller = replace(caller, folder=str(_project(Path(caller.folder).parent, "another-project")))
-        brief = await self._begin(session, caller)
-        push = await inject.for_prompt(self._memory, session, text, caller)
+        brief, push = await self.open(kind, text)
         found = Sent(kind, text, brief.tokens, push.tokens, shown=push.text)
         if not needs:
             return found
         tokens = brief.tokens + push.tokens
         units = _units(brief) | _units(push)
         request = CompileRequest(message=text, budget=BUDGET)
-        compiled = await compile_context(self._memory, request, caller)
+        compiled = await compile_context(self._memory, request, self._caller)
         best = self._plain.ranked(text, BEST_TURNS)
         return replace(
             found,
@@ -297,6 +293,15 @@ class _Windows:
             last=self._share(needs, self._last[-round(len(self._last) * min(1, tokens / self._last_tokens)) :]),
             plain=self._share(needs, "\n".join(self._texts[one] for one in best)),
         )
+
+    async def open(self, kind: str, text: str) -> tuple[inject.Injection, inject.Injection]:
+        """Opens a window and sends the prompt. Returns the brief, and what is pushed with the prompt."""
+        self._count += 1
+        session = f"window-{self._count}"
+        caller = self._caller
+        if kind == ELSEWHERE and caller.folder:
+            caller = replace(caller, folder=str(_project(Path(caller.folder).parent, "another-project")))
+        return await self._begin(session, caller), await inject.for_prompt(self._memory, session, text, caller)
 
     async def _begin(self, session: str, caller: Caller) -> inject.Injection:
         """Opens a window and returns its brief. The brief is the same for every window of a folder, so only the first
