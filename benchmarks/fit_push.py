@@ -219,6 +219,8 @@ def fit_words(asked: Sequence[Asked]) -> dict[str, float]:
         for word in injection.prompt_words(one.text):
             conversations[word].add(one.conversation)
     known = {word for word, names in conversations.items() if len(names) >= LEAST_CONVERSATIONS}
+    if not known:
+        return {}
     vectorizer = DictVectorizer()
     matrix = vectorizer.fit_transform([dict.fromkeys(injection.prompt_words(one.text) & known, 1.0) for one in some])
     model = LogisticRegression(C=STRENGTH_WORDS, max_iter=500).fit(matrix, [one.kind == push.NEED for one in some])

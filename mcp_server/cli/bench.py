@@ -1,4 +1,4 @@
-"""`context-manager bench retrieval|injection|topics|understand|speed`."""
+"""`context-manager bench push|retrieval|injection|topics|understand|speed`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "no
 
 @click.group("bench")
 def command() -> None:
-    """Measure retrieval, injection, topics, understanding and speed; no workspace of yours is touched."""
+    """Measure what arrives with prompts, retrieval, the gate, topics, understanding and speed; no workspace of yours is
+    touched."""
 
 
 @command.command("retrieval")
@@ -93,7 +94,8 @@ def retrieval(
 def injection(
     paths: tuple[Path, ...], budget: int, find_threshold: bool, embedder: str | None, json_file: Path | None
 ) -> None:
-    """Ask what has nothing to do with a memory: does it keep silent? And does the gate cost any evidence?"""
+    """Compile contexts for what has nothing to do with a memory: does the gate keep it silent, and does it cost any
+    evidence? (`bench push` measures what hooks push.)"""
     from mcp_server.bench.injection import measure_injection
 
     report = _run("Asking", lambda bench: measure_injection(bench, paths, embedder=embedder, budget=budget))

@@ -1,17 +1,22 @@
 """Decides what of the memory is pushed with a prompt: candidates whose expected worth is more than their tokens cost.
 
     estimate = 1 / (1 + exp(−Σ weight × feature))     the probability that a candidate holds what the prompt needs
-    goes in  if estimate ≥ PRICE × (tokens + FRAME)   best first, while the allowance of tokens lasts
+    nothing goes in unless the best estimate ≥ LEAST_BEST
+    then goes in    if estimate ≥ PRICE × (tokens + FRAME)    best first, while the allowance of tokens lasts
 
 Candidates are lines of the project's page (rules, decisions in force, facts, open items) and passages of conversations
-and other files. A line of 20 tokens costs a quarter of a turn of 80, so lines go first where both say the same. There
-is no gate: a missing fact is a wrong answer, and sixty tokens are 0.03% of a window.
+and other files. Many prompts need nothing of the memory: "rename this variable", or a question about another project.
+Each finds some lines that are a little likely; what tells such prompts is that not even the best candidate is likely.
+Once one is, further candidates cost little: a missing fact is a wrong answer, and sixty tokens are 0.03% of a window.
 
 Out whatever they score: what the window holds already, notes of the system, identity and topics (they come by
 themselves), and what says no more than the prompt.
 
-The weights were fitted on 1,900 labeled prompts of 39 working conversations, of which a quarter belong to another
-conversation (AUC .79 on left-out conversations).
+`benchmarks/fit_push.py` fits WEIGHTS and PROMPT_WORDS, on 39 labeled working conversations (31 of them are in
+`benchmarks/conversations/train`) and the development halves of LoCoMo and BEAM: 6,200 prompts, most of which need
+nothing that the memory holds. AUC on conversations left out of the fitting, in five folds: .82 (working conversations),
+.91 (LoCoMo), .92 (BEAM). The standard deviation of a weight over the folds is .0 to .35, but for `code` (1.3),
+`line score` (.8) and `passage score` (.6).
 """
 
 from __future__ import annotations
