@@ -67,7 +67,8 @@ NEGATIVES = 0.3
 """The share of the candidates without need that is fitted on; each counts so much more."""
 
 MEASURED_ONLY = frozenset(push.shipped_prompts())
-"""The shipped prompts are for measuring silence and are never fitted on."""
+MEASURED_EVERY = 5
+"""The shipped prompts are for measuring silence and are never fitted on; every fifth is sent."""
 
 
 @dataclass(frozen=True)
@@ -159,8 +160,8 @@ async def _send_all(plan: push.Plan, model: Model | None) -> list[Asked]:
     async with push.remembered(bench, plan, with_model) as (memory, caller, _):
         windows = await push.Windows.over(memory, caller)
         ids = {turn.unit: turn.turn_id for turn in (await known_turns(memory)).values()}
-        for kind, text, needs in push.asking(plan):
-            if kind == push.ELSEWHERE:
+        for place, (kind, text, needs) in enumerate(push.asking(plan)):
+            if kind == push.ELSEWHERE or (kind in MEASURED_ONLY and place % MEASURED_EVERY):
                 continue
             calls: list[tuple[Any, ...]] = []
             with mock.patch.object(injection, "choose", partial(_choose, calls, injection.choose)):
