@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from mcp_server.core.compiler.receipt import Receipt
@@ -75,13 +75,17 @@ def whole(turns: Iterable[KnownTurn], text: str) -> frozenset[str]:
     return frozenset(turn.turn_id for turn in turns if turn.shown in line)
 
 
+def units_of(receipt: Receipt) -> frozenset[str]:
+    """Returns the units that a receipt counts as included."""
+    return frozenset(one.unit for one in receipt.considered if one.included and one.unit)
+
+
 def inside(
-    turns: Iterable[KnownTurn], text: str, receipt: Receipt, derived: Mapping[str, DerivedLine] | None = None
+    turns: Iterable[KnownTurn], text: str, units: Set[str], derived: Mapping[str, DerivedLine] | None = None
 ) -> frozenset[str]:
-    """The ids of those that stand in `text` whole, with the part that was found of a long one, or as a line that was
-    derived from them: found by search, or in a file that every context carries."""
+    """Returns the ids of the turns that `text` holds: whole, by the part that was found of a long turn, or by a line
+    that was derived from them. `units` are those that the text is known to include."""
     wanted = list(turns)
-    units = {one.unit for one in receipt.considered if one.included and one.unit}
     missing = {turn.unit for turn in wanted} - units
     line = one_line(text)
     for unit, known in (derived or {}).items():

@@ -1,4 +1,4 @@
-"""`bench injection`: does memory keep silent when it has nothing to say, and speak as before when it has?
+"""`bench injection`: does the gate keep a compiled context free of passages that have nothing to do with the message?
 
 Prompts that have nothing to do with a memory, and questions asked of the wrong conversation, should bring in no token
 of scored knowledge; questions that the memory can answer should find their evidence with the gate as without it.
@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.bench.evidence import KnownTurn, inside, known_turns
+from mcp_server.bench.evidence import KnownTurn, inside, known_turns, units_of
 from mcp_server.bench.metrics import area_under_curve, mean, percentile
+from mcp_server.bench.push import shipped_prompts
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.retrieval import import_conversation
 from mcp_server.bench.workbench import ASKER, Workbench
@@ -38,8 +38,6 @@ WRONG = "questions of another conversation"
 WRONG_KIND = "questions of another kind of conversation"
 ALWAYS_OPEN = {"CONTEXT_MANAGER_SEARCH__GATE_THRESHOLD": "-1"}
 """A gate that lets everything in."""
-
-PROMPTS = "unrelated_prompts.txt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +75,6 @@ class InjectionReport:
 
     def as_dict(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "met": self.met}
-
-
-def prompt_sets(text: str) -> dict[str, list[str]]:
-    """Sets by name: `# name` begins one, every other line that is not empty is a prompt."""
-    sets: dict[str, list[str]] = {}
-    name = "prompts"
-    for line in text.splitlines():
-        if line.startswith("# "):
-            name = line[2:].strip()
-        elif line.strip():
-            sets.setdefault(name, []).append(line.strip())
-    return sets
-
-
-def shipped_prompts() -> dict[str, list[str]]:
-    """The prompts written for this measurement: small talk, other projects, near misses."""
-    return prompt_sets((files("mcp_server.bench") / "data" / PROMPTS).read_text(encoding="utf-8"))
 
 
 async def measure_injection(
@@ -196,7 +177,7 @@ def _asked(kind: str, compiled: Compiled) -> Asked:
 
 def _share(question: Question, turns: Mapping[str, KnownTurn], compiled: Compiled) -> float:
     gold = [turns[turn_id] for turn_id in sorted(question.gold)]
-    return len(inside(gold, compiled.text, compiled.receipt)) / len(gold)
+    return len(inside(gold, compiled.text, units_of(compiled.receipt))) / len(gold)
 
 
 def _values(asked: Iterable[Asked], *, answerable: bool) -> list[float]:

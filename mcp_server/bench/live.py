@@ -25,7 +25,7 @@ from mcp_server.actions.pressure.cold import come_back
 from mcp_server.actions.pressure.similar import Seen
 from mcp_server.actions.recover import recover
 from mcp_server.actions.sessions import session_turns
-from mcp_server.bench.evidence import KnownTurn, inside, known_turns
+from mcp_server.bench.evidence import KnownTurn, inside, known_turns, units_of
 from mcp_server.bench.metrics import mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.workbench import ASKER, Workbench
@@ -195,7 +195,7 @@ async def _look(memory: Memory, question: Question, gold: Sequence[KnownTurn], f
     for budget in BUDGETS:
         inputs = dataclasses.replace(gathered.inputs, budget=budget)
         compiled = await compile_gathered(memory, dataclasses.replace(gathered, inputs=inputs))
-        share = len(inside(gold, compiled.text, compiled.receipt)) / len(gold)
+        share = len(inside(gold, compiled.text, units_of(compiled.receipt))) / len(gold)
         found.contexts.setdefault((phase, budget), []).append(share)
     standing = {(one.turn, one.part) for one in await memory.live.standing(SESSION) or ()}
     whole = [turn for turn in gold if (int(turn.unit.rpartition("#")[2]), 0) not in standing]

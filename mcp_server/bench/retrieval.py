@@ -21,7 +21,7 @@ from mcp_server.actions.lifecycle.condense import condense
 from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
-from mcp_server.bench.evidence import DerivedLine, KnownTurn, derived_lines, inside, known_turns, whole
+from mcp_server.bench.evidence import DerivedLine, KnownTurn, derived_lines, inside, known_turns, units_of, whole
 from mcp_server.bench.full_files import full_files
 from mcp_server.bench.metrics import distinct, macro, mean, ndcg_at, percentile, recall_at
 from mcp_server.bench.questions import Conversation, Question, conversations
@@ -189,7 +189,7 @@ async def _compile_for(
         began = time.perf_counter()
         compiled = await compile_gathered(memory, replace(gathered, inputs=replace(gathered.inputs, budget=budget)))
         one.compile_ms.append((gathering + time.perf_counter() - began) * 1000)
-        found = inside(gold, compiled.text, compiled.receipt, lines), whole(gold, compiled.text)
+        found = inside(gold, compiled.text, units_of(compiled.receipt), lines), whole(gold, compiled.text)
         one.contexts[files, budget] = (len(found[0]) / len(gold), len(found[1]) / len(gold))
 
 

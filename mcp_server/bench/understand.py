@@ -40,6 +40,7 @@ class Label:
     text: str
     keywords: tuple[str, ...]
     ended: bool
+    id: str = ""
 
     def is_in(self, line: str) -> bool:
         folded = line.casefold()
@@ -47,12 +48,25 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt that somebody types in a later session, and the items that it needs: none, one or several."""
+
+    text: str
+    needs: tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Labeled:
-    """A conversation of a file: the turns of each session, and its labels."""
+    """A conversation of a file: the turns of each session, its labels, and the prompts of later sessions.
+
+    `by_program` are the turns, as (session, number), that a program wrote under the user's name.
+    """
 
     name: str
     sessions: tuple[tuple[Turn, ...], ...]
     labels: tuple[Label, ...]
+    prompts: tuple[Prompt, ...] = ()
+    by_program: frozenset[tuple[int, int]] = frozenset()
 
     @property
     def is_talk(self) -> bool:
@@ -207,11 +221,28 @@ def load(path: Path) -> list[Labeled]:
 def _labeled(one: Mapping[str, Any]) -> Labeled:
     sessions = tuple(tuple(_turns(session)) for session in one["sessions"])
     labels = tuple(
-        Label(kind, item["text"], tuple(word.casefold() for word in item["keywords"]), _has_ended(item))
+        Label(
+            kind,
+            item["text"],
+            tuple(word.casefold() for word in item["keywords"]),
+            _has_ended(item),
+            item.get("id", ""),
+        )
         for kind, key in KINDS.items()
         for item in one[key]
     )
-    return Labeled(one["name"], sessions, labels)
+    known = {label.id: label for label in labels if label.id}
+    prompts = tuple(
+        Prompt(prompt["text"], tuple(known[name] for name in prompt["needs"] if name in known))
+        for prompt in one.get("prompts") or ()
+    )
+    by_program = frozenset(
+        (place, number)
+        for place, session in enumerate(one["sessions"])
+        for number, turn in enumerate(session["turns"], 1)
+        if turn.get("by_program")
+    )
+    return Labeled(one["name"], sessions, labels, prompts, by_program)
 
 
 def _turns(session: Mapping[str, Any]) -> Iterator[Turn]:
@@ -219,7 +250,10 @@ def _turns(session: Mapping[str, Any]) -> Iterator[Turn]:
     for number, turn in enumerate(session["turns"], 1):
         if turn["role"] not in ("user", "agent"):
             raise ValueError(f"a turn is of 'user' or 'agent', not of {turn['role']!r}")
-        calls = tuple(ToolCall(call["name"]) for call in turn.get("tool_calls") or ())
+        calls = tuple(
+            ToolCall(call["name"], call.get("summary") or "", call.get("result") or "", tuple(call.get("files") or ()))
+            for call in turn.get("tool_calls") or ()
+        )
         at = started + timedelta(minutes=MINUTES_A_TURN * number)
         yield Turn(number, turn["role"], turn["content"], at, tool_calls=calls)
 

@@ -1,4 +1,4 @@
-"""`context-manager bench retrieval|injection|topics|understand|speed`."""
+"""`context-manager bench push|retrieval|injection|topics|understand|speed`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mcp_server.bench.clarity import CurvePoint
     from mcp_server.bench.injection import InjectionReport
     from mcp_server.bench.live import LiveReport
+    from mcp_server.bench.push import Outcome, Plan, PushReport
     from mcp_server.bench.retrieval import RetrievalReport
     from mcp_server.bench.speed import SpeedReport
     from mcp_server.bench.topics import TopicsReport
@@ -40,7 +41,8 @@ embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "no
 
 @click.group("bench")
 def command() -> None:
-    """Measure retrieval, injection, topics, understanding and speed; no workspace of yours is touched."""
+    """Measure what arrives with prompts, retrieval, the gate, topics, understanding and speed; no workspace of yours is
+    touched."""
 
 
 @command.command("retrieval")
@@ -92,7 +94,8 @@ def retrieval(
 def injection(
     paths: tuple[Path, ...], budget: int, find_threshold: bool, embedder: str | None, json_file: Path | None
 ) -> None:
-    """Ask what has nothing to do with a memory: does it keep silent? And does the gate cost any evidence?"""
+    """Compile contexts for what has nothing to do with a memory: does the gate keep it silent, and does it cost any
+    evidence? (`bench push` measures what hooks push.)"""
     from mcp_server.bench.injection import measure_injection
 
     report = _run("Asking", lambda bench: measure_injection(bench, paths, embedder=embedder, budget=budget))
@@ -130,6 +133,41 @@ def understand(files: tuple[Path, ...], show: bool, weights: Path | None, json_f
 
     report = measure_understanding(files, recognizer(weights or SHIPPED))
     _deliver(report.as_dict(), json_file, lambda: _print_understanding(report, show))
+
+
+@command.command("push")
+@click.argument("files", type=EXISTING, nargs=-1, required=True)
+@click.option("--show", is_flag=True, help="Also print each prompt with what was pushed.")
+@click.option("--processes", type=click.IntRange(1), help="Conversations measured at a time.  [default: cores]")
+@to_json
+def push(files: tuple[Path, ...], show: bool, processes: int | None, json_file: Path | None) -> None:
+    """Does what a later prompt needs arrive in its window, and what does it cost? FILES: labeled working conversations
+    (`benchmarks/README.md` describes them), LoCoMo files, BEAM folders."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from mcp_server.bench.push import plans, report
+
+    todo = plans(files)
+    workers = min(processes or os.cpu_count() or 1, len(todo))
+    outcomes = []
+    with progress("Sending prompts") as shown:
+        if workers == 1:
+            outcomes = [_push_one(plan) for plan in todo]
+        else:
+            with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+                for outcome in pool.map(_push_one, todo):
+                    outcomes.append(outcome)
+                    shown(len(outcomes), len(todo), outcome.name)
+    found = report(outcomes)
+    _deliver(found.as_dict(), json_file, lambda: _print_push(found, show))
+
+
+def _push_one(plan: Plan) -> Outcome:
+    """Measures one conversation; a process of its own can call this."""
+    from mcp_server.bench.push import measure_one
+
+    return _run("", lambda bench: measure_one(bench, plan))
 
 
 @command.command("speed")
@@ -330,6 +368,35 @@ def _print_understanding(report: UnderstandReport, show: bool) -> None:
         )
     for one in report.mistakes if show else ():
         click.echo(f"{one.conversation}: {one.kind} {one.what}: {one.text}")
+
+
+def _print_push(report: PushReport, show: bool) -> None:
+    for kind, found in report.kinds.items():
+        needed = found["needed"]
+        click.echo(f"{kind}: {found['conversations']} conversations, {needed} prompts that need something")
+        rows = [
+            (label, f"{found[name]['share']:.3f}", *(f"{found[name][part]} of {needed}" for part in ("all", "some")))
+            for name, label in (
+                ("pushed", "brief and push"),
+                ("compiled", "compiled in 2,048 tokens"),
+                ("last_tokens", "as many last tokens of the last session"),
+                ("best_turns", "the five best turns by BM25"),
+            )
+        ]
+        columns = ("share", "in full", "in part")
+        print_table(("", *columns), rows, right=columns, title="What is needed arrives")
+        counted = [
+            (name, one["prompts"], f"{one['brief']:.0f}", f"{one['push']:.0f}", f"{found['silent'][name]:.1%}")
+            for name, one in found["tokens"].items()
+        ]
+        numbers = ("asked", "brief", "push", "silent")
+        print_table(("prompts", *numbers), counted, right=numbers, title="Tokens, and prompts with which nothing comes")
+    for name, prompts in report.prompts.items() if show else ():
+        for one in prompts:
+            click.echo(
+                f"\n{name} · {one['kind']} · {one['push']} tokens · share {one['share']:.2f}: {one['text'][:200]}"
+            )
+            click.echo(one["shown"])
 
 
 def _counted(one: Share) -> tuple[str, str]:

@@ -1,17 +1,22 @@
 """Decides what of the memory is pushed with a prompt: candidates whose expected worth is more than their tokens cost.
 
     estimate = 1 / (1 + exp(−Σ weight × feature))     the probability that a candidate holds what the prompt needs
-    goes in  if estimate ≥ PRICE × (tokens + FRAME)   best first, while the allowance of tokens lasts
+    nothing goes in unless the best estimate ≥ LEAST_BEST
+    then goes in    if estimate ≥ PRICE × (tokens + FRAME)    best first, while the allowance of tokens lasts
 
 Candidates are lines of the project's page (rules, decisions in force, facts, open items) and passages of conversations
-and other files. A line of 20 tokens costs a quarter of a turn of 80, so lines go first where both say the same. There
-is no gate: a missing fact is a wrong answer, and sixty tokens are 0.03% of a window.
+and other files. Many prompts need nothing of the memory: "rename this variable", or a question about another project.
+Each finds some lines that are a little likely; what tells such prompts is that not even the best candidate is likely.
+Once one is, further candidates cost little: a missing fact is a wrong answer, and sixty tokens are 0.03% of a window.
 
 Out whatever they score: what the window holds already, notes of the system, identity and topics (they come by
 themselves), and what says no more than the prompt.
 
-The weights were fitted on 1,900 labeled prompts of 39 working conversations, of which a quarter belong to another
-conversation (AUC .79 on left-out conversations).
+`benchmarks/fit_push.py` fits WEIGHTS and PROMPT_WORDS, on 39 labeled working conversations (31 of them are in
+`benchmarks/conversations/train`) and the development halves of LoCoMo and BEAM: 6,200 prompts, most of which need
+nothing that the memory holds. AUC on conversations left out of the fitting, in five folds: .82 (working conversations),
+.91 (LoCoMo), .92 (BEAM). The standard deviation of a weight over the folds is .0 to .35, but for `code` (1.3),
+`line score` (.8) and `passage score` (.6).
 """
 
 from __future__ import annotations
@@ -20,11 +25,12 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from mcp_server.core.lifecycle.lines import is_derived
 from mcp_server.core.lifecycle.places import CLOSED, REPLACED
 from mcp_server.core.model import GateSignal, Hit, Passage
-from mcp_server.core.scoring.ranking import ends_with_question
+from mcp_server.core.scoring.ranking import RankingWeights, ends_with_question
 from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.window_text import NO_SUBJECT as NO_SUBJECT  # callers of the policy use both
 from mcp_server.core.text.window_text import asks_nothing as asks_nothing
@@ -32,24 +38,35 @@ from mcp_server.core.text.window_text import fingerprints as fingerprints
 from mcp_server.core.text.window_text import is_the_clients as is_the_clients
 from mcp_server.core.text.window_text import subject_words as subject_words
 from mcp_server.core.text.window_text import was_sent as was_sent
-from mcp_server.core.text.words import TALK_WORDS, content_words
+from mcp_server.core.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.core.understanding.features import content_stems, subject_stems, word_list
 
-PRICE, FRAME = 0.0002, 60
-"""What a token costs, as a probability, and the tokens of a header that each candidate is charged with: a passage of
-100 tokens goes in from an estimate of .032 on."""
+LEAST_BEST = 0.04
+"""Nothing is pushed with a prompt unless the best candidate is estimated so high."""
 
-BUDGET_PRICE = 0.00005
-"""What a token of a budget costs that a caller asked for: room that stays empty is of no use to anybody."""
+PRICE, FRAME = 0.00012, 40
+"""What a token costs, as a probability, and the tokens that each candidate is charged with besides its own: a passage
+of 90 tokens goes in from an estimate of .016 on, if it may come in at all."""
 
-MAX_LINES, MAX_PASSAGES = 60, 12
-"""Candidates of either kind that are judged for a prompt."""
+BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
+"""The same for a context whose budget the caller chose: a token of it costs a quarter of one that is pushed."""
 
-MAX_BUDGET_PASSAGES = 40
-"""Passages that are judged for a compiled context."""
+MAX_LINES, MAX_PASSAGES = 60, 20
+"""Candidates of either kind that are judged."""
 
-MAX_PASSAGE_TOKENS = 120
+MAX_PASSAGE_TOKENS = 80
 """A longer passage is shown by its relevant part."""
+
+HEADING = 28
+"""Tokens of what stands above all that is pushed: the line that says it is data, and a label."""
+
+HEADER = 8
+"""Tokens of the day above what was found in a conversation, and of the speaker's name."""
+
+LONGEST_READ = 1_000
+"""Characters of a candidate whose words are compared with the prompt."""
+
+WEIGHTS_OF_SEARCH = RankingWeights()
 
 CHARACTERS_PER_TOKEN = 4.2
 
@@ -62,23 +79,127 @@ LONGEST = 9_500
 SENT_BEFORE = "sent before: this window has it"
 
 WEIGHTS: Mapping[str, float] = {
-    "bias": -1.60,
-    "code": -1.05,
-    "gate": 1.06,
-    "line": -3.95,
-    "line cosine": 6.23,
-    "line rank": -0.26,
-    "line score": 2.91,
-    "passage": -3.20,
-    "passage cosine": 3.37,
-    "passage rank": -0.50,
-    "passage score": 2.16,
-    "repeats": -0.98,
-    "shared words": 0.54,
-    "shares a word": -0.29,
-    "task": -1.46,
+    "around": 1.61,
+    "asks": -0.32,
+    "best cosine": -2.31,
+    "best coverage": -1.98,
+    "bias": -2.11,
+    "code": -0.67,
+    "gate": 7.21,
+    "line": -3.73,
+    "line above usual": 3.53,
+    "line cosine": 2.43,
+    "line coverage": 2.28,
+    "line rank": -0.39,
+    "line score": -0.98,
+    "passage": -4.74,
+    "passage above usual": 2.13,
+    "passage cosine": 0.05,
+    "passage coverage": 1.50,
+    "passage rank": -0.64,
+    "passage score": 4.03,
+    "repeats": 0.26,
+    "shared words": 0.34,
+    "shares a word": -0.31,
+    "subject words": 0.11,
+    "task": -0.76,
+    "unknown words": -0.19,
+    "wording": 0.36,
 }
 """Weights of the features that `features` names."""
+
+PROMPT_WORDS: Mapping[str, float] = {
+    "?": 0.9,
+    "about": 0.3,
+    "add": 0.5,
+    "after": 0.4,
+    "again": -0.2,
+    "and": 0.9,
+    "asks": 0.8,
+    "at": 0.6,
+    "back": 0.2,
+    "be": 0.3,
+    "before": 0.4,
+    "between": -0.7,
+    "can": 0.7,
+    "convert": -0.4,
+    "could": 0.2,
+    "did": 0.3,
+    "difference": -0.8,
+    "does": -0.3,
+    "draft": 0.4,
+    "explain": -0.4,
+    "for": 0.7,
+    "from": 0.5,
+    "git": -0.3,
+    "good": -0.2,
+    "have": 0.3,
+    "his": 0.3,
+    "how": 0.2,
+    "i": 0.7,
+    "if": 0.2,
+    "in": -0.3,
+    "is": -0.3,
+    "it": 1.0,
+    "last": -0.5,
+    "lines": -0.2,
+    "long": 0.2,
+    "look": 0.2,
+    "make": -0.2,
+    "may": 0.3,
+    "mean": -0.3,
+    "much": 0.4,
+    "my": 0.4,
+    "need": 0.3,
+    "new": 0.9,
+    "next": 0.2,
+    "now": 0.2,
+    "off": 0.3,
+    "on": 0.8,
+    "one": 0.3,
+    "or": -0.3,
+    "our": 0.4,
+    "out": 0.2,
+    "page": 0.2,
+    "people": 0.3,
+    "put": 0.3,
+    "read": -0.2,
+    "rename": -0.5,
+    "run": -0.3,
+    "says": 0.2,
+    "shorter": -0.3,
+    "should": 0.4,
+    "show": -0.4,
+    "still": 0.7,
+    "thank": -0.2,
+    "the": 1.1,
+    "they": 0.3,
+    "this": -0.6,
+    "to": 0.4,
+    "translate": -0.4,
+    "undo": -0.3,
+    "up": 0.5,
+    "wants": 0.7,
+    "was": 0.3,
+    "we": 1.1,
+    "what": 0.2,
+    "when": 0.5,
+    "where": 0.6,
+    "which": 0.3,
+    "who": 0.4,
+    "why": -0.4,
+    "with": 0.3,
+    "word": -0.5,
+    "write": 0.3,
+    "you": -0.4,
+}
+"""How much a word of a prompt speaks for a need of memory ("we", "when", "still") or against one ("difference",
+"rename", "this"). Prompts of at least twelve labeled conversations have each of them: they tell no subject."""
+
+MOST_WORDING = 3.0
+"""The sum of a prompt's words counts up to this, either way."""
+
+_PROMPT_WORD = re.compile(r"[^\W\d_]+|\?")
 
 _TASK = re.compile(
     r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite"
@@ -87,6 +208,10 @@ _TASK = re.compile(
     re.IGNORECASE,
 )
 """How prompts begin that ask for something general, which no memory is needed for."""
+
+
+_STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
+"""A sentence of four words or more that is no question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +228,21 @@ class Judged:
         """`path:start-end`, as receipts name it."""
         passage = self.hit.passage
         return f"{passage.path}:{passage.start}-{passage.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit with its features, and the stems of its content words."""
+
+    hit: Hit
+    features: Mapping[str, float]
+    stems: frozenset[str]
+
+    @property
+    def worth(self) -> float:
+        """Returns the probability that the hit holds what the prompt needs."""
+        total = sum(WEIGHTS.get(name, 0.0) * value for name, value in self.features.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
 
 
 def choose(
@@ -124,35 +264,27 @@ def choose(
         allowance: tokens that may be spent.
     """
     subject = subject_words(message)
-    pages = {hit.passage.path for hit in lines}
-    others = [hit for hit in passages if not (hit.passage.path in pages and is_derived(hit.passage.text))]
-    asked = prompt_features(message, gate)
-    candidates = [
-        (estimate(features(message, hit, rank, is_line=is_line) | asked), hit)
-        for is_line, hits in ((True, lines[:MAX_LINES]), (False, others[:MAX_PASSAGES]))
-        for rank, hit in enumerate(hits)
-    ]
+    worths = [(one.worth, one) for one in candidates(message, lines, passages, gate)]
+    opened = any(worth >= LEAST_BEST and not why_out(one.hit.passage, subject, sent, out) for worth, one in worths)
     judged: list[Judged] = []
     said: list[frozenset[str]] = []
     left = allowance
-    for worth, hit in sorted(candidates, key=lambda one: -one[0]):
-        passage = hit.passage
-        tokens = cost(passage)
-        stems = content_stems(word_list(own_text(passage)))
-        reason = out.get(f"{passage.path}:{passage.start}") or _tells_nothing(passage, subject)
-        if not reason and was_sent(own_text(passage), sent):
-            reason = SENT_BEFORE
+    for worth, one in sorted(worths, key=lambda pair: -pair[0]):
+        tokens = cost(one.hit.passage)
         price = PRICE * (tokens + FRAME)
+        reason = why_out(one.hit.passage, subject, sent, out)
+        if not reason and not opened:
+            reason = f"nothing is likely enough to be needed ({worth:.3f} < {LEAST_BEST})"
         if not reason and worth < price:
             reason = f"worth less than its {tokens} tokens ({worth:.3f} < {price:.3f})"
-        if not reason and any(len(stems & other) >= 0.8 * len(stems) for other in said):
+        if not reason and any(len(one.stems & other) >= 0.8 * len(one.stems) for other in said):
             reason = "says no more than what goes in"
         if not reason and tokens > left:
             reason = "no room left"
         if not reason:
             left -= tokens
-            said.append(stems)
-        judged.append(Judged(hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
+            said.append(one.stems)
+        judged.append(Judged(one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
     return tuple(judged)
 
 
@@ -160,55 +292,99 @@ def worthwhile(message: str, hits: Sequence[Hit], gate: GateSignal) -> frozenset
     """Returns the places of the hits, best first, that are expected to be worth their tokens in a compiled context."""
     if asks_nothing(message) is not None:
         return frozenset()
-    asked, subject = prompt_features(message, gate), subject_words(message)
-    ranks = {True: 0, False: 0}
-    found = set()
-    for place, hit in enumerate(hits):
-        is_line = is_derived(hit.passage.text)
-        rank, most = ranks[is_line], MAX_LINES if is_line else MAX_BUDGET_PASSAGES
-        ranks[is_line] += 1
-        if rank < most and not _tells_nothing(hit.passage, subject):
-            worth = estimate(features(message, hit, rank, is_line=is_line) | asked)
-            found |= {place} if worth >= BUDGET_PRICE * (cost(hit.passage) + FRAME) else set()
-    return frozenset(found)
+    subject = subject_words(message)
+    places = {id(hit): place for place, hit in enumerate(hits)}
+    lines = [hit for hit in hits if is_derived(hit.passage.text)]
+    others = [hit for hit in hits if not is_derived(hit.passage.text)]
+    worths = [
+        (one.worth, one.hit)
+        for one in candidates(message, lines, others, gate)
+        if not why_out(one.hit.passage, subject, (), {})
+    ]
+    if all(worth < BUDGET_LEAST_BEST for worth, _ in worths):
+        return frozenset()
+    return frozenset(places[id(hit)] for worth, hit in worths if worth >= BUDGET_PRICE * (cost(hit.passage) + FRAME))
 
 
-def features(message: str, hit: Hit, rank: int, *, is_line: bool) -> dict[str, float]:
-    """Returns the features of a candidate: its place and scores in the search, and the words it shares."""
-    written = hit.passage.category not in ("conversation", "journal") and not is_derived(hit.passage.text)
-    kind = "line" if is_line or written else "passage"  # what somebody wrote down counts as a line of the page does
-    text = own_text(hit.passage)[:2_000]
-    shared = len(subject_stems(message) & content_stems(word_list(text)))
-    return {
-        kind: 1.0,
-        f"{kind} rank": math.log(rank + 1),
-        f"{kind} score": hit.score,
-        f"{kind} cosine": hit.cosine or 0.0,
-        "shares a word": float(shared > 0),
-        "shared words": float(min(shared, 3)),
-        "repeats": float(kind == "passage" and hit.passage.category != "conversation"),
-    }
-
-
-def prompt_features(message: str, gate: GateSignal) -> dict[str, float]:
-    """Returns the features of a prompt, which are the same for all its candidates."""
-    return {
+def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate: GateSignal) -> list[Candidate]:
+    """Returns the hits that are judged, with their features: of each its place and scores in the search and the words
+    that it shares with the prompt; of the prompt how much of it the memory knows."""
+    pages = {hit.passage.path for hit in lines}
+    others = [hit for hit in passages if not (hit.passage.path in pages and is_derived(hit.passage.text))]
+    asked = subject_stems(message)
+    ranked = [
+        (hit, rank, is_line, content_stems(word_list(own_text(hit.passage)[:LONGEST_READ])))
+        for is_line, hits in ((True, lines[:MAX_LINES]), (False, others[:MAX_PASSAGES]))
+        for rank, hit in enumerate(hits)
+    ]
+    known = asked & frozenset().union(*(stems for *_, stems in ranked))
+    usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
+    prompt = {
         "bias": 1.0,
         "gate": gate.value,
         "task": float(_TASK.match(message) is not None),
         "code": float("`" in message or "\n" in message.strip()),
+        "wording": wording(message),
+        "subject words": math.log(1 + len(asked)),
+        "unknown words": float(min(5, len(asked) - len(known))),
+        "best cosine": max((hit.cosine or 0.0 for hit, *_ in ranked), default=0.0),
+        "best coverage": max((_coverage(hit) for hit, *_ in ranked), default=0.0),
+    }
+    return [
+        Candidate(hit, prompt | _features(hit, rank, len(asked & stems), usual, is_line=is_line), stems)
+        for hit, rank, is_line, stems in ranked
+    ]
+
+
+def prompt_words(message: str) -> frozenset[str]:
+    """Returns the words of a prompt, in lower case, and its question mark."""
+    return frozenset(_PROMPT_WORD.findall(bounded(message).lower()))
+
+
+def wording(message: str) -> float:
+    """Returns how much the words of a prompt speak for a need of memory: −3 to 3, 0 for words that nobody measured."""
+    total = sum(PROMPT_WORDS.get(word, 0.0) for word in prompt_words(message))
+    return max(-MOST_WORDING, min(MOST_WORDING, total))
+
+
+def _features(hit: Hit, rank: int, shared: int, usual: float, *, is_line: bool) -> dict[str, float]:
+    """Returns the features of a hit. `shared` counts the words that it shares with the prompt, `usual` is the median of
+    the cosines of all passages found."""
+    passage = hit.passage
+    derived = is_derived(passage.text)
+    written = passage.category not in ("conversation", "journal") and not derived
+    kind = "line" if is_line or written else "passage"  # what somebody wrote down counts as a line of the page does
+    cosine = hit.cosine or 0.0
+    return {
+        kind: 1.0,
+        f"{kind} rank": math.log(rank + 1),
+        f"{kind} score": hit.score,
+        f"{kind} cosine": cosine,
+        f"{kind} above usual": cosine - usual,
+        f"{kind} coverage": _coverage(hit),
+        "around": hit.terms.get("around", 0.0) / WEIGHTS_OF_SEARCH.around,
+        "shares a word": float(shared > 0),
+        "shared words": float(min(shared, 3)),
+        "repeats": float(kind == "passage" and derived),
+        "asks": float(ends_with_question(own_text(passage))),
     }
 
 
-def estimate(found: Mapping[str, float]) -> float:
-    """Returns the probability that a candidate with these features holds what the prompt needs."""
-    total = sum(WEIGHTS.get(name, 0.0) * value for name, value in found.items())
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+def _coverage(hit: Hit) -> float:
+    """Returns the share of the prompt's words, by their rarity, that stand in a hit."""
+    return hit.terms.get("coverage", 0.0) / WEIGHTS_OF_SEARCH.coverage
 
 
 def cost(passage: Passage) -> int:
-    """Returns the tokens that a passage costs as it would be shown, by its characters."""
-    return min(MAX_PASSAGE_TOKENS, round(len(own_text(passage)) / CHARACTERS_PER_TOKEN) + 2)
+    """Returns the tokens that a passage costs as it would be shown, by its characters; a turn also by its header."""
+    header = HEADER if passage.category == "conversation" else 0
+    return min(MAX_PASSAGE_TOKENS, round(len(own_text(passage)) / CHARACTERS_PER_TOKEN) + 2) + header
+
+
+def why_out(passage: Passage, subject: frozenset[str], sent: Collection[str], out: Mapping[str, str]) -> str:
+    """Returns why a passage is out whatever it scores, or ""."""
+    reason = out.get(f"{passage.path}:{passage.start}") or _tells_nothing(passage, subject)
+    return reason or (SENT_BEFORE if was_sent(own_text(passage), sent) else "")
 
 
 def _tells_nothing(passage: Passage, subject: frozenset[str]) -> str | None:
@@ -219,7 +395,7 @@ def _tells_nothing(passage: Passage, subject: frozenset[str]) -> str | None:
         return f"{passage.category}: comes by itself"
     if passage.title.rsplit(" › ", 1)[-1] in (REPLACED, CLOSED):
         return "no longer so"
-    if ends_with_question(own_text(passage)):
+    if ends_with_question(own_text(passage)) and not _STATEMENT.search(own_text(passage)):
         return "only a question"
     said = frozenset(content_words(own_text(passage))) - TALK_WORDS
     return "says no more than the message" if len(said & subject) >= ECHO * len(said) else None

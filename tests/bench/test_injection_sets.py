@@ -1,21 +1,8 @@
-"""The prompts that ship, and the constants that are proposed."""
+"""The constants that are proposed for the gate."""
 
 from __future__ import annotations
 
-from mcp_server.bench.injection import candidate_thresholds, prompt_sets, shipped_prompts
-
-
-def test_prompts_stand_in_named_sets() -> None:
-    assert prompt_sets("# small talk\nok\n\nthanks\n# other\nfix the build\n") == {
-        "small talk": ["ok", "thanks"],
-        "other": ["fix the build"],
-    }
-
-
-def test_every_kind_of_unrelated_prompt_ships() -> None:
-    sets = shipped_prompts()
-    assert set(sets) >= {"small talk", "other projects", "near misses"}
-    assert all(len(set(prompts)) == len(prompts) >= 30 for prompts in sets.values())
+from mcp_server.bench.injection import candidate_thresholds
 
 
 def test_a_constant_that_shuts_out_more_lets_in_less() -> None:

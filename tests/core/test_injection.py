@@ -14,6 +14,7 @@ from mcp_server.core.injection import (
     subject_words,
     visible_line,
     was_sent,
+    wording,
 )
 from mcp_server.core.model import GateSignal, Hit
 from mcp_server.core.text.passages import own_text
@@ -61,6 +62,8 @@ def chosen(lines: list[Hit], passages: list[Hit], message: str = PROMPT, **more:
         ("👍", "about anything"),
         ("continue", "about anything"),
         ("yes please, go ahead", "about anything"),
+        ("yep, ship it", "about anything"),
+        ("alles klar, mach das", "about anything"),
         ("2", "about anything"),
         ("hvala", "about anything"),
     ],
@@ -78,6 +81,8 @@ def test_what_asks_nothing_gets_nothing(prompt: str, why: str) -> None:
         "# Task\n\nRewrite the parser.",
         "## Plan for the parser",
         "koji port koristi baza?",
+        "ok, berth?",
+        "yes, use Postgres for the ledger",
     ],
 )
 def test_what_is_about_something_may_get_something(prompt: str) -> None:
@@ -95,20 +100,21 @@ def test_a_passage_that_is_worth_its_tokens_goes_in() -> None:
 def test_a_passage_that_is_worth_less_than_its_tokens_stays_out_and_the_reason_names_both() -> None:
     text = "Something about the weather in a long sentence that says nothing of interest here. " * 4
     weak = hit(text, 0.02, cosine=0.0)
-    found = choose(PROMPT, [], [weak], SIGNAL, frozenset(), {}, 240)
-    assert [one.included for one in found] == [False]
-    assert "worth less than its" in found[0].reason
+    better = [hit(f"Ana drinks green tea, pot {number}, at the office.", 0.7, number) for number in range(20, 29)]
+    found = choose(PROMPT, [], [*better, weak], SIGNAL, frozenset(), {}, 240)
+    assert not found[-1].included
+    assert "worth less than its" in found[-1].reason
 
 
 def test_the_best_go_in_first_while_the_allowance_lasts() -> None:
     good, better = hit("Ana has a blue pot for the tea.", 0.4, turn=20), hit(TEA, 0.8, turn=10)
-    assert chosen([], [better, good], allowance=20) == [TEA]
+    assert chosen([], [better, good], allowance=24) == [TEA]
     assert chosen([], [better, good], allowance=0) == []
 
 
 def test_a_line_of_the_page_goes_in_and_the_turn_that_says_the_same_does_not() -> None:
     said = line(TEA, 0.7)
-    assert chosen([said], [hit(TEA, 0.6)]) == [own_text(said.passage)]
+    assert chosen([said], [hit(TEA, 0.2)]) == [own_text(said.passage)]
 
 
 def test_what_was_replaced_or_closed_is_not_pushed() -> None:
@@ -130,6 +136,25 @@ def test_a_line_that_the_brief_shows_without_its_date_counts_as_sent() -> None:
 def test_a_line_that_was_cut_counts_as_sent_by_its_first_words() -> None:
     shown = "- Ana drinks green tea at the office, never…"
     assert chosen([line(TEA, 0.9)], [], sent=frozenset(fingerprints(shown))) == []
+
+
+def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
+    """A dozen lines that are each a little likely are what a prompt of another project finds."""
+    weak = [line(f"The {word} harbor fee is due.", 0.1, number, cosine=0.15) for number, word in enumerate("abcdefgh")]
+    found = choose(PROMPT, weak, [], GateSignal(False, "all", 0.2, 0.4), frozenset(), {}, 240)
+    assert not any(one.included for one in found)
+    assert "nothing is likely enough to be needed" in found[0].reason
+
+
+def test_a_turn_that_states_something_and_ends_with_a_question_goes_in() -> None:
+    text = "Ana drinks green tea at the office, never black. And you?"
+    assert chosen([], [hit(text, 0.7)]) == [text]
+
+
+def test_the_words_of_a_prompt_tell_whether_it_asks_about_our_things() -> None:
+    assert wording("When did we say the berth is still free, and who asks?") > 1
+    assert wording("Explain the difference between this word and that") < 0
+    assert wording("Šta smo rekli?") == wording("?")
 
 
 @pytest.mark.parametrize(

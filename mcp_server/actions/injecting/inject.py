@@ -190,7 +190,7 @@ async def _for_prompt(
         beside = _offered(memory, session, start, prompt, seen)
         found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
-    allowance -= injection.FRAME
+    allowance -= injection.HEADING
     judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance)  # reads knowledge files
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
@@ -209,6 +209,7 @@ async def _for_prompt(
             compiler_settings(memory.settings),
             topic_share=inject_topics.SHARE,
             passage_tokens=injection.MAX_PASSAGE_TOKENS,
+            short_headers=True,
         ),
     )
     compiled = await run_sync(compiled_within, memory, inputs)

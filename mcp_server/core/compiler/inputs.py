@@ -48,6 +48,8 @@ class CompilerSettings:
     holding_share: float = 0.5
     passage_tokens: int = 240
     """A found passage longer than this, and than an eighth of the room, is shown by its relevant part."""
+    short_headers: bool = False
+    """Head what was found in conversations by its day alone, without title and path: for a push of 300 tokens."""
     clarity_tokens: int = 150
 
 

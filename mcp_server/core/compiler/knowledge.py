@@ -35,6 +35,7 @@ from mcp_server.core.text.remembering import MEMORY as MEMORY_FILE
 from mcp_server.core.text.words import content_words, words
 
 HEADING = label("knowledge", "from past conversations and files; search and read give more")
+SHORT_HEADING = label("knowledge", "search gives more")
 
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
@@ -96,8 +97,10 @@ class _Shelf:
     def __init__(self, filling: Filling, room: Room) -> None:
         self._meter = filling.meter
         self._query = frozenset(content_words(plain_query(filling.inputs.message).text))
+        self._short = filling.inputs.settings.short_headers
+        self._heading = SHORT_HEADING if self._short else HEADING
         self._most = max(filling.inputs.settings.passage_tokens, int(room.tokens * LONGEST_SHARE))
-        self.left = room.tokens - self._meter(HEADING + SEPARATOR)
+        self.left = room.tokens - self._meter(self._heading + SEPARATOR)
         self.lines: list[_Line] = []
         self.cut: dict[Group, bool] = {}
         self._headers: dict[tuple[Group, bool], int] = {}
@@ -132,7 +135,7 @@ class _Shelf:
         self.cut[line.scored.group] = self.cut.get(line.scored.group, False) or not line.whole
 
     def _line(self, scored: _Scored, text: str, whole: bool) -> _Line:
-        shown = passage_line(scored.passage, text, cut=not whole)
+        shown = passage_line(scored.passage, text, cut=not (whole or self._short))
         before = self.cut.get(scored.group)
         now = self._header(scored, cut=bool(before) or not whole)
         paid = 0 if before is None else self._header(scored, cut=before)
@@ -142,7 +145,8 @@ class _Shelf:
         """What the header of a passage's group costs."""
         known = self._headers.get((scored.group, cut))
         if known is None:
-            known = self._headers[scored.group, cut] = self._meter.line(group_header(scored.passage, cut=cut))
+            header = group_header(scored.passage, cut=cut, short=self._short)
+            known = self._headers[scored.group, cut] = self._meter.line(header)
         return known
 
     def rendered(self) -> str:
@@ -155,10 +159,10 @@ class _Shelf:
             said = groups[group][0].scored.passage.category == "conversation"
             return said, group[1] if said else "", group[0] if said else ""
 
-        blocks = [HEADING]
+        blocks = [self._heading]
         for group in sorted(groups, key=place):
             inside = sorted(groups[group], key=lambda line: (line.scored.passage.start, line.scored.passage.part))
-            blocks.append(group_header(inside[0].scored.passage, cut=self.cut[group]))
+            blocks.append(group_header(inside[0].scored.passage, cut=self.cut[group], short=self._short))
             blocks += [line.text for line in inside]
         return "\n".join(blocks)
 

@@ -89,11 +89,14 @@ def turn_text(turn: Turn) -> str:
     return "\n".join([turn.content, *calls] if turn.content else calls)
 
 
-def group_header(passage: Passage, *, cut: bool) -> str:
-    """The line above what was found in one conversation or file on one day; with `cut`, also how to read the rest."""
+def group_header(passage: Passage, *, cut: bool, short: bool = False) -> str:
+    """Returns the line above what was found in one conversation or file on one day; with `cut`, it also says how to
+    read the rest. With `short`, the header of a conversation is its day."""
     date = passage.at.date().isoformat() if passage.at and not is_derived(passage.text) else ""
     if passage.category != "conversation":
         return _header(one_line(passage.path, _LONGEST_PATH), date)
+    if short and date:
+        return _header(date)
     return _header(
         date, one_line(passage.title, _LONGEST_TITLE), f"read {one_line(passage.path, _LONGEST_PATH)}" if cut else ""
     )

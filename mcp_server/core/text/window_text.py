@@ -17,6 +17,12 @@ NO_SUBJECT = "no word in it is about anything"
 CUT_WORDS = 8
 """First words by which a line is known that was cut."""
 
+_AGREEMENT = re.compile(
+    r"(?:yes|yeah|yep|yup|ok|okay|sure|great|perfect|cool|thanks|nice|alright|ja|da|danke|hvala|alles)\b", re.IGNORECASE
+)
+MOST_WORDS = 4
+"""Words of an agreement such as "yep, ship it": with one subject word at most it asks for nothing."""
+
 _COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
 _NOTE = re.compile(r"#(?![#\d])[^\n]*$")
 _HOST = re.compile(
@@ -38,9 +44,15 @@ def asks_nothing(prompt: str) -> str | None:
         return "a note for the client's own memory"
     if _HOST.match(said):
         return "written by the client, not by a person"
-    if not subject_words(said):
+    subject = subject_words(said)
+    if not subject or (len(subject) == 1 and _agrees(said)):
         return NO_SUBJECT
     return None
+
+
+def _agrees(text: str) -> bool:
+    """Returns whether a text is a short agreement with what was just said, and no question."""
+    return len(words(bounded(text))) <= MOST_WORDS and "?" not in text and _AGREEMENT.match(text) is not None
 
 
 def is_the_clients(prompt: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import Candidate, LastSession, SourceFile
+from mcp_server.core.compiler.inputs import Candidate, CompilerSettings, LastSession, SourceFile
 from mcp_server.core.compiler.receipt import Considered
 from tests.core.compiler.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn
 
@@ -88,6 +88,15 @@ def test_of_a_long_passage_the_part_about_the_message_is_shown_with_the_way_to_t
     assert "(lines 7-9)" in result.text
     assert (entry(result).reason, entry(result).whole) == ("relevant, in part", False)
     assert tokens().count(result.text) < 350
+
+
+def test_a_push_heads_a_conversation_by_its_day_alone() -> None:
+    long = "It rained all day. " * 100 + "Ana lives in a blue house by the river. " + "We had soup. " * 100
+    short = compiled(candidate(passage(long)), budget=1024, settings=CompilerSettings(short_headers=True))
+    full = compiled(candidate(passage(long)), budget=1024)
+    assert "\n[2026-05-01]\nAna: " in short.text
+    assert "raw/conversations" not in short.text
+    assert tokens().count(short.text) < tokens().count(full.text)
 
 
 def test_a_passage_that_is_only_a_part_of_its_turn_says_so_too() -> None:
