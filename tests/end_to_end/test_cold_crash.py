@@ -4,6 +4,7 @@ process goes on."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,12 +105,20 @@ async def everything_is_somewhere_once(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("moment", ["half", "before", "after", "back", "end"])
-@pytest.mark.parametrize("state", ["kept", "lost"])
-async def test_a_kill_loses_nothing_and_doubles_nothing(workspace: Path, moment: str, state: str) -> None:
+async def test_a_kill_loses_nothing_and_doubles_nothing_even_if_the_state_is_lost_too(
+    workspace: Path, tmp_path: Path, moment: str
+) -> None:
     killed(workspace, moment)
-    if state == "lost":
-        for name in ("state.db", "state.db-wal", "state.db-shm"):
-            (workspace / ".local" / name).unlink(missing_ok=True)
+    without_state = tmp_path / "without state"
+    shutil.copytree(workspace, without_state)
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (without_state / ".local" / name).unlink(missing_ok=True)
+    await goes_on(workspace, moment)
+    await goes_on(without_state, moment)
+
+
+async def goes_on(workspace: Path, moment: str) -> None:
+    """Asserts that the next process finds everything once, and that the client may say everything again."""
     async with open_memory(workspace, limited(1500)) as memory:
         recorded = len(await session_turns(memory, "s"))
         await everything_is_somewhere_once(memory)

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
+from mcp_server.app import open_memory
 from tests.end_to_end.node import Node, usable_node
+from tests.pressing import say
 from tests.serving import PLAIN, ROOT, environment
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
@@ -102,22 +105,25 @@ def test_the_inspector_records_compiles_and_asks(node: Node, tmp_path: Path, era
     assert wrong.returncode == 5, wrong.stdout + wrong.stderr
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_inspector_prunes_and_recovers_and_a_dry_run_changes_nothing(
-    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: str
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
 
     def call(tool: str, *arguments: str) -> str:
         given = [part for argument in arguments for part in ("--tool-arg", argument)]
-        done = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", tool, *given)
+        done = inspect(node, tmp_path, "modern", "--method", "tools/call", "--tool-name", tool, *given)
         assert done.returncode == 0, done.stdout + done.stderr
         (content,) = json.loads(done.stdout)["content"]
         return str(content["text"])
 
-    for number in range(8):
-        said = f"Fence {number} wants paint and nails of kind {number}, and the ladder is in the shed. " * 3
-        record(tmp_path, said)
+    async def record() -> None:
+        async with open_memory(tmp_path, PLAIN) as memory:
+            for number in range(8):
+                said = f"Fence {number} wants paint and nails of kind {number}, and the ladder is in the shed. " * 3
+                await say(memory, said)
+
+    anyio.run(record)
     shown = call("prune", "strategy=compact", "session=s")
     before = bytes_of(tmp_path)
     assert call("prune", "strategy=compact", "session=s") == shown
@@ -134,15 +140,6 @@ def test_the_inspector_prunes_and_recovers_and_a_dry_run_changes_nothing(
     assert done.startswith(f"recovered: {chunk}")
     assert looked.partition("instructions):")[2].partition("[nothing")[0].strip() in done
     assert chunk not in call("recover").partition("before-")[0]
-
-
-def record(root: Path, said: str) -> None:
-    """One message of the conversation `s`, recorded by the command."""
-    command = str(Path(sys.executable).parent / "context-manager")
-    options = ["--session", "s", "--delivery", "replace"]
-    subprocess.run(
-        [command, "observe", said, *options], env=environment(root), cwd=ROOT, check=True, capture_output=True
-    )
 
 
 def bytes_of(root: Path) -> dict[str, str]:
