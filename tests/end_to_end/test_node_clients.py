@@ -92,16 +92,21 @@ def test_the_inspector_finds_every_schema_portable(node: Node, tmp_path: Path, e
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_inspector_records_compiles_and_asks(node: Node, tmp_path: Path, era: str) -> None:
+def test_the_inspector_records_and_compiles(node: Node, tmp_path: Path, era: str) -> None:
     said = ["role=user", "content=The launch is on Tuesday.", "session=seen", "delivery=replace"]
     arguments = [part for argument in said for part in ("--tool-arg", argument)]
     done = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", "observe", *arguments)
     assert "session: seen" in done.stdout, done.stdout + done.stderr
     done = inspect(node, tmp_path, era, "--method", "resources/read", "--uri", "context://compiled/seen")
     assert "The launch is on Tuesday." in done.stdout, done.stdout + done.stderr
-    done = inspect(node, tmp_path, era, "--method", "prompts/get", "--prompt-name", "reflect")
+
+
+def test_the_inspector_gets_a_prompt_and_a_refusal(node: Node, tmp_path: Path) -> None:
+    done = inspect(node, tmp_path, "modern", "--method", "prompts/get", "--prompt-name", "reflect")
     assert "remember" in done.stdout, done.stdout + done.stderr
-    wrong = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=../x")
+    wrong = inspect(
+        node, tmp_path, "modern", "--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=../x"
+    )
     assert wrong.returncode == 5, wrong.stdout + wrong.stderr
 
 
