@@ -304,7 +304,7 @@ def test_compact_writes_a_checkpoint_and_the_next_request_carries_it(desk: Desk,
 
 def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, api: FakeAnthropic) -> None:
     session = desk.ask("Which store shall the ledger have?").session
-    for prompt in ("/compact", "Where were we?"):
+    for prompt in ("yes, do it", "/compact", "Where were we?"):
         desk.ask(prompt, "--resume", session)
     assert DECIDED in from_hooks(api.asked[-1])
     settled(desk)
