@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ PATIENCE = 60.0
 _ANSI = re.compile(rb"\x1b\[[0-9;?<>=]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>78]")
 
 
+@cache
 def usable_claude() -> Path:
     """The executable `claude`; skips the test, with the reason, where there is none that starts."""
     named = os.environ.get(CLAUDE_VARIABLE)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,9 +212,22 @@ class Ready:
     env: dict[str, str]
 
 
+READY: dict[bool, Ready] = {}
+"""With git and without: made once a process; each test gets a copy."""
+
+
 @pytest.fixture(params=[True, False], ids=["git", "no git"])
-async def ready(tmp_path: Path, request: pytest.FixtureRequest) -> Ready:
-    root, with_git = tmp_path / "memory", bool(request.param)
+async def ready(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Ready:
+    with_git = bool(request.param)
+    if with_git not in READY:
+        READY[with_git] = await made_ready(tmp_path_factory.mktemp("ready") / "memory", with_git)
+    root = tmp_path / "memory"
+    shutil.copytree(READY[with_git].root, root)
+    return replace(READY[with_git], root=root)
+
+
+async def made_ready(root: Path, with_git: bool) -> Ready:
+    """Makes a conversation of six exchanges with a checkpoint after the third."""
     env = {} if with_git else NO_GIT
     async with served(root, env=env) as server:
         await begun(root, server, committed=with_git, exchanges=3)

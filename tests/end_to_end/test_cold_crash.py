@@ -4,6 +4,7 @@ process goes on."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,9 +62,9 @@ class Cold(ColdStorage):
         super().remove_all(records)
 
 async def main():
-    async with open_memory(Path(sys.argv[1]), limited(1500)) as memory:
+    async with open_memory(Path(sys.argv[1]), limited(1000)) as memory:
         dying = replace(memory, live=Live(memory.state), cold=Cold(memory.files))
-        await hold(dying, talk(40))
+        await hold(dying, talk(20))
         await recover_chunk(dying, dying.cold.of("s")[0].chunk_id, dry_run=False)
         await end_session(dying, "s")
 
@@ -104,13 +105,21 @@ async def everything_is_somewhere_once(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("moment", ["half", "before", "after", "back", "end"])
-@pytest.mark.parametrize("state", ["kept", "lost"])
-async def test_a_kill_loses_nothing_and_doubles_nothing(workspace: Path, moment: str, state: str) -> None:
+async def test_a_kill_loses_nothing_and_doubles_nothing_even_if_the_state_is_lost_too(
+    workspace: Path, tmp_path: Path, moment: str
+) -> None:
     killed(workspace, moment)
-    if state == "lost":
-        for name in ("state.db", "state.db-wal", "state.db-shm"):
-            (workspace / ".local" / name).unlink(missing_ok=True)
-    async with open_memory(workspace, limited(1500)) as memory:
+    without_state = tmp_path / "without state"
+    shutil.copytree(workspace, without_state)
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (without_state / ".local" / name).unlink(missing_ok=True)
+    await goes_on(workspace, moment)
+    await goes_on(without_state, moment)
+
+
+async def goes_on(workspace: Path, moment: str) -> None:
+    """Asserts that the next process finds everything once, and that the client may say everything again."""
+    async with open_memory(workspace, limited(1000)) as memory:
         recorded = len(await session_turns(memory, "s"))
         await everything_is_somewhere_once(memory)
         await expire(memory)  # once a day, the server that maintains does it
@@ -118,7 +127,7 @@ async def test_a_kill_loses_nothing_and_doubles_nothing(workspace: Path, moment:
         live = {chunk.id for chunk in await memory.live.of("s") if chunk.form == "whole"}
         assert not live & {record.chunk_id for record in memory.cold.of("s")}
         assert moment != "end" or await memory.live.of("s") == []
-        heard = await hold(memory, talk(40))  # the client says everything again: it did not hear all answers
+        heard = await hold(memory, talk(20))  # the client says everything again: it did not hear all answers
         assert [one.turn for one in heard if not one.recorded] == list(range(1, recorded + 1))
         await everything_is_somewhere_once(memory)
         record = next(one for one in memory.cold.of("s") if one.form == "cold")

@@ -12,10 +12,13 @@ import anyio
 import pytest
 
 from mcp_server.actions import sessions
+from mcp_server.actions.forgetting.forget import finish
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.actions.remember import NewFact, remember
+from mcp_server.actions.status import status
 from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
+from tests.conftest import Run
 from tests.end_to_end.servers import eventually
 from tests.forgetting import holding, in_git
 from tests.gitting import git
@@ -95,27 +98,24 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path,
     async def finished() -> bool:
         return not list((root / ".local/forget").glob("*.json"))
 
-    assert "was interrupted" in context_manager(root, "status").stdout
     if stage in ("files", "git"):
         async with process(root) as client:  # a server's start does the same as the command
             await call(client, "status")
             await eventually(finished)
     else:
-        done = context_manager(root, "forget", "--yes")
-        assert done.returncode == 0, done.stderr
+        async with open_memory(root, PLAIN) as memory:
+            assert "was interrupted" in (await status(memory)).markdown
+            (receipt,) = await finish(memory)
+            assert receipt.done
     assert holding(root, "zephyr") == []
     assert in_git(root, "zephyr") == []
     git(root, "fsck", "--strict")
     assert not list((root / ".local/forget").glob("*.json"))
-    again = context_manager(root, "forget", "--yes")
-    assert "Nothing was interrupted" in again.stdout
 
 
-async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
-    await filled(root)
-    shown = context_manager(root, "forget", FACT)
-    assert shown.returncode == 0, shown.stderr
+def test_a_person_sees_every_place_first_and_is_told_what_git_holds(run: Run, workspace: Path) -> None:
+    anyio.run(filled, workspace)
+    shown = run("forget", FACT)
     for words in (
         "knowledge/memory/MEMORY.md",
         "removed",
@@ -124,20 +124,21 @@ async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_pa
         "renamed to",
         "Nothing is deleted yet",
     ):
-        assert words in shown.stdout
-    assert "Git holds it: 1 commits" in shown.stdout
-    done = context_manager(root, "forget", FACT, "--yes")
-    assert "Git still holds it" in done.stdout
-    assert "--history" in done.stdout
-    assert holding(root, "zephyr") == []
-    assert in_git(root, "zephyr")
-    rewritten = context_manager(root, "forget", FACT, "--yes", "--history")
-    assert "STILL HOLDS ALL OF IT" in rewritten.stdout
-    assert in_git(root, "zephyr") == []
-    (bundle,) = tmp_path.glob("*.bundle")
-    assert f"rm '{bundle}'" in rewritten.stdout.replace("\n", "")
-    assert "No copy was found" in context_manager(root, "forget", FACT).stdout
-    assert '"done": false' in context_manager(root, "forget", FACT, "--json").stdout
+        assert words in shown
+    assert "Git holds it: 1 commits" in shown
+    done = run("forget", FACT, "--yes")
+    assert "Git still holds it" in done
+    assert "--history" in done
+    assert holding(workspace, "zephyr") == []
+    assert in_git(workspace, "zephyr")
+    rewritten = run("forget", FACT, "--yes", "--history")
+    assert "STILL HOLDS ALL OF IT" in rewritten
+    assert in_git(workspace, "zephyr") == []
+    (bundle,) = workspace.parent.glob("*.bundle")
+    assert f"rm '{bundle}'" in rewritten.replace("\n", "")
+    assert "No copy was found" in run("forget", FACT)
+    assert '"done": false' in run("forget", FACT, "--json")
+    assert "Nothing was interrupted" in run("forget", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -151,39 +152,32 @@ async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_pa
         (["approve", "x"], 1, "no proposal 'x'"),
     ],
 )
-def test_wrong_usage_is_one_line_that_says_what_to_do(
-    tmp_path: Path, arguments: list[str], code: int, words: str
-) -> None:
-    context_manager(tmp_path / "memory", "init")
-    done = context_manager(tmp_path / "memory", *arguments)
-    assert done.returncode == code
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+@pytest.mark.usefixtures("empty_memory")
+def test_wrong_usage_is_one_line_that_says_what_to_do(run: Run, arguments: list[str], code: int, words: str) -> None:
+    said = run(*arguments, code=code)
+    assert words in said
+    assert len(said.splitlines()) == 1
 
 
-def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_terminal(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
+def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_terminal(run: Run, workspace: Path) -> None:
     hostile = "I like \x1b[2Jtea\u202e and \x07bells"
-    waits = context_manager(root, "remember", hostile, "--kind", "identity")
-    assert "waiting" in waits.stdout
-    context_manager(root, "remember", "I like coffee", "--kind", "identity")
-    listed = context_manager(root, "approve")
-    assert listed.returncode == 0, listed.stderr
+    assert "waiting" in run("remember", hostile, "--kind", "identity")
+    run("remember", "I like coffee", "--kind", "identity")
+    listed = run("approve")
     for character in ("\x1b", "\u202e", "\x07"):
-        assert character not in listed.stdout
-    numbers = [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("prop_")]
+        assert character not in listed
+    numbers = [line.split()[0] for line in listed.splitlines() if line.startswith("prop_")]
     assert len(numbers) == 2
-    assert "dropped" in context_manager(root, "approve", numbers[0], "--reject").stdout
-    assert "appended" in context_manager(root, "approve", "--all").stdout
-    text = (root / "knowledge/identity/USER.md").read_text()
+    assert "dropped" in run("approve", numbers[0], "--reject")
+    assert "appended" in run("approve", "--all")
+    text = (workspace / "knowledge/identity/USER.md").read_text()
     assert "coffee" in text
     assert "tea" not in text
-    assert "Nothing waits" in context_manager(root, "approve").stdout
-    assert not list((root / ".local/pending").iterdir())
+    assert "Nothing waits" in run("approve")
+    assert not list((workspace / ".local/pending").iterdir())
 
 
-def test_importing_the_same_file_again_brings_nothing_back(tmp_path: Path) -> None:
-    root = tmp_path / "memory"
+def test_importing_the_same_file_again_brings_nothing_back(run: Run, workspace: Path, tmp_path: Path) -> None:
     project = tmp_path / "projects" / "-home-ana"
     project.mkdir(parents=True)
     lines = [
@@ -203,14 +197,12 @@ def test_importing_the_same_file_again_brings_nothing_back(tmp_path: Path) -> No
     ]
     source = project / "0b5c1a0e-0000-4000-8000-000000000001.jsonl"
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    first = context_manager(root, "import", str(source), "--json")
-    assert first.returncode == 0, first.stderr
-    assert holding(root, "zephyr")
-    assert context_manager(root, "forget", FACT, "--yes", "--history").returncode == 0
-    again = context_manager(root, "import", str(source), "--anew")
-    assert again.returncode == 0, again.stderr
-    assert holding(root, "zephyr") == []
-    assert in_git(root, "zephyr") == []
-    (transcript,) = (root / "raw").rglob("*.md")
+    run("import", str(source), "--json")
+    assert holding(workspace, "zephyr")
+    run("forget", FACT, "--yes", "--history")
+    run("import", str(source), "--anew")
+    assert holding(workspace, "zephyr") == []
+    assert in_git(workspace, "zephyr") == []
+    (transcript,) = (workspace / "raw").rglob("*.md")
     assert transcript.read_text().count("[forgotten]") >= 2
     assert "garden" in transcript.read_text()

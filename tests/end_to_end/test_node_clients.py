@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
+from mcp_server.app import open_memory
 from tests.end_to_end.node import Node, usable_node
+from tests.pressing import say
 from tests.serving import PLAIN, ROOT, environment
 
 INSPECTOR = "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 STABLE = "@modelcontextprotocol/conformance/dist/index.js"
 ALPHA = "conformance-alpha/dist/index.js"
-STABLE_SCENARIOS = [
+STABLE_SCENARIOS = {
     "server-initialize",
     "ping",
     "tools-list",
@@ -34,8 +37,8 @@ STABLE_SCENARIOS = [
     "completion-complete",
     "dns-rebinding-protection",
     "server-sse-multiple-streams",
-]
-ALPHA_SCENARIOS = [
+}
+ALPHA_SCENARIOS = {
     "caching",
     "http-header-validation",
     "sep-2164-resource-not-found",
@@ -48,7 +51,7 @@ ALPHA_SCENARIOS = [
     "input-required-result-unsupported-methods",
     "input-required-result-ignore-extra-params",
     "input-required-result-validate-input",
-]
+}
 
 
 @pytest.fixture(scope="module")
@@ -89,39 +92,45 @@ def test_the_inspector_finds_every_schema_portable(node: Node, tmp_path: Path, e
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_inspector_records_compiles_and_asks(node: Node, tmp_path: Path, era: str) -> None:
+def test_the_inspector_records_and_compiles(node: Node, tmp_path: Path, era: str) -> None:
     said = ["role=user", "content=The launch is on Tuesday.", "session=seen", "delivery=replace"]
     arguments = [part for argument in said for part in ("--tool-arg", argument)]
     done = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", "observe", *arguments)
     assert "session: seen" in done.stdout, done.stdout + done.stderr
     done = inspect(node, tmp_path, era, "--method", "resources/read", "--uri", "context://compiled/seen")
     assert "The launch is on Tuesday." in done.stdout, done.stdout + done.stderr
-    done = inspect(node, tmp_path, era, "--method", "prompts/get", "--prompt-name", "reflect")
+
+
+def test_the_inspector_gets_a_prompt_and_a_refusal(node: Node, tmp_path: Path) -> None:
+    done = inspect(node, tmp_path, "modern", "--method", "prompts/get", "--prompt-name", "reflect")
     assert "remember" in done.stdout, done.stdout + done.stderr
-    wrong = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=../x")
+    wrong = inspect(
+        node, tmp_path, "modern", "--method", "tools/call", "--tool-name", "read", "--tool-arg", "path=../x"
+    )
     assert wrong.returncode == 5, wrong.stdout + wrong.stderr
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
 def test_the_inspector_prunes_and_recovers_and_a_dry_run_changes_nothing(
-    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, era: str
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PLAIN, "CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS", "1000")
 
     def call(tool: str, *arguments: str) -> str:
         given = [part for argument in arguments for part in ("--tool-arg", argument)]
-        done = inspect(node, tmp_path, era, "--method", "tools/call", "--tool-name", tool, *given)
+        done = inspect(node, tmp_path, "modern", "--method", "tools/call", "--tool-name", tool, *given)
         assert done.returncode == 0, done.stdout + done.stderr
         (content,) = json.loads(done.stdout)["content"]
         return str(content["text"])
 
-    for number in range(8):
-        said = f"Fence {number} wants paint and nails of kind {number}, and the ladder is in the shed. " * 3
-        record(tmp_path, said)
-    shown = call("prune", "strategy=compact", "session=s")
+    async def record() -> None:
+        async with open_memory(tmp_path, PLAIN) as memory:
+            for number in range(8):
+                said = f"Fence {number} wants paint and nails of kind {number}, and the ladder is in the shed. " * 3
+                await say(memory, said)
+
+    anyio.run(record)
     before = bytes_of(tmp_path)
-    assert call("prune", "strategy=compact", "session=s") == shown
-    assert "would go to cold storage" in shown
+    assert "would go to cold storage" in call("prune", "strategy=compact", "session=s")
     assert bytes_of(tmp_path) == before
     assert "went to cold storage" in call("prune", "strategy=compact", "session=s", "dry_run=false")
 
@@ -134,15 +143,6 @@ def test_the_inspector_prunes_and_recovers_and_a_dry_run_changes_nothing(
     assert done.startswith(f"recovered: {chunk}")
     assert looked.partition("instructions):")[2].partition("[nothing")[0].strip() in done
     assert chunk not in call("recover").partition("before-")[0]
-
-
-def record(root: Path, said: str) -> None:
-    """One message of the conversation `s`, recorded by the command."""
-    command = str(Path(sys.executable).parent / "context-manager")
-    options = ["--session", "s", "--delivery", "replace"]
-    subprocess.run(
-        [command, "observe", said, *options], env=environment(root), cwd=ROOT, check=True, capture_output=True
-    )
 
 
 def bytes_of(root: Path) -> dict[str, str]:
@@ -166,16 +166,20 @@ def state_of(root: Path) -> dict[str, str]:
     return {"live sets": repr(rows)}
 
 
-@pytest.mark.parametrize("scenario", STABLE_SCENARIOS)
-def test_the_server_conforms_to_the_stable_protocol(node: Node, open_url: str, scenario: str) -> None:
-    done = node.run(STABLE, "server", "--url", open_url, "--scenario", scenario)
-    assert done.returncode == 0, done.stdout + done.stderr
+def not_passed(scenarios: set[str], done: subprocess.CompletedProcess[str]) -> set[str]:
+    """Returns those of the scenarios that a run of a whole suite does not list as passed."""
+    return scenarios - set(re.findall(r"^✓ (\S+): ", done.stdout, re.MULTILINE))
 
 
-@pytest.mark.parametrize("scenario", ALPHA_SCENARIOS)
-def test_the_server_conforms_to_the_protocol_of_2026(node: Node, open_url: str, scenario: str) -> None:
-    done = node.run(ALPHA, "server", "--url", open_url, "--scenario", scenario, "--spec-version", "2026-07-28")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_the_server_conforms_to_the_stable_protocol(node: Node, open_url: str, tmp_path: Path) -> None:
+    done = node.run(STABLE, "server", "--url", open_url, "--suite", "all", "--output-dir", str(tmp_path))
+    assert not_passed(STABLE_SCENARIOS, done) == set(), done.stdout + done.stderr
+
+
+def test_the_server_conforms_to_the_protocol_of_2026(node: Node, open_url: str, tmp_path: Path) -> None:
+    suite = ("--suite", "all", "--spec-version", "2026-07-28", "--output-dir", str(tmp_path))
+    done = node.run(ALPHA, "server", "--url", open_url, *suite)
+    assert not_passed(ALPHA_SCENARIOS, done) == set(), done.stdout + done.stderr
 
 
 def test_a_client_of_the_typescript_sdk_is_told_of_turns_and_of_edits_by_hand(node: Node, tmp_path: Path) -> None:

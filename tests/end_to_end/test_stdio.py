@@ -39,10 +39,9 @@ async def test_two_chats_interleaved_over_one_connection_stay_apart(tmp_path: Pa
     assert "moor" not in with_cake
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(tmp_path: Path, mode: Mode) -> None:
+async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(tmp_path: Path) -> None:
     turn = {"role": "user", "content": "continue", "session": "s", "turn_id": "t1"}
-    async with process(tmp_path, mode=mode) as client:
+    async with process(tmp_path) as client:
         assert "recorded" in await call(client, "observe", **turn)
         cli = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", "observe"]
         done = await anyio.run_process(
@@ -53,7 +52,7 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
         )
         assert done.returncode == 0, done.stderr.decode()
         assert b"already recorded" in done.stdout
-    async with process(tmp_path, mode=mode) as client:
+    async with process(tmp_path) as client:
         assert "already recorded" in await call(client, "observe", **turn)
         assert "turn 2 recorded" in await call(client, "observe", **{**turn, "turn_id": "t2"})
     (transcript,) = transcripts(tmp_path)

@@ -25,7 +25,7 @@ from tests.conftest import KEYWORDS_ONLY
 pytestmark = pytest.mark.anyio
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
-MANY = 30
+MANY = 15
 
 
 def talk(number: int) -> ImportedSession:

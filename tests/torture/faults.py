@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
@@ -178,6 +178,9 @@ async def damaged_files(trial: Trial) -> None:
     trial.tally.load += 9
 
 
+EARLIEST, LATEST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2090, 1, 1, tzinfo=UTC)
+
+
 async def clock_jumps(trial: Trial) -> None:
     """Sets the clock forward and back by up to forty years between messages."""
     chance, clock = trial.chance, Clock()
@@ -185,7 +188,7 @@ async def clock_jumps(trial: Trial) -> None:
     async with open_memory(trial.root, PLAIN, clock=clock) as memory:
         for number in range(8 if trial.short else 30):
             jump = timedelta(seconds=chance.choice([-1, 1]) * 10 ** chance.uniform(0, 9))
-            clock.now = max(min(clock.now + jump, clock.now.replace(year=2090)), clock.now.replace(year=1980))
+            clock.now = max(min(clock.now + jump, LATEST), EARLIEST)
             said.append(f"message {number}")
             await observe(memory, NewTurn("user", said[-1], session="s"), Caller())
             if chance.random() < 0.3:

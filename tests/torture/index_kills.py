@@ -107,6 +107,5 @@ CASES = (
         "after a kill during the indexing of a 4 MB message, search finds its last word and the index equals a "
         "rebuilt one",
         killed_while_indexing,
-        rounds=2,
     ),
 )

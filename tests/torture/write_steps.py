@@ -7,8 +7,13 @@ import shutil
 import signal
 from pathlib import Path
 
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.actions.status import status
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller
 from tests.end_to_end.killed import Killed
 from tests.end_to_end.servers import assert_clear, command, done, facts, turns
+from tests.serving import PLAIN
 from tests.torture.frame import Case, Trial
 
 VERBS: dict[str, tuple[str, ...]] = {
@@ -35,9 +40,9 @@ async def base(kept: Path) -> Path:
     if not root.exists():
         making = kept / "base" / "making"
         making.parent.mkdir()
-        await done(making, "init")
-        for number, content in SAID:
-            await done(making, "observe", content, "--session", "s", "--turn-id", f"t{number}")
+        async with open_memory(making, PLAIN) as memory:
+            for number, content in SAID:
+                await observe(memory, NewTurn("user", content, session="s", turn_id=f"t{number}"), Caller(source="cli"))
         await done(making, "remember", KNOWN)
         making.rename(root)
     return root
@@ -64,8 +69,8 @@ async def killed_at_a_step(trial: Trial) -> None:
     again = await command(root, *VERBS[name])
     if again.returncode:
         assert_clear(again.stderr)
-    status = await done(root, "status")
-    assert_clear(status)
+    async with open_memory(root, PLAIN) as memory:
+        assert_clear((await status(memory)).markdown)
     check(root, name, f"{name}, killed at step {at}")
     trial.tally.load += len(SAID) + 2
 
