@@ -48,7 +48,7 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
     if name == "config":
         return _config(memory)
     if name not in get_args(View):
-        raise Invalid(f"view {name!r} is none of {', '.join(get_args(View))}")
+        raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     meant = await session_meant(memory, session)
     if name == "state":
         state = await clarity.state_of(memory, meant)

@@ -53,7 +53,7 @@ async def prune(
     if chosen is None:
         close = difflib.get_close_matches(strategy, STRATEGIES, n=1)
         near = f"; did you mean {close[0]!r}?" if close else ""
-        raise Invalid(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}{near}")
+        raise Invalid(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}{near}")
     _check_target(chosen, target)
     if chosen == "memory":
         return await prune_memory(memory, target, dry_run)

@@ -200,7 +200,7 @@ def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
         if edit.after is not None:
             memory.files.write_atomic(edit.path, edit.after, edit.before, new=edit.before is None)
         elif memory.files.text_or_none(edit.path) != edit.before:
-            raise Conflict(f"{edit.path} was changed by somebody else in between; try again")
+            raise Conflict(f"{edit.path} was changed by another program meanwhile; try again")
         else:
             memory.files.remove(edit.path)
     return _told(what, plan, undo)

@@ -73,7 +73,7 @@ def parsed(text: str, where: str) -> Lexicon:
                 for group, (at, inner) in _entries(value, where).items()
             }
         else:
-            raise Invalid(f"{where}: line {line}: {name!r} is none of {', '.join((*GROUPS, *LISTS))}")
+            raise Invalid(f"{where}: line {line}: {name!r} is not one of {', '.join((*GROUPS, *LISTS))}")
     return Lexicon(grouped["technologies"], grouped["layers"], generic)
 
 

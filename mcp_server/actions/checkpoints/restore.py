@@ -124,7 +124,7 @@ async def _carried_out(
     notes: list[str] = []
     async with memory.locks.files():
         paths, left = await run_sync(put_back, memory, intent, then, own)
-        notes += [f"{path} was changed by somebody else meanwhile and is left alone" for path in left]
+        notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
         if intent.knowledge:
             notes += await committed(memory, intent, then, own)
     await restore_session(memory, intent, then)

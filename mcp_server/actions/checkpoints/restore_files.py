@@ -1,7 +1,7 @@
 """The files of a recovery: anchors, and the knowledge if asked, become what a checkpoint holds, and are committed.
 
 Every step may be done twice. A file that is neither what it was when the recovery began, nor what it shall be, was
-changed by somebody else meanwhile: it is left alone and named.
+changed by another program meanwhile: it is left unchanged and reported.
 """
 
 from __future__ import annotations

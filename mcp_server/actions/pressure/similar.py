@@ -22,8 +22,7 @@ from mcp_server.actions import sessions
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.core.model import Hit, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
-from mcp_server.core.text.query import bounded
-from mcp_server.core.text.words import TALK_WORDS, content_words
+from mcp_server.core.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.memory import Memory
 
 LEAST_CONTENT_WORDS = 3
@@ -38,15 +37,15 @@ OWN_TERMS = ("keywords", "meaning", "coverage", "phrase")
 """Terms of a search's score (`core/scoring/ranking.py`) for what a turn says itself, whatever stands around it."""
 
 OWN_SHARE = 0.1
-"""A turn says something about the message if these terms make up so much of what the best turn has of them."""
+"""A turn is about the message if its score from these terms is at least this share of the best turn's score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """What compares with the message. `scaled` holds chunk ids with 0 < similarity ≤ 1; `unknown` the chunks that
-    nobody could compare: the message itself, what came with it, and what the index does not know yet.
+    """How similar the chunks of a session are to the message. `scaled` has chunk ids with 0 < similarity ≤ 1. `unknown`
+    has the chunks without a similarity: the message itself, chunks of the same turn, and chunks not yet indexed.
 
-    `tells` says whether anything can be judged by it: the message itself says something, and the gate is open.
+    `tells` is True if the similarities can be used: the message has content words, and the gate is open.
     """
 
     query: str
@@ -59,9 +58,9 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How the turns of a session compare with what was said last in it. `scores` has those that have something to do
-    with it, by number; `telling` those that say something about it themselves, and not only its own words. Of turns
-    behind number `last` nothing is known."""
+    """How similar the turns of a session are to its last message. `scores` has the similar turns by number. `telling`
+    has the turns that also say something about the message and do not only repeat its words. Turns after number `last`
+    were not compared."""
 
     query: str
     gate_open: bool = False
@@ -72,8 +71,8 @@ class Compared:
     tells: bool = False
 
     def of(self, chunks: Sequence[LiveChunk]) -> Similar:
-        """How chunks of the session compare, the best of them scaled to 1. What a client only named is compared by the
-        words of its name and tags."""
+        """Returns the similarities of these chunks, scaled so that the best is 1. A chunk without text is compared by
+        the words of its name and tags."""
         unknown = frozenset(chunk.id for chunk in chunks if chunk.has_text and chunk.turn > self.last)
         if not self.gate_open:
             return Similar(self.query, False, unknown=unknown, hits=self.hits)
@@ -167,13 +166,13 @@ def _telling(hits: Sequence[Hit], query: str) -> frozenset[int]:
 
 
 def says_something(turn: Turn) -> bool:
-    """Whether a turn is about anything, and not only about the talk itself."""
+    """Returns whether a turn has content words besides words about the conversation itself."""
     return bool(content_words(bounded(turn.content), TALK_WORDS))
 
 
 def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """The user's turns that a message is understood by: the last one; if that says little, with the two before it, and
-    with more until there is something to go by."""
+    """Returns the user's turns that make up the query: the last one. If it has few content words, the two turns before
+    it are added, and then more until there are enough."""
     asking: list[Turn] = []
     said: set[str] = set()
     for turn in reversed(turns):

@@ -18,8 +18,7 @@ from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.compiler.inputs import ActiveTopic, SourceFile
 from mcp_server.core.text.links import links, resolve
 from mcp_server.core.text.markdown import sections, split_front_matter
-from mcp_server.core.text.query import bounded
-from mcp_server.core.text.words import fold, words
+from mcp_server.core.text.words import bounded, fold, words
 from mcp_server.core.topics import Heard, Topic
 from mcp_server.core.watchers.activations import Activation, Activations, Correction
 from mcp_server.errors import ContextManagerError
@@ -39,7 +38,7 @@ NOBODY = ""
 
 @dataclass(frozen=True, slots=True)
 class InContext:
-    """What topics give a compilation; `keywords` join its search."""
+    """The topics' part of a compilation. `keywords` are added to its search."""
 
     topics: tuple[ActiveTopic, ...] = ()
     corrections: tuple[Correction, ...] = ()
@@ -47,7 +46,7 @@ class InContext:
 
 
 async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
-    """What is active in a session now, with what the message `asked` would bring in besides."""
+    """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
     topics = await run_sync(memory.topics.read)
     if not topics.topics:
         return InContext()
@@ -103,7 +102,7 @@ def _items(topic: Topic) -> frozenset[str]:
 
 
 def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
-    """What the files name, else the words that are most a topic's own."""
+    """Yields the keywords of each topic's file; if it has none, the words that are most typical of the topic."""
     for topic in active:
         yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
 
@@ -156,7 +155,7 @@ class _Paths:
         return self.read(wanted) or self.linked(wanted, None)
 
     def linked(self, name: str, heading: str | None) -> SourceFile | None:
-        """What `[[name#heading]]` means."""
+        """Returns the file, or the section of it, to which `[[name#heading]]` refers."""
         if self._known is None:
             self._known = [stat.path for folder in LINKABLE for stat in self._memory.files.walk(folder)]
         path = resolve(name, self._known)
