@@ -28,11 +28,16 @@ BUSY_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Health:
-    """What is wrong with the index now, as sentences or None; `building` is (files done, files in all)."""
+    """The index's current problems, as sentences or None; `building` is (files done, files in all)."""
 
     broken: str | None = None
     building: tuple[int, int] | None = None
     embedding: str | None = None
+
+    @property
+    def absence(self) -> str:
+        """Why there is no index to read, after "the index is"."""
+        return f"broken ({self.broken})" if self.broken else "being built" if self.building else "missing"
 
 
 @dataclass(slots=True)
