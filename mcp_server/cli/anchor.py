@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.command("anchor")
 @click.argument("item", required=False)
-@click.option("--note", help="Why.")
+@click.option("--note", help="Why it is kept.")
 @json_option
 def command(item: str | None, note: str | None, as_json: bool) -> None:
-    """Mark what must stay: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
+    """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
     if item is not None:
         _act(item, True, note, as_json)
         return
@@ -39,7 +39,7 @@ def command(item: str | None, note: str | None, as_json: bool) -> None:
 @click.argument("item")
 @json_option
 def unanchor(item: str, as_json: bool) -> None:
-    """Take an anchor off."""
+    """Remove an anchor."""
     _act(item, False, None, as_json)
 
 

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @click.command("condense")
 @click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
-@click.option("--dry-run", is_flag=True, help="Only show it, as a diff: every byte stays as it is.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes, as a diff.")
 @json_option
 def command(period: str, dry_run: bool, as_json: bool) -> None:
-    """Condense what the days left.
+    """Condense journals and MEMORY.md.
 
-    daily: closed conversations become knowledge, long journals get shorter. weekly: the best lines of each week go into
-    MEMORY.md, stale ones leave it. monthly: also old journals and plans go to archive/, and the indexes are rewritten.
+    daily: extracts knowledge from closed conversations and shortens long journals. weekly: moves the best lines of each
+    week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
+    indexes.
     """
     from mcp_server.actions.lifecycle.condense import Period, condense
     from mcp_server.app import catch_up
