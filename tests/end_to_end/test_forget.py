@@ -108,7 +108,7 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path,
     git(root, "fsck", "--strict")
     assert not list((root / ".local/forget").glob("*.json"))
     again = context_manager(root, "forget", "--yes")
-    assert "Nothing was interrupted" in again.stdout
+    assert "No deletion was interrupted" in again.stdout
 
 
 async def test_a_person_sees_every_place_first_and_is_told_what_git_holds(tmp_path: Path) -> None:
