@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from mcp_server.actions.anchor import Anchored
@@ -56,7 +56,8 @@ def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
         return await anchor(memory, item, on, note)
 
     done = with_memory(act, if_missing="create" if on else "refuse")
-    if as_json:
-        print_json({"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed})
-    else:
-        print_text(done.markdown)
+    print_result(
+        {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed},
+        done.markdown,
+        as_json,
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import count, json_option, print_json, print_text
+from mcp_server.cli.printing import count, json_option, print_result
 from mcp_server.cli.progress import working
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ def command(period: str, dry_run: bool, as_json: bool) -> None:
         return done
 
     done = with_memory(act)
-    if as_json:
-        print_json(done)
-    else:
-        print_text(_told(done))
+    print_result(done, _told(done), as_json)
 
 
 def _told(done: Condensed) -> str:

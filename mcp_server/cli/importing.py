@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 from mcp_server.cli.progress import progress, working
 
 
@@ -49,7 +49,4 @@ def command(path: Path, format_name: str, project: str | None, name: str | None,
         return report
 
     report = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(report)
-    else:
-        print_text(report.markdown)
+    print_result(report, report.markdown, as_json)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 from mcp_server.cli.standard_input import given_or_piped
 
 
@@ -65,7 +65,4 @@ def command(content: str | None, as_json: bool, **options: Any) -> None:
         return await observe(memory, turn, caller())
 
     done = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)
