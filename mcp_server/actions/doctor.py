@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 
@@ -106,7 +107,7 @@ def _disk(memory: Memory) -> Check:
 
 
 def _space(memory: Memory) -> Check:
-    free = memory.files.free_bytes()
+    free = shutil.disk_usage(memory.files.root).free
     said = f"{free / 1e9:.1f} GB free"
     return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: a full disk stops recording")
 

@@ -10,7 +10,6 @@ import contextlib
 import difflib
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -217,10 +216,6 @@ class WorkspaceFiles:
             if any(durable.TEMPORARY.fullmatch(name) for name in names):
                 removed += durable.remove_abandoned(Path(folder))
         return removed
-
-    def free_bytes(self) -> int:
-        """Returns the free bytes on the workspace's disk."""
-        return shutil.disk_usage(self.root).free
 
     def nearest(self, path: str) -> str | None:
         """Returns the file whose path or name is most similar to `path`, if any."""

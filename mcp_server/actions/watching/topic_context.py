@@ -1,7 +1,7 @@
-"""Topics for a compilation: what is active in a session, as texts (S4 §6.3).
+"""Collects the texts of active topics for a compilation.
 
-A message that nobody observed is judged here too, without writing anything: whoever asks for the context of "review the
-PR" gets the playbook for it.
+A message that was not observed is judged too, without writing anything: a request for the context of "review the PR"
+includes the playbook for reviews.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
         heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
-    return await as_it_stands(memory, topics, stored, living)
+    return await active_context(memory, topics, stored, living)
 
 
-async def as_it_stands(
+async def active_context(
     memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, Activation]
 ) -> InContext:
-    """The topics that are `living`, and the corrections of what is `stored`, for whoever has just read both."""
+    """Returns the topics that are `living` and the corrections among the `stored` activations."""
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
     if not known and not stored.corrections:
         return InContext()
@@ -75,7 +75,7 @@ async def as_it_stands(
 
 
 async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation]) -> tuple[ActiveTopic, ...]:
-    """Activations of these topics with all the texts that come with them."""
+    """Returns the activations of these topics with all their texts."""
 
     def read() -> tuple[ActiveTopic, ...]:
         return tuple(_as_text(memory, topics, topics.topics[one.name], one) for one in living)
@@ -84,7 +84,7 @@ async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation
 
 
 async def items_of_active(memory: Memory, session: str) -> frozenset[str]:
-    """The ids of what a session's active topics name, as Clarity counts it: projects, tools and files in their
+    """Returns the ids of Clarity's items that a session's active topics name: projects, tools and files in their
     instructions, and their keywords."""
     stored = await activations.of(memory.state, session)
     if not stored.topics:
@@ -108,7 +108,7 @@ def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iter
 
 
 def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: Activation) -> ActiveTopic:
-    """The topic with the texts of its subscriptions, of what its instructions link to, and of who was mentioned."""
+    """Returns the topic with the texts of its subscriptions, linked files, and the people who were mentioned."""
     found: dict[str, SourceFile] = {}
     missing: list[str] = []
     paths = _Paths(memory)
@@ -148,7 +148,7 @@ class _Paths:
         self._known: list[str] | None = None
 
     def subscribed(self, wanted: str) -> SourceFile | None:
-        """A subscription: a path, or a wiki link."""
+        """Returns the file of a subscription, which is a path or a wiki link."""
         (link, *_) = links(wanted) or (None,)
         if link is not None:
             return self.linked(link.name, link.heading)
@@ -163,7 +163,7 @@ class _Paths:
         return _section(source, heading) if source and heading else source
 
     def read(self, path: str) -> SourceFile | None:
-        """The text of a file; None for one that is not there, is no text, or is the machine's own."""
+        """Returns a file; None if it is missing, not text, or only for this machine."""
         try:
             clean = self._memory.files.relative(path)
             if clean.startswith(".") or not self._memory.files.exists(clean):
@@ -176,7 +176,7 @@ class _Paths:
 
 
 def _section(source: SourceFile, heading: str) -> SourceFile:
-    """A heading's section of a file, with what stands under it; the whole file if it has no such heading."""
+    """Returns a heading's section of a file with its subsections; the whole file if it has no such heading."""
     found = sections(source.text, source.first_line)
     wanted = fold(heading.strip())
     for place, section in enumerate(found):
@@ -191,8 +191,8 @@ def _section(source: SourceFile, heading: str) -> SourceFile:
 
 
 def person_file(name: str, people: Iterable[str]) -> str | None:
-    """The file of a person who was named: all of the name's words are in the file's; None if that is nobody's or
-    several people's."""
+    """Returns the file of a named person: its name has all words of the person's name. None if no file or several
+    match."""
     said = set(words(name))
     of_all: Mapping[str, set[str]] = {
         path: set(words(path.removeprefix(PEOPLE).removesuffix(".md"))) for path in people

@@ -10,7 +10,7 @@ out, unless they settled something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_server.core.checkpoints.messages import is_injected, is_real_user
@@ -49,14 +49,9 @@ class _Pair:
         return self.settled or self.user.important or any(answer.important for answer in self.answers)
 
 
-def real_user_turns(turns: Iterable[Turn]) -> list[Turn]:
-    """Returns the turns that a person wrote."""
-    return [turn for turn in turns if is_real_user(turn.role, turn.content)]
-
-
 def summary(turns: Sequence[Turn]) -> str:
     """Returns the conversation's beginning and latest subject in about 400 characters; empty without a user turn."""
-    said = real_user_turns(_beginnings(turns))
+    said = [turn for turn in _beginnings(turns) if is_real_user(turn.role, turn.content)]
     if not said:
         return ""
     about = [turn for turn in said if _is_about_something(turn)] or said

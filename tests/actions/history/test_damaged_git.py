@@ -80,7 +80,7 @@ async def git_check(memory: Memory) -> Check:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_status_says_what_is_damaged_and_what_to_do(memory: Memory, grown: Path, name: str) -> None:
+async def test_status_names_the_damage_and_the_remedy(memory: Memory, grown: Path, name: str) -> None:
     damage, words = DAMAGES[name]
     damage(grown)
 

@@ -91,7 +91,7 @@ async def test_a_compaction_is_noticed_from_the_transcript_alone(told: Memory, w
     now = window()
     await now.start()
     assert FACT in await now.prompt(ASKED)
-    now.line(type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9})
+    now.compact_without_events()
     assert FACT in await now.prompt(ASKED)
 
 
