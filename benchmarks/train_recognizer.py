@@ -48,7 +48,7 @@ STRENGTH_ACTS, STRENGTH_ITEMS = 0.3, 0.1
 """Inverse regularization strengths of the logistic regressions."""
 
 LEAST_CONVERSATIONS = 2
-"""A feature counts if so many conversations have it."""
+"""A feature is used if at least this many conversations contain it."""
 
 OUT = Path(__file__).parent.parent / "mcp_server" / "data" / "recognizer.tsv.xz"
 

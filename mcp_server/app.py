@@ -1,4 +1,4 @@
-"""The one place where everything is put together: settings → adapters → Memory. Knows nothing of MCP.
+"""Builds a Memory from settings and adapters. Does not know MCP.
 
 async with open_memory(None, os.environ) as memory:      # a library, a CLI command
     await catch_up(memory)
@@ -75,15 +75,15 @@ async def open_memory(
     llm: Llm | None = None,
     if_missing: IfMissing = "create",
 ) -> AsyncIterator[Memory]:
-    """Opens the memory of a workspace. Nothing heavy is loaded before it is used.
+    """Opens the memory of a workspace. Heavy parts are loaded on first use.
 
-    A folder that is missing or empty becomes a workspace, unless `if_missing` says "refuse". A folder that holds
-    something else becomes one only with "adopt". A workspace that cannot be written is served as far as possible: state
-    and index then are in a temporary folder, and `Memory.problems()` says so.
+    A missing or empty folder becomes a workspace, unless `if_missing` is "refuse". A folder with other files becomes
+    one only with "adopt". If a workspace cannot be written, state and index are in a temporary folder, and
+    `Memory.problems()` says so.
 
     Raises:
         NotFound: there is no workspace, and `if_missing` is "refuse".
-        Refused: the folder holds something else.
+        Refused: the folder contains other files.
         Unavailable: the folder can neither be created nor read.
     """
     root = resolve_workspace(workspace, environ)
@@ -150,13 +150,13 @@ async def open_memory(
 
 
 async def _embeddings_entered(memory: Memory) -> None:
-    """What the embedder took, on closing; that it cannot be written down is no reason to fail."""
+    """Records the embedder's costs when the memory closes. Ignores errors."""
     with CancelScope(shield=True), contextlib.suppress(ContextManagerError):
         await costs.enter_embeddings(memory)
 
 
 def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:
-    """The embedder that the settings name, with its key from the environment."""
+    """Returns the embedder in the settings, with its key from the environment."""
     knobs = settings.search
     return embed.Wanted(
         knobs.embedder,
@@ -168,7 +168,7 @@ def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wa
 
 
 def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
-    """The LLM that the settings name, with its key from the environment."""
+    """Returns the LLM in the settings, with its key from the environment."""
     knobs = settings.llm
     own: dict[Purpose, str | None] = {
         "gate": settings.watchers.gate_model,
@@ -188,12 +188,12 @@ def _providers(settings: Settings, environ: Mapping[str, str]) -> Chosen:
 
 
 def _template(name: str) -> str:
-    """An LLM template: a file under `prompts/`, which is installed beside us."""
+    """Returns the text of an LLM template, a file in the package `prompts`."""
     return resources.files("prompts").joinpath(f"{name}.md").read_text("utf-8")
 
 
 async def _closed(port: State | Index) -> None:
-    """Closes in good order also while everything around is being cancelled: it takes milliseconds."""
+    """Closes a port, also during cancellation: it takes milliseconds."""
     with CancelScope(shield=True):
         await port.close()
 
@@ -213,7 +213,7 @@ def _created(
     except ContextManagerError as error:
         if not root.is_dir():
             raise
-        problems.append(f"{error}; what is there can be read, nothing can be recorded")
+        problems.append(f"{error}; the memory can be read, but nothing can be recorded")
     git = Git(root, clock)
     taken = _machine_file_created(root, git)
     notes += [taken] if taken else []
@@ -234,7 +234,7 @@ def _created(
 def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
     """Returns the settings of the workspace at `root`.
 
-    The settings of a broken file are at their defaults, and `problems` says so.
+    A broken file gives the defaults, and `problems` says so.
     """
     problems: list[str] = []
     machine = _document(root, MACHINE_FILE, problems)
@@ -249,7 +249,7 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 
 def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
-    """The fields of a settings file; none of one that is missing or broken."""
+    """Returns the fields of a settings file; none if it is missing or broken."""
     from mcp_server.store.yaml_text import load
 
     try:
@@ -257,19 +257,19 @@ def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, Invalid) as error:
-        problems.append(f"{path} cannot be read ({error}); its settings are at their defaults until it is mended")
+        problems.append(f"{path} cannot be read ({error}); its settings have their defaults until you correct it")
         return {}
 
 
 def _machine_file_created(root: Path, git: Git) -> str:
-    """Creates this machine's settings file if it is missing, and says what it took from the memory's own.
+    """Creates this machine's settings file if it is missing, and returns a note about settings that were moved there.
 
-    Before there were two files, the memory's had all settings. They are taken only where this machine has used the
-    memory before: in a fresh clone anybody may have written them.
+    In older memories all settings are in the memory's file. They are moved only if this machine has used the memory
+    before: in a fresh clone they are untrusted.
     """
     if (root / MACHINE_FILE).exists():
         return ""
-    repository = root / ".git"  # a file in a folder for explorations, which shares its repository with the memory
+    repository = root / ".git"  # a file in an exploration, which shares the memory's repository
     used = not repository.exists() or (repository.is_dir() and git.hooks.hides_local())
     used = used or (root / LOCAL / "state.db").exists()
     ours = used and not ask_git(root, "ls-files", "--", LOCAL)
@@ -287,45 +287,45 @@ def _machine_file_created(root: Path, git: Git) -> str:
 
 
 def _local_folder(root: Path, settings: Settings, problems: list[str], stack: AsyncExitStack) -> Path:
-    """Where this machine keeps state and index: as set, or a temporary folder where that cannot be written."""
+    """Returns the folder for state and index: by the settings, or a temporary one if that cannot be written."""
     chosen = settings.workspace.local_dir
     local = Path(chosen).expanduser() if chosen else root / ".local"
     local = local if local.is_absolute() else root / local
     if _is_the_memorys(root.resolve(), local.resolve()):
-        problems.append(f"workspace.local_dir is {chosen!r}, where the memory itself lies; .local serves in its place")
+        problems.append(f"workspace.local_dir is {chosen!r}, which contains the memory itself; .local is used instead")
         local = root / ".local"
     try:
         local.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=local) as probe:
-            probe.write(b"\0" * 65536)  # a full disk refuses here, not in the middle of opening a database
+            probe.write(b"\0" * 65536)  # fails on a full disk before a database is opened
     except OSError as error:
-        problems.append(f"{local} cannot be written ({error.strerror}); index and state are temporary until it can")
+        problems.append(f"{local} cannot be written ({error.strerror}); index and state are temporary until then")
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="context-manager-")))
     return local
 
 
 def _is_the_memorys(root: Path, local: Path) -> bool:
-    """Whether a folder is the workspace, around it, or one of those in which its files lie."""
+    """Returns whether a folder is the workspace, contains it, or is one of the folders of its files."""
     own = (root / name for name in (".git", "raw", "knowledge", "topics", "archive", "checkpoints", "attachments"))
     return local == root or local in root.parents or any(place == local or place in local.parents for place in own)
 
 
 def _timezone(settings: Settings) -> str:
-    """The user's zone as an IANA name; UTC where neither setting nor machine gives one that is known here."""
+    """Returns the user's time zone as an IANA name; UTC if neither the setting nor the machine gives a valid one."""
     from tzlocal import get_localzone_name
 
     for name in (settings.workspace.timezone, None):
         try:
             chosen = name if name not in (None, "auto") else get_localzone_name()
             ZoneInfo(chosen or "UTC")
-        except Exception:  # tzlocal and zoneinfo raise what the machine's files make them raise
+        except Exception:  # tzlocal and zoneinfo may raise any error
             continue
         return chosen or "UTC"
     return "UTC"
 
 
 async def catch_up(memory: Memory) -> None:
-    """For one command: brings state and index up to date with files and queue, unless a server does that."""
+    """Updates state and index from files and queue, for one command, unless a server does so."""
     from mcp_server.actions.checkpoints import restore
     from mcp_server.actions.history import came_over
     from mcp_server.clients.hooks import queue
@@ -346,10 +346,10 @@ async def catch_up(memory: Memory) -> None:
 
 @asynccontextmanager
 async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> AsyncIterator[None]:
-    """For a server: keeps index and sessions up to date in the background and tells `memory.changes` what changed.
+    """Keeps index and sessions up to date in the background, for a server, and publishes changes.
 
-    The process that maintains also answers the hooks of clients and works off what they left in the queue. With the
-    `environ` that `memory` was opened with, a child process does what computes for long; without, this one does.
+    The maintaining process also answers clients' hooks and handles their queue. With the `environ` of `open_memory`,
+    long computations run in a child process, otherwise in this one.
     """
     import anyio
 

@@ -1,7 +1,7 @@
-"""What a child process does beside a server; `jobs/child.py` starts it.
+"""The worker process of a server; `jobs/child.py` starts it.
 
-It is a process like any other on the workspace, of the lowest priority. Its standard input is its life line: when that
-is closed, whoever wanted the work is gone, and it ends there and then.
+It uses the workspace like any other process, with the lowest priority. It ends when its standard input is closed,
+because the server has then gone.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from mcp_server.jobs.child import Order
 from mcp_server.memory import Memory
 
 NICE = 19
-"""The lowest priority: it runs when nobody else wants to."""
+"""The lowest priority."""
 
 
 def main() -> None:
-    """Reads what to do from standard input and does it; exits with 1 if it fails."""
+    """Reads an order from standard input and carries it out. Exits with 1 if it fails."""
     if hasattr(os, "nice"):
         os.nice(NICE)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
     order = Order.from_json(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
@@ -41,7 +41,7 @@ def main() -> None:
 def _end_with_the_parent() -> None:
     with suppress(OSError):
         os.read(0, 1)
-    os._exit(0)  # what is on disk is whole, whenever this is
+    os._exit(0)  # the files on disk are valid at any moment
 
 
 async def _work(order: Order) -> None:

@@ -1,4 +1,4 @@
-"""Memory: everything an action may reach, handed over as one frozen value. `app.py` is the only place that fills it."""
+"""Memory: the ports that actions use, as one frozen value. Only `app.py` creates it."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ class Memory:
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     timezone: str
-    """The user's zone as an IANA name, or UTC where the machine does not tell."""
+    """The user's time zone as an IANA name; UTC if it is unknown."""
     local_date: Callable[[datetime], str]
-    """The user's own calendar date of a moment, as YYYY-MM-DD."""
+    """Returns the user's date of a moment, as YYYY-MM-DD."""
     templates: Callable[[str], str]
-    """The text of an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
+    """Returns an LLM template by its name: `enrich_checkpoint` is `prompts/enrich_checkpoint.md`."""
     recognizer: Callable[[], Model]
-    """The model that finds decisions, rules, facts and open items; loads on first use."""
+    """Returns the model that finds decisions, rules, facts and open items. Loads it on first use."""
     llm: Llm | None = None
     startup_notes: tuple[str, ...] = ()
-    """Sentences about what opening this memory changed, such as settings that moved."""
+    """Sentences about changes made while opening this memory, such as moved settings."""
     startup_problems: tuple[str, ...] = ()
-    """Sentences about what was wrong when this memory was opened: settings, disk, git, a missing embedder."""
+    """Sentences about problems found while opening this memory: settings, disk, git, a missing embedder."""
 
     def problems(self) -> tuple[str, ...]:
-        """What `status` shows first."""
+        """Returns the notes and problems that `status` shows first."""
         moved = self.state.moved_aside
         damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
         return (*self.startup_notes, *self.startup_problems, *damaged)

@@ -1,9 +1,9 @@
-"""The settings files and the environment: read into `Settings` knob by knob, and written with every default.
+"""Reads `Settings` from the settings files and the environment, and writes the files with every default.
 
-`memory-config.yaml` belongs to the memory and travels with it. `.local/settings.yaml` belongs to this machine: it may
-hold any setting, and those in `settings.MACHINE` are read from there only. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides
-both. A wrong key or value never stops a start: that knob keeps its default, and the problem is kept in
-`Settings.problems` for `status` and `doctor`.
+`memory-config.yaml` belongs to the memory and is shared with it. `.local/settings.yaml` belongs to this machine: it may
+have any setting, and those in `settings.MACHINE` are read only from there. `CONTEXT_MANAGER_<SECTION>__<KEY>` overrides
+both. A wrong key or value never stops a start: the setting keeps its default, and `Settings.problems` has the problem
+for `status` and `doctor`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mcp_server.settings import (
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"
-"""The one variable that switches off what is pushed, whatever the settings say."""
+"""The variable that switches pushing off, overriding all settings."""
 
 
 def read_settings(
@@ -36,8 +36,8 @@ def read_settings(
 ) -> Settings:
     """Returns the settings of the memory's file (`document`, called `where`), this machine's file and the environment.
 
-    The later ones override the earlier ones. `problems` says what is wrong in them, and which settings of `document`
-    are ignored because they belong to the machine.
+    Later ones override earlier ones. `problems` are the errors in them, and the settings of `document` that are ignored
+    because they belong to the machine.
     """
     problems: list[str] = []
     chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
@@ -105,7 +105,7 @@ def _choose(
 
 
 def _known_as(key: str) -> str:
-    """A knob's name as we write it: S1 writes its own in capitals, and one of them in its own way."""
+    """Returns a setting's name in our spelling. Older files have capitals, and one name with a typo."""
     return "importance_boost" if key == "IMPORTANCE_BOOT" else key.lower()
 
 
@@ -115,16 +115,16 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 
 
 def default_document() -> str:
-    """Returns `memory-config.yaml` as `init` writes it: each knob of the memory at its default, with a comment."""
-    lines = ["# Settings of this memory, on every machine that has a copy of it. Change what you like.", ""]
+    """Returns `memory-config.yaml` as `init` writes it: each setting of the memory with its default and a comment."""
+    lines = ["# Settings of this memory, for every machine with a copy of it. Change any of them.", ""]
     return "\n".join([*lines, *_blocks(machine=False, values={})])
 
 
 def machine_document(values: Mapping[str, Any]) -> str:
-    """Returns `.local/settings.yaml` as it begins: each knob of the machine with these values, else at its default."""
+    """Returns a new `.local/settings.yaml`: each setting of the machine with its value here, or its default."""
     lines = [
         "# Settings of this machine. They are never in git, so no other machine can change them.",
-        "# Those of memory-config.yaml can stand here, too, and count for this machine alone.",
+        "# Settings of memory-config.yaml can be set here too, for this machine only.",
         "",
     ]
     return "\n".join([*lines, *_blocks(machine=True, values=values)])

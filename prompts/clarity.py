@@ -34,7 +34,7 @@ async def _do(connection: Connection, action: str, item: str, named: str | None)
     memory = await connection.memory()
     await connection.caller()  # hooks may have said which session this is
     if action not in COMMANDS:
-        raise Invalid(f"action {action!r} is none of {', '.join(COMMANDS)}")
+        raise Invalid(f"action {action!r} is not one of {', '.join(COMMANDS)}")
     session = named or connection.session
     if action in ("anchor", "unanchor"):
         if not item:

@@ -93,7 +93,7 @@ async def test_mistakes_are_errors_that_say_what_to_do(memory: AgentMemory) -> N
     with pytest.raises(Invalid, match="128"):
         await memory.compile("x", budget=5)
     await memory.observe("user", "Hello.", delivery="replace")
-    with pytest.raises(Conflict, match="for good"):
+    with pytest.raises(Conflict, match="already"):
         await memory.observe("user", "Hello again.", delivery="add")
     with pytest.raises(ContextManagerError):
         await memory.recover("nothing")

@@ -32,7 +32,7 @@ async def used(workspace: Path, new_workspace: Path, clock: Clock) -> Path:
     return workspace
 
 
-async def test_the_old_files_settings_are_taken_over_once_with_a_message(used: Path, clock: Clock) -> None:
+async def test_settings_of_the_old_file_are_moved_once_with_a_message(used: Path, clock: Clock) -> None:
     settings, said = await opened(used, clock)
 
     assert (settings.llm.provider, settings.llm.base_url) == ("openai", "http://127.0.0.1:9/v1")
@@ -44,7 +44,7 @@ async def test_the_old_files_settings_are_taken_over_once_with_a_message(used: P
     assert not [one for one in said if "memory-config.yaml" in one]
 
 
-async def test_from_then_on_the_memorys_own_file_changes_none_of_them(used: Path, clock: Clock) -> None:
+async def test_afterwards_the_memorys_own_file_changes_none_of_them(used: Path, clock: Clock) -> None:
     await opened(used, clock)
     (used / "memory-config.yaml").write_text(OLD.replace("127.0.0.1", "evil.example"))
 
@@ -54,7 +54,7 @@ async def test_from_then_on_the_memorys_own_file_changes_none_of_them(used: Path
     assert any("llm.base_url is ignored" in one and ".local/settings.yaml" in one for one in said)
 
 
-async def test_a_fresh_clone_takes_none_over_and_names_them(used: Path, clock: Clock, tmp_path: Path) -> None:
+async def test_a_fresh_clone_moves_none_and_names_them(used: Path, clock: Clock, tmp_path: Path) -> None:
     git(used, "commit", "--quiet", "--all", "--no-verify", "--message", "settings")
     git(tmp_path, "clone", "--quiet", str(used), "clone")
 
@@ -64,7 +64,7 @@ async def test_a_fresh_clone_takes_none_over_and_names_them(used: Path, clock: C
     assert any("llm.provider, llm.base_url, llm.model are ignored" in one for one in said)
 
 
-async def test_a_clone_that_brings_this_machines_file_is_not_believed(used: Path, clock: Clock, tmp_path: Path) -> None:
+async def test_a_machine_settings_file_from_a_clone_is_ignored(used: Path, clock: Clock, tmp_path: Path) -> None:
     (used / ".local" / "settings.yaml").write_text(OLD)
     (used / "memory-config.yaml").write_text("")
     git(used, "add", "--force", ".local/settings.yaml", ".local/state.db", "memory-config.yaml")
@@ -85,7 +85,7 @@ async def test_a_new_memory_has_both_files_and_git_has_one(workspace: Path, cloc
     assert ".local/settings.yaml" not in git(workspace, "ls-files")
 
 
-def test_a_command_says_what_moved(
+def test_a_command_names_the_moved_settings(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_SEARCH__EMBEDDER", "none")

@@ -11,7 +11,7 @@ from mcp_server.store.yaml_text import load
 WHERE = "memory-config.yaml"
 
 
-def test_the_shipped_files_say_the_defaults_each_in_one_of_them() -> None:
+def test_each_setting_is_in_one_of_the_shipped_files_with_its_default() -> None:
     document, machine = load(default_document(), WHERE), load(machine_document({}), MACHINE_FILE)
     named = [f"{section}.{key}" for file in (document, machine) for section in file for key in file[section]]
     assert len(named) == len(set(named))
@@ -33,7 +33,7 @@ MACHINE_KNOBS = {
 }
 
 
-def test_what_says_where_data_goes_counts_in_this_machines_file_only() -> None:
+def test_settings_about_where_data_goes_are_read_only_from_this_machines_file() -> None:
     settings = read_settings(MACHINE_KNOBS, {}, WHERE)
     assert settings.model_copy(update={"problems": ()}) == Settings()
     (problem,) = settings.problems
@@ -46,13 +46,13 @@ def test_what_says_where_data_goes_counts_in_this_machines_file_only() -> None:
     assert own.problems == ()
 
 
-def test_this_machines_file_may_hold_any_setting_and_counts_more_than_the_memorys() -> None:
+def test_this_machines_file_may_have_any_setting_and_overrides_the_memorys() -> None:
     shared, machine = {"hooks": {"inject": True, "turn_tokens": 100}}, {"hooks": {"inject": False}}
     hooks = read_settings(shared, {"CONTEXT_MANAGER_HOOKS__TURN_TOKENS": "7"}, WHERE, machine).hooks
     assert (hooks.inject, hooks.turn_tokens) == (False, 7)
 
 
-def test_values_taken_over_are_read_back() -> None:
+def test_moved_values_are_read_back() -> None:
     values = {"llm.base_url": "http://x:1/v1#a", "git.auto_push": True, "workspace.local_dir": "C:\\a 'b'"}
     document = load(machine_document(values), MACHINE_FILE)
     assert machine_settings(document) == values

@@ -1,4 +1,4 @@
-"""The one place where calls come in and errors go out: arguments are checked, our errors become the protocol's."""
+"""Receives all MCP calls: checks arguments and translates our errors into the protocol's."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HANDED_BACK = frozenset({"path", "session", "turn_id", "workspace"})
-"""What a model gives to the next call must stay as it is."""
+"""Fields that a model passes to its next call: their values are not neutralized."""
 
 LONGEST_QUESTION = 3_000
-"""Characters that a user is asked."""
+"""Characters of a question to the user."""
 
 PROGRESS_SECONDS = 1.0
-"""How often a call that takes long tells its client that it is still at work."""
+"""Seconds between progress notifications of a long call."""
 
 Short = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
-MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="What is longer is cut, and says so")]
+MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="A longer answer is cut, and says so")]
 
 
 class Rim(MCPServer[Any]):
-    """An MCPServer that lets the messages of our own errors through; the SDK hides every other exception's text.
-    `memory` opens the workspace, for what is served beside MCP."""
+    """An MCPServer that passes the messages of our own errors on; the SDK hides the text of all other exceptions.
+
+    `memory` opens the workspace, for webhooks.
+    """
 
     memory: Callable[[], Awaitable[Memory]]
 
@@ -77,7 +79,7 @@ class Rim(MCPServer[Any]):
     ) -> GetPromptResult | InputRequiredResult:
         try:
             return await with_progress(context, name, super().get_prompt(name, arguments, context))
-        except ValueError as error:  # what the SDK makes of everything that a prompt raises
+        except ValueError as error:  # the SDK raises this for every error of a prompt
             cause: BaseException = error
             while cause.__cause__ is not None and not isinstance(cause, ContextManagerError):
                 cause = cause.__cause__
@@ -85,9 +87,9 @@ class Rim(MCPServer[Any]):
 
 
 async def with_progress(context: Context[Any, Any] | None, what: str, work: Awaitable[T]) -> T:
-    """Returns the result of `work`, and tells the client every second that the call is still at work.
+    """Returns the result of `work`, and sends the client a progress notification every second.
 
-    The SDK sends these notifications only to a client that gave a progress token.
+    The SDK sends them only to a client that gave a progress token.
     """
     if context is None:
         return await work
@@ -99,14 +101,14 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
         while True:
             await anyio.sleep(PROGRESS_SECONDS)
             seconds += PROGRESS_SECONDS
-            with contextlib.suppress(Exception):  # a client that has gone does not stop the work
+            with contextlib.suppress(Exception):  # the work goes on if the client has gone
                 await context.report_progress(seconds, message=f"{what}: still working")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(report)
         try:
             results.append(await work)
-        except Exception as error:  # carried out of the task group without an exception group around it
+        except Exception as error:  # the task group would wrap it in an exception group
             errors.append(error)
         tasks.cancel_scope.cancel()
     if errors:
@@ -115,8 +117,10 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
 
 
 class CheckedArguments(FuncMetadata):
-    """Arguments of a tool: unknown ones are refused, and what is wrong is said in words. `texts` names those that are
-    texts: what looks like JSON in them is what was said."""
+    """The arguments of a tool. Unknown ones are refused, and errors are explained in words.
+
+    `texts` are the arguments of type string: JSON in them is not parsed.
+    """
 
     texts: frozenset[str]
 
@@ -129,13 +133,13 @@ class CheckedArguments(FuncMetadata):
             ) from error
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Lists and objects that a client sent as JSON text are parsed; a text stays the text, but for `null`."""
+        """Parses lists and objects that a client sent as JSON text. Strings stay as they are, except `null`."""
         parsed = super().pre_parse_json(data)
         return parsed | {name: data[name] for name in self.texts & data.keys() if parsed[name] is not None}
 
 
 def strict_tool(fn: Callable[..., Any], hints: ToolAnnotations, structured: bool = False) -> Tool:
-    """The tool `fn` describes by its signature and docstring, with a compact schema that allows no other arguments."""
+    """Returns the tool that a function describes by its signature and docstring, with a compact schema."""
     tool = Tool.from_function(fn, annotations=hints, structured_output=None if structured else False)
     made = tool.fn_metadata
     strict: type[ArgModelBase] = type(fn.__name__, (made.arg_model,), {"model_config": ConfigDict(extra="forbid")})
@@ -152,29 +156,28 @@ def strict_tool(fn: Callable[..., Any], hints: ToolAnnotations, structured: bool
 
 
 def hints(*, reads: bool, destroys: bool = False, repeats: bool = True) -> ToolAnnotations:
-    """All four annotations: our tools never leave the workspace."""
+    """Returns the four annotations of a tool. Our tools never leave the workspace."""
     return ToolAnnotations(
         read_only_hint=reads, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
     )
 
 
 async def fitted(memory: Memory, text: str, max_tokens: int) -> str:
-    """Stored text for a model, made harmless, with at most so many tokens of it; what is cut says so."""
+    """Returns neutralized stored text with at most `max_tokens` tokens. A cut text says so."""
     shown = neutralise(text)
     fits = await run_sync(memory.tokens.truncate, shown, max_tokens)
     return shown if fits == shown else f"{fits}\n[… cut after {max_tokens:,} tokens; raise max_tokens for the rest]"
 
 
 def shortened(text: str) -> str:
-    """Stored text that a user is asked about, made harmless; what is cut says so."""
+    """Returns neutralized stored text for a question to the user. A cut text says so."""
     shown = neutralise(text)
     more = len(shown) - LONGEST_QUESTION
     return shown if more <= 0 else f"{shown[:LONGEST_QUESTION]}\n[… {more:,} more characters]"
 
 
 def answer(text: str, data: dict[str, Any]) -> CallToolResult:
-    """A structured answer with its text beside it. Clients show one or the other, so `data` lacks nothing, and both are
-    made harmless: stored text is in them."""
+    """Returns a structured answer with its text. Clients show either, so both are complete and neutralized."""
     return CallToolResult(
         content=[TextContent(type="text", text=neutralise(text))],
         structured_content={key: _harmless(key, value) for key, value in data.items()},
@@ -192,22 +195,21 @@ def _harmless(key: str, value: Any) -> Any:
 
 
 def can_ask(ctx: Context[Any, Any]) -> bool:
-    """Whether the client shows questions to its user. One that says `elicitation: {}` does; one with URLs alone does
-    not."""
+    """Returns whether the client can show questions to its user: with `elicitation: {}` it can, with only URLs not."""
     capabilities = ctx.client_capabilities
     asks = capabilities.elicitation if capabilities else None
     return asks is not None and (asks.form is not None or asks.url is None)
 
 
 def client_of(context: Context[Any, Any]) -> str | None:
-    """The client's name from its `clientInfo`, if it gave one."""
+    """Returns the client's name from its `clientInfo`, if any."""
     params = context.session.client_params
     return params.client_info.name if params else None
 
 
 def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
-    """The schema in as few tokens as say the same: no titles, no references, and no `or null` (what is null may be left
-    out) unless `nulls` must stay."""
+    """Returns a shorter schema: without titles and references and, unless `nulls`, without `or null`, because a null
+    argument can be left out."""
     definitions = schema.get("$defs", {})
 
     def shrink(node: dict[str, Any]) -> dict[str, Any]:

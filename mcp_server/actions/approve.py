@@ -1,5 +1,7 @@
-"""Approve: what agents, or other machines, change in identity, topics and settings is shown to the user, and written
-or dropped."""
+"""Approve: shows the user the changes that agents or other machines propose, and writes or drops them.
+
+Proposals change identity, topics and settings only.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,10 @@ from mcp_server.store.pending import Pending, Proposal, hash_of
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A proposal as it would be carried out now. `problem` says why it cannot be; then the diff may be empty.
+    """A proposal and the change that it would make now.
 
-    `changed`: the file is another one than that which the proposal was made for.
+    `problem` says why it cannot be carried out; the diff may then be empty. `changed`: the file has changed since the
+    proposal was made.
     """
 
     proposal: Proposal
@@ -29,7 +32,7 @@ class Waiting:
     problem: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """What a program reads."""
+        """Returns JSON values."""
         proposal = self.proposal
         return {
             "id": proposal.id,
@@ -46,7 +49,7 @@ class Waiting:
 
 
 async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
-    """What waits, the oldest first, or the one of that id. Raises NotFound naming those there are."""
+    """Returns the proposals, oldest first, or only the one with the id `number`. Raises NotFound with all ids."""
 
     def look() -> list[Waiting]:
         pending = Pending(memory.files)
@@ -56,19 +59,19 @@ async def waiting(memory: Memory, number: str | None = None) -> list[Waiting]:
 
 
 async def approve(memory: Memory, number: str, *, anyway: bool = False) -> Remembered:
-    """Writes a proposal into its file, as `remember` writes, and drops it from what waits.
+    """Writes a proposal into its file, as `remember` does, and drops the proposal.
 
     Raises:
         NotFound: no such proposal.
-        Conflict: the file has changed since; `anyway` writes the proposal into it as it is now.
+        Conflict: the file has changed since. With `anyway` the proposal is written into the changed file.
     """
     pending = Pending(memory.files)
     proposal = await run_sync(pending.get, number)
     found = await run_sync(_shown, memory, proposal)
     if found.changed and not anyway:
         raise Conflict(
-            f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows what "
-            "it would do now, with --yes --anyway it is done"
+            f"{proposal.path} has changed since {number} was proposed; `context-manager approve {number}` shows the "
+            "change as it would be now; --yes --anyway makes it"
         )
     if incoming.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
@@ -88,7 +91,7 @@ async def reject(memory: Memory, number: str) -> Proposal:
     proposal = await run_sync(pending.get, number)
     if incoming.is_incoming(proposal):
         async with memory.locks.files(), memory.locks.git():
-            await run_sync(incoming.reject, memory, proposal)
+            await run_sync(incoming.release, memory, proposal)
         return proposal
     async with memory.locks.files():
         await run_sync(pending.remove, number)
@@ -96,7 +99,7 @@ async def reject(memory: Memory, number: str) -> Proposal:
 
 
 def waiting_sentence(memory: Memory) -> str:
-    """What `status` and `doctor` say; empty where nothing waits."""
+    """Returns the sentence about waiting proposals for `status` and `doctor`; empty if there are none."""
     found = Pending(memory.files).all()
     if not found:
         return ""
@@ -115,15 +118,15 @@ def _shown(memory: Memory, proposal: Proposal) -> Waiting:
     except ContextManagerError as error:
         return Waiting(proposal, "", changed, str(error))
     if not edit.changes:
-        return Waiting(proposal, "", changed, "it stands there already")
+        return Waiting(proposal, "", changed, "the file already says this")
     return Waiting(proposal, edit.difference(proposal.path), changed)
 
 
 def _meant(memory: Memory, proposal: Proposal) -> tuple[NewFact, Place]:
-    """The fact and its place. What lies on the disk is checked again: anybody may have written it."""
+    """Returns the fact and its place. The proposal's file is untrusted: the fact is validated again."""
     path = memory.files.relative(proposal.path)
     if path != proposal.path or not is_for_own_hand(path) or not path.endswith(".md"):
-        raise Refused(f"{proposal.path} is none of the files whose changes are proposed; reject {proposal.id}")
+        raise Refused(f"{proposal.path} is not a file whose changes are proposed; reject {proposal.id}")
     given = proposal.fact
     fact = NewFact(
         content=given.get("content") or "",

@@ -1,5 +1,4 @@
-"""Views of Clarity, the same through every door: commands, resources, the prompt, `status` (S0 "Commands", "Gateway
-Methods")."""
+"""Makes the views of Clarity for commands, resources, the prompt and `status`."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from mcp_server.memory import Memory
 View = Literal["status", "state", "scores", "stats", "config"]
 TOP = 10
 STATUS_HEAD, STATUS_ROW = 500, 50
-"""Tokens of what `status` says of Clarity: about so many for all but the items, and for each of those."""
+"""About the tokens of `status` for Clarity without its items, and for each item."""
 
 MOST_ROWS = 100
 COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", "", "why")
@@ -27,7 +26,7 @@ COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", ""
 
 @dataclass(frozen=True, slots=True)
 class ClarityView:
-    """One view: `data` for a program, `markdown` for a person or a model. `session` is "" where none is needed."""
+    """One view: `data` for a program, `markdown` for a person or a model. `session` is "" if the view needs none."""
 
     view: View
     session: str
@@ -39,16 +38,16 @@ class ClarityView:
 
 
 async def view(memory: Memory, name: str, session: str | None = None) -> ClarityView:
-    """A view of a session's Clarity; without a session, of the one last heard of.
+    """Returns a view of a session's Clarity; without a session, of the one with the latest message.
 
     Raises:
         Invalid: no such view.
-        NotFound: no such session, or none at all.
+        NotFound: no such session, or there is no session.
     """
     if name == "config":
         return _config(memory)
     if name not in get_args(View):
-        raise Invalid(f"view {name!r} is none of {', '.join(get_args(View))}")
+        raise Invalid(f"view {name!r} is not one of {', '.join(get_args(View))}")
     meant = await session_meant(memory, session)
     if name == "state":
         state = await clarity.state_of(memory, meant)
@@ -67,7 +66,7 @@ async def view(memory: Memory, name: str, session: str | None = None) -> Clarity
 
 
 async def session_meant(memory: Memory, session: str | None) -> str:
-    """The session that is named, else the open one that was last heard of, else the last one. Raises NotFound."""
+    """Returns the named session, else the open one with the latest message, else the last one."""
     await sessions.ready(memory)
     if session:
         return (await sessions.require(memory, session)).session
@@ -78,7 +77,7 @@ async def session_meant(memory: Memory, session: str | None) -> str:
 
 
 async def items_of(memory: Memory, session: str | None) -> list[str]:
-    """The ids of a session's items, the highest score first; none where nothing was said yet."""
+    """Returns the ids of a session's items, highest score first; none if nothing was said yet."""
     try:
         judged = await clarity.verdicts(memory, await session_meant(memory, session))
     except NotFound:
@@ -87,8 +86,8 @@ async def items_of(memory: Memory, session: str | None) -> list[str]:
 
 
 async def for_status(memory: Memory, session: str | None, max_tokens: int | None) -> dict[str, Any]:
-    """What `status` shows of it: statistics and the first items; with `max_tokens`, as many items as those hold, with
-    their terms, and the settings."""
+    """Returns the part of `status` about Clarity: statistics and the first items; with `max_tokens`, all items that
+    fit, with their terms, and the settings."""
     enabled = memory.settings.clarity.enabled
     try:
         meant = await session_meant(memory, session)
@@ -118,7 +117,7 @@ async def for_status(memory: Memory, session: str | None, max_tokens: int | None
 
 
 def pruned_text(pruned: clarity.ItemsPruned) -> str:
-    """What pruning does, in words."""
+    """Returns the changes of pruning, in words."""
     if not pruned.gone:
         return "Nothing to prune: every item that is shown has earned its place."
     what = "leave the block (their counts stay; a mention or an anchor brings them back)"
@@ -184,7 +183,7 @@ def _row(verdict: Verdict, exchange: int) -> dict[str, Any]:
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row of the scores as a table shows it, by `COLUMNS`."""
+    """Returns a row of the table of scores, by `COLUMNS`."""
     terms = " ".join(f"{name} {value:+.1f}" for name, value in row["terms"].items() if value)
     return (
         ("⚓ " if row["anchored"] else "") + row["id"],

@@ -1,6 +1,6 @@
-"""Compile: the densest context for a message, within a token budget. It reads, and writes nothing that scoring reads.
+"""Compile: builds the context for a message within a token budget. Nothing that it writes changes a later score.
 
-What a compilation sees is gathered here as values (`CompileInputs`); what becomes of it is decided in `core.compiler`.
+This file gathers the inputs as values (`CompileInputs`); `core.compiler` decides what goes into the text.
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
 MOST_HITS = 300
-"""Passages have about 30 tokens or more as rendered, so the default budget holds fewer; each costs 0.1 ms."""
+"""A rendered passage has 30 tokens or more, so the default budget holds fewer than this. Each costs 0.1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """What to compile for. Without a message: the session's last user turn; without either: what all share.
+    """The message, session and limits of a compilation.
 
-    `budget` defaults to the setting. With `strict`, one below 128 tokens is an error; else the text is cut and says so.
-    With `known`, so is a project that there is not; else it is one that begins.
-    `resumed`: the session goes on from there in a window that holds nothing of it. `as_of` hides the session's later
-    turns; by default those that it was wound back from.
+    Without a message, the session's last user turn is used; without either, the context is the same for everyone.
+    `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
+    cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
+    continues from there in an empty window. `as_of` hides the session's later turns; by default the turns that a
+    rewound session hides.
     """
 
     message: str | None = None
@@ -80,7 +81,7 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Conversation:
-    """What is known of the session that a compilation is for; without a session, nothing is."""
+    """The session that a compilation is for; empty without a session."""
 
     row: SessionRow | None = None
     turns: tuple[Turn, ...] = ()
@@ -100,7 +101,7 @@ class _Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a compilation sees (`inputs`), and what its receipt says beside: of which index, with which messages."""
+    """The inputs of a compilation, and for its receipt the generation of the index and the index's messages."""
 
     inputs: CompileInputs
     generation: str = "none"
@@ -108,7 +109,7 @@ class Gathered:
 
 
 async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
-    """The compiled context and its receipt: the same bytes for the same state, on every channel.
+    """Returns the compiled context and its receipt: the same bytes for the same state, on every channel.
 
     Raises:
         Invalid: `strict`, and the budget is below 128 tokens.
@@ -118,14 +119,14 @@ async def compile_context(memory: Memory, request: CompileRequest, caller: Calle
 
 
 async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
-    """Compiles inputs that were gathered before, with the tokenizer of this memory."""
+    """Compiles gathered inputs with this memory's tokenizer."""
     compiled = await run_sync(compile_inputs, gathered.inputs, memory.tokens.count)
     receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
     return replace(compiled, receipt=receipt)
 
 
 async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
-    """Everything that the context for `request` is a function of, as values. Raises as `compile_context` does."""
+    """Returns all inputs of the context for `request`, as values. Raises as `compile_context` does."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
         raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
@@ -187,8 +188,8 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
 async def _conversation(
     memory: Memory, session: str | None, resumed: LeftOff | None, until: int | None
 ) -> _Conversation:
-    """The session with its turns up to number `until`: all of them where we send the history, else those of its last
-    transcript."""
+    """Returns the session with its turns up to number `until`: all turns if the context replaces the client's history,
+    otherwise the turns of its last transcript."""
     if not session:
         return _Conversation()
     await sessions.ready(memory)
@@ -210,7 +211,7 @@ async def _conversation(
 
 
 async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
-    """The conversation before this one, where this one begins with nothing but the wish to go on with it."""
+    """Returns the project's previous conversation if this one begins with a request to continue it."""
     row = conversation.row
     if not asks_to_go_on(message, project.slug or "") or (row and not await going_on.begins(memory, row.session)):
         return None
@@ -222,7 +223,7 @@ def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
 
 
 async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:
-    """The argument's project, else the session's, else the caller's."""
+    """Returns the request's project, else the session's, else the caller's."""
     if request.project is None and conversation.row is not None:
         return await project_of(memory, caller, conversation.row.project)
     asked = project_asked if request.known else project_of
@@ -257,18 +258,18 @@ async def _found(
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
-    """The projects that a context of this one is not to show anything of."""
+    """Returns the projects whose content a context of this project must not show."""
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
 
 
 def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> tuple[str, ...]:
-    """Why each hit is not for a context that shows nothing of `others`, whatever it scores; "" for one that may be."""
+    """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
     overtaken = _overtaken(memory, hits)
     return tuple(why_out(hit.passage, others, overtaken) for hit in hits)
 
 
 def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
-    """Where the derived lines of the projects that were found are no longer so, as a later line of their file says."""
+    """Returns (path, line) of derived project lines that a later line of the same file replaces."""
 
     def gone(path: str) -> Iterator[int]:
         split = split_front_matter(memory.files.readable(path) or "")
@@ -281,8 +282,8 @@ def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]
 def source_files(
     memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
 ) -> Iterator[SourceFile]:
-    """The files that every context carries, as they stand, without what extractors wrote there of `others` (by
-    default: other projects). Of one that cannot be read there is only that it is withheld."""
+    """Yields the files that belong to every context, without lines that extractors wrote about the projects `others`
+    (by default: all other projects). An unreadable file is yielded as withheld."""
     others = other_projects(memory, project) if others is None else others
     paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
     paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, GENERAL_PAGE, *journal_files(local_date)]
@@ -296,7 +297,7 @@ def source_files(
             continue
         if text is None:
             continue
-        if marked_line(text) is not None:  # neither is the user's word
+        if marked_line(text) is not None:  # neither version is the user's choice
             yield SourceFile(path, "", withheld=(Withheld("two versions that nobody has merged: `status` says where"),))
             continue
         split = split_front_matter(text)
@@ -311,7 +312,7 @@ def anchored(memory: Memory) -> tuple[str, ...]:
 
 
 def compiler_settings(settings: Settings) -> CompilerSettings:
-    """The knobs of the configuration that shape a text."""
+    """Returns the settings that shape a compiled text."""
     knobs = settings.context_compiler
     return CompilerSettings(
         identity_share=knobs.identity_share,
@@ -329,5 +330,5 @@ def compiler_settings(settings: Settings) -> CompilerSettings:
 
 
 def _day(moment: datetime) -> datetime:
-    """The day of a clock's moment: knowledge ages by days, and a second more is no other input."""
+    """Returns the start of the day: knowledge ages by days, so that inputs of the same day are equal."""
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,10 +1,11 @@
-"""Doctor: does this machine have what the memory needs, and if not, what to do about it?
+"""Doctor: checks whether this machine has what the memory needs, and says what to do if not.
 
-What lies between a client and the workspace is looked at in `mcp_server/clients/installers/chain.py`.
+`mcp_server/clients/installers/chain.py` checks the connection between clients and the workspace.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass
 
@@ -24,18 +25,18 @@ from mcp_server.store.database import driver
 PROBE = "scratch/.doctor"
 
 MOST_PLACES = 100
-"""Places of secrets that are listed."""
+"""Places of secrets listed at most."""
 
 FILES_COMPARED = 20
-"""How many indexed files doctor reads again to compare them with the index."""
+"""Indexed files that are read again and compared with the index."""
 
 LITTLE = 200 * 1024 * 1024
-"""Bytes; with less than that free, a disk is full before anybody notices."""
+"""Doctor warns when fewer bytes are free on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at. `advice` is empty where all is well; `matters` is False where all works in spite of it."""
+    """The result of one check. `advice` is empty if it passed; `matters` is False if all works without it."""
 
     name: str
     ok: bool
@@ -45,7 +46,7 @@ class Check:
 
 
 async def examine(memory: Memory) -> tuple[Check, ...]:
-    """Looks at versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
+    """Checks versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
     return (
         _versions(),
         _settings(memory),
@@ -62,7 +63,7 @@ async def examine(memory: Memory) -> tuple[Check, ...]:
 
 
 async def examine_secrets(memory: Memory) -> Check:
-    """Looks for secrets in all files and in all of git's objects. The answer names places and kinds, no secret."""
+    """Looks for secrets in all files and all of git's objects. The result names places and kinds, never a secret."""
     found = await run_sync(lambda: list(stored_secrets(memory)))
     if not found:
         return Check("secrets", True, "no secret was found in files and in git")
@@ -91,8 +92,8 @@ def _settings(memory: Memory) -> Check:
     return Check(
         "settings",
         not problems,
-        "; ".join(problems) or "every knob is understood",
-        "mend memory-config.yaml and .local/settings.yaml" if problems else "",
+        "; ".join(problems) or "every setting is understood",
+        "correct memory-config.yaml and .local/settings.yaml" if problems else "",
     )
 
 
@@ -106,9 +107,9 @@ def _disk(memory: Memory) -> Check:
 
 
 def _space(memory: Memory) -> Check:
-    free = memory.files.free_bytes()
+    free = shutil.disk_usage(memory.files.root).free
     said = f"{free / 1e9:.1f} GB free"
-    return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: what cannot be written is lost")
+    return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: a full disk stops recording")
 
 
 async def _state(memory: Memory) -> Check:
@@ -161,18 +162,16 @@ def _tokenizer(memory: Memory) -> Check:
 def _git(memory: Memory) -> Check:
     version = memory.git.version()
     if version is None:
-        return Check(
-            "git", False, "git was not found on PATH", "install git; until then there is no history, all else works"
-        )
+        return Check("git", False, "git was not found on PATH", "install git; without it all works but the history")
     damage = memory.git.health.full()
     if damage:
-        advice = "context-manager doctor --repair mends what can be mended without loss"
+        advice = "context-manager doctor --repair repairs what it can without loss"
         return Check("git", False, "; ".join(damage), advice)
     return Check("git", True, f"git {version}; the history is whole, and a commit works")
 
 
 async def repair(memory: Memory) -> list[str]:
-    """Mends git's history as far as that works without loss; returns what was done. Raises Unavailable."""
+    """Repairs git's history as far as nothing is lost, and returns what was done. Raises Unavailable."""
     if not memory.git.available() or not await run_sync(memory.git.health.full):
         return []
     async with memory.locks.git():
@@ -183,7 +182,7 @@ def _files(memory: Memory) -> Check:
     problems = [*map_problems(memory)]
     for prefix in ("knowledge/", "topics/", "archive/"):
         problems += [
-            f"{path!r} has a name that not every system takes: it is not read" for path in memory.files.unusable(prefix)
+            f"{path!r} has a name that some systems refuse: it is not read" for path in memory.files.unusable(prefix)
         ]
         for stat in memory.files.walk(prefix):
             if stat.path.endswith(".md"):
@@ -200,7 +199,7 @@ def _files(memory: Memory) -> Check:
 
 
 def _promises(memory: Memory) -> Check:
-    """What was to be forgotten is, and what waits for the user's word is named."""
+    """Checks that every request to forget was carried out, and names changes that wait for approval."""
     memory.forgotten.requests()
     undone = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory), *memory.forgotten.problems]
     if undone:

@@ -1,9 +1,9 @@
-"""Observe: a message arrives, and is on disk before anybody is told so (SPEC §2).
+"""Observe: records a message; it is on disk before the call returns.
 
-    check → redact → which session → the same as before? → transcript (durable) → state → what follows → tell the others
-    → which topics it brings in (outside the lock: the gate may ask an LLM)
+    check → redact → find the session → is it a repeat? → transcript (durable) → state → steps of `after_turn`
+    → publish the change → topics (outside the lock: the gate may ask an LLM)
 
-Each step is a function of its own, in this order, below.
+Each step is a function, in this order, below.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mcp_server.store.state import SessionRow
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
 MOST_TOKENS = 10**12
-"""The largest token count that a client may state: a larger one is a mistake, and SQLite stores only 64 bits."""
+"""Largest token count that a client may give. A larger one is a mistake, and SQLite stores only 64 bits."""
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -41,7 +41,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class ContextChunk:
-    """Something besides messages that entered the client's context. `tokens` as the client counts them."""
+    """An item besides messages that entered the client's context. `tokens` is the client's count."""
 
     type: Literal["file", "skill", "agent"]
     id: str
@@ -53,7 +53,7 @@ class ContextChunk:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A message as it arrives. `at` without a zone is UTC; `session` None means "as the caller's rule says"."""
+    """A message as it arrives. `at` without a zone is UTC. Without `session` the caller's rule chooses one."""
 
     role: str
     content: str
@@ -74,7 +74,7 @@ class NewTurn:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Where the turn stands. `recorded` is False for a repeat; `redacted` names the kinds of secrets taken out."""
+    """The recorded turn. `recorded` is False for a repeat; `redacted` names the kinds of secrets that were removed."""
 
     session: str
     turn: int
@@ -84,7 +84,7 @@ class Observed:
 
     @property
     def markdown(self) -> str:
-        """The answer as the model reads it; its first line is the session's handle."""
+        """The answer for the model; its first line is the session's id."""
         lines = [
             f"session: {self.session}",
             f"turn {self.turn} {'recorded' if self.recorded else 'was already recorded'}",
@@ -95,12 +95,12 @@ class Observed:
 
 
 async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
-    """Records one message durably and says where. A repeat answers with the turn it repeats and adds nothing.
+    """Records one message durably. A repeat adds nothing and returns the turn that it repeats.
 
     Raises:
         Invalid: an unknown role, kind or delivery, an id that is malformed or a secret, a number, a time or a name that
             cannot be stored; nothing was recorded.
-        Conflict: a kind or delivery other than the one that this session was given before.
+        Conflict: the session already has another kind or delivery.
         Unavailable: the disk refuses the write; nothing was recorded.
     """
     role = _checked(turn)
@@ -133,7 +133,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
 
 
 async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> tuple[str, ...]:
-    """What follows a turn that is on disk (`after_turn` has the steps), and what there is to tell of it."""
+    """Runs the steps of `after_turn` for a turn that is on disk, and returns their notes."""
     loaded = [
         loaded_chunk(
             row.session,
@@ -156,13 +156,13 @@ def _checked(turn: NewTurn) -> Role:
     """Returns the role, and raises Invalid for any value that some later step could not store."""
     role = ROLES.get(turn.role)
     if role is None:
-        raise Invalid(f"role {turn.role!r} is none of {', '.join(ROLES)}")
+        raise Invalid(f"role {turn.role!r} is not one of {', '.join(ROLES)}")
     ids = (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name), ("project", turn.project))
     for field, value in ids:
         if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
             raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
         if value is not None and field in ("session", "turn_id") and (found := secrets(value)):
-            raise Invalid(f"{field} is a secret ({found[0].kind}) and would be written down; pass an id that is none")
+            raise Invalid(f"{field} contains a secret ({found[0].kind}) and would be stored; pass another id")
     _moment("at", turn.at)
     _count("context_tokens", turn.context_tokens)
     for number, chunk in enumerate(turn.chunks):
@@ -177,22 +177,21 @@ def _checked(turn: NewTurn) -> Role:
 
 def _moment(field: str, value: datetime | None) -> None:
     if value is not None and read_moment(value) is None:
-        raise Invalid(f"{field} {value.isoformat()!r} is no moment between the years 1 and 9999 in UTC")
+        raise Invalid(f"{field} {value.isoformat()!r} is not between the years 1 and 9999 in UTC")
 
 
 def _count(field: str, value: int | None) -> None:
     if value is not None and not 0 <= value <= MOST_TOKENS:
-        raise Invalid(f"{field} {value} is no number of tokens; it must be 0 to {MOST_TOKENS:,}")
+        raise Invalid(f"{field} must be a number of tokens from 0 to {MOST_TOKENS:,}, not {value}")
 
 
 def _one_of(field: str, value: str | None, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
-        raise Invalid(f"{field} {value!r} is none of {', '.join(known)}")
+        raise Invalid(f"{field} {value!r} is not one of {', '.join(known)}")
 
 
 async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -> tuple[Turn, str]:
-    """The turn as it may be written (no secret in its content, its tool calls, its speaker's name), and the SHA-256 of
-    its content."""
+    """Returns the turn without secrets in content, tool calls and speaker's name, and the SHA-256 of its content."""
 
     def clean() -> tuple[Turn, str]:
         said = Turn(
@@ -215,17 +214,17 @@ async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -
 
 
 async def _repeat(memory: Memory, session: str, said: Turn, sha: str) -> tuple[TurnKey | None, int]:
-    """The recorded turn that this one repeats, if any, and its `nth`."""
+    """Returns the recorded turn that this one repeats, if any, and its `nth`."""
     recorded = await memory.state.recorded(session, said.role, sha, said.turn_id)
     candidates = [key for key in (recorded.same_id, recorded.last) if key is not None]
     return repeated(candidates, said.role, sha, said.turn_id), recorded.nth
 
 
 async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
-    """Fixes kind and delivery by the first call that names them; the transcript's front matter follows at once."""
+    """Sets the session's kind and delivery the first time that a call names them, also in the front matter."""
     for field, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
         if given is not None and known is not None and given != known:
-            raise Conflict(f"session {row.session} has {field} {known!r} for good; open another session for {given!r}")
+            raise Conflict(f"session {row.session} has {field} {known!r} already; open another session for {given!r}")
     kind, delivery = row.kind or _kind(turn.kind), row.delivery or _delivery(turn.delivery)
     if (kind, delivery) == (row.kind, row.delivery) or row.status == "closed":
         return row
@@ -247,7 +246,7 @@ def _delivery(value: str | None) -> Delivery | None:
 async def _written(
     memory: Memory, row: SessionRow | None, session: str, said: Turn, turn: NewTurn, caller: Caller, arrived: datetime
 ) -> SessionRow:
-    """Puts the turn on disk: into the open transcript, or as the first of a new one. Returns the row as it is now."""
+    """Writes the turn into the open transcript, or as the first turn of a new one. Returns the session's new row."""
     if row is not None and row.status == "open":
         size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
         return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)

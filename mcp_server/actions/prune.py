@@ -1,14 +1,14 @@
-"""Prune: what could go, in words a person knows, and why; with `dry_run=False` it goes, and can be brought back.
+"""Shows what can be removed from the context or the memory, and why; with `dry_run=False` removes it, recoverably.
 
-    strategy   looks at                        what goes, and where
-    auto       a session's context             what its gauge asks for now: to cold storage
-    compact    a session's context             S1's ladder, now: to cold storage
-    advisor    files, skills, agent outputs    S2's recommendations: to cold storage
-    clarity    what it is about                S0's items: out of the block
+    strategy   reads                           removes
+    auto       a session's context             chunks that its gauge proposes: to cold storage
+    compact    a session's context             chunks by the steps of compaction: to cold storage
+    advisor    files, skills, agent outputs    what the advisor recommends: to cold storage
+    clarity    the session's items             items without relevance: out of the block
     memory     MEMORY.md                       its oldest entries: to archive/
-    files      knowledge files                 S4's eviction: to archive/
+    files      knowledge files                 files that are no longer used: to archive/
 
-A dry run is the same without its last step: it leaves every byte as it was.
+A dry run does everything but the last step and changes no file.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ async def prune(
     *,
     target: int | None = None,
 ) -> Pruned:
-    """What would go (`dry_run`), or what went.
+    """Returns what would be removed (`dry_run`), or what was removed.
 
-    `session` is by default the caller's own; `memory` and `files` need none. `target` says how little to leave:
+    `session` is by default the caller's own; `memory` and `files` need none. `target` is the size to reach:
     percent of the limit for `auto` and `compact`, lines for `memory`.
 
     Raises:
         Invalid: an unknown strategy, or a target for one that takes none.
         NotFound: no such session, or none was named and the caller has none.
-        Refused: the session is over, so that nothing of it is live; or cold storage is off.
+        Refused: the session has ended and has no live context; or cold storage is off.
     """
     chosen = next((known for known in STRATEGIES if known == strategy), None)
     if chosen is None:
         close = difflib.get_close_matches(strategy, STRATEGIES, n=1)
         near = f"; did you mean {close[0]!r}?" if close else ""
-        raise Invalid(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}{near}")
+        raise Invalid(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}{near}")
     _check_target(chosen, target)
     if chosen == "memory":
         return await prune_memory(memory, target, dry_run)
@@ -71,7 +71,7 @@ async def prune(
 
 
 async def last_session(memory: Memory) -> str | None:
-    """The open session that was last heard of."""
+    """Returns the open session with the latest message."""
     await sessions.ready(memory)
     rows = await sessions.list_sessions(memory, open_only=True, limit=1)
     return rows[0].session if rows else None
@@ -98,7 +98,7 @@ async def _row(memory: Memory, session: str | None) -> SessionRow:
 
 
 async def _elsewhere(memory: Memory, row: SessionRow) -> tuple[str, ...]:
-    """What other strategies would find, in a line each."""
+    """Returns a line for each other strategy with what it would remove."""
     others = [
         await prune_clarity(memory, row, dry_run=True),
         await prune_memory(memory, None, dry_run=True),

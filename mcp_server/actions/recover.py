@@ -1,16 +1,16 @@
-"""Recover: something that left the memory, or was changed in it, comes back.
+"""Recovers something that left the memory or was changed in it.
 
-Six kinds can, each with the id that `recover` takes:
+There are six kinds, each with the id that `recover` takes:
 
-    cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or stands there shortened
-    version   PATH@REV          a file as it was at a commit, a tag or a date
+    cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or was shortened there
+    version   PATH@REV          a file's content at a commit, a tag or a date
     archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
-    replaced  before-1a2b3c4d   what an earlier recovery replaced: its undo
-    commit    1a2b3c4d5e        a commit that was taken back (`history revert`)
-    checkpoint ckp_4f0c…        a conversation's state as it was, and if asked the knowledge (see `restore`)
+    replaced  before-1a2b3c4d   the content that an earlier recovery replaced: its undo
+    commit    1a2b3c4d5e        a commit that was reverted (`history revert`)
+    checkpoint ckp_4f0c…        a conversation's state at a checkpoint, on request with the knowledge (see `restore`)
 
-What would happen is planned first, for files as a few whole-file edits; a dry run shows it and stops there. Before
-anything is written, what is there now is kept, so that every recovery can be undone by another one.
+A recovery is planned first; for files the plan is a few whole-file edits. A dry run shows the plan and stops. Before
+anything is written, the present content is kept, so that every recovery can be undone by another one.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What a recovery does (`applied`: has done). `undo` is the id that takes it back. `content` is the original text
-    of a chunk, byte for byte; `diff` says how it stands in the live context without it."""
+    """The changes of a recovery. `applied` is False for a dry run; `undo` is the id that reverses it. `content` is the
+    original text of a chunk, byte for byte; `diff` says how the live context shows the chunk without the recovery."""
 
     id: str
     kind: Kind
@@ -69,7 +69,7 @@ class Recovery:
 
     @property
     def markdown(self) -> str:
-        """The change as a person reads it."""
+        """Returns the change as text for a person."""
         done = "recovered" if self.applied else "would be recovered" if self.diff else "nothing to do"
         plain = self.kind == "checkpoint"
         diff = [self.diff] if plain else [f"```diff\n{self.diff}\n```"] if self.diff and self.content is None else []
@@ -80,7 +80,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """One file, whole, before and after; None where it is not there."""
+    """A file's whole content before and after; None if the file does not exist."""
 
     path: str
     before: str | None
@@ -97,12 +97,13 @@ class _Plan:
 async def recover(
     memory: Memory, what: str, caller: Caller, *, apply: bool = False, knowledge: bool | None = None
 ) -> Recovery:
-    """Shows what bringing `what` back would change; with `apply` does it, durably, and so that it can be undone.
-    `knowledge`: with a checkpoint, its files of the knowledge too.
+    """Returns the changes that recovering `what` would make; with `apply` makes them, durably and with an undo.
+
+    `knowledge` includes the knowledge files of a checkpoint.
 
     Raises:
-        NotFound: no such chunk, version, entry, file or kept copy; a commit that nobody has taken back.
-        Refused: it would write where nobody may (transcripts), or where only the user's own hand may.
+        NotFound: no such chunk, version, entry, file or kept copy; a commit that was not reverted.
+        Refused: it would write a transcript, or a file that only the user may change.
         Unavailable: git is missing (versions need it), or the disk refuses.
     """
     what = what.strip()
@@ -122,7 +123,7 @@ async def recover(
         recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
     for path in recovery.paths if recovery.applied else ():
         memory.changes.publish(Change("file", path))
-        with contextlib.suppress(Unavailable):  # it is back, whether or not that can be counted
+        with contextlib.suppress(Unavailable):  # the recovery is done, even if it cannot be counted
             await memory.state.log_access(path, "recover", memory.clock())
     return recovery
 
@@ -140,7 +141,7 @@ def _as_commit(done: Reverted) -> Recovery:
 
 
 async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
-    """A chunk of a live context comes back, whole. Its record is kept for the undo."""
+    """Makes a chunk whole again in the live context. Its record is kept for the undo."""
     planned = await recover_chunk(memory, number, dry_run=True)
     record, undo = planned.record, None
     if apply:
@@ -156,7 +157,7 @@ async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
 
 
 async def _chunk_again(memory: Memory, what: str, record: ColdRecord, apply: bool) -> Recovery:
-    """The undo of a chunk's recovery: it goes where it was."""
+    """Undoes a chunk's recovery: the chunk leaves the live context again."""
     if apply:
         await go_cold_again(memory, record)
     where = "cold storage" if record.form == "cold" else f"its place as {record.form}"
@@ -166,7 +167,10 @@ async def _chunk_again(memory: Memory, what: str, record: ColdRecord, apply: boo
 
 
 def _about(record: ColdRecord) -> str:
-    """`message of turn 4 in session s1, 1,500 tokens; cold since 2026-02-16 18:45 UTC (low_relevance, score 0.15)`."""
+    """Returns a description of a chunk:
+
+    `message of turn 4 in session s1, 1,500 tokens; cold since 2026-02-16 18:45 UTC (low_relevance, score 0.15)`
+    """
     what = record.name if record.kind in ("file", "skill", "agent") else f"turn {record.turn}"
     why = f"{record.drop_reason}, score {record.relevance_score:.2f}"
     since = f"{record.timestamp:%Y-%m-%d %H:%M} UTC"
@@ -176,7 +180,7 @@ def _about(record: ColdRecord) -> str:
 
 
 def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
-    """The record that a kept copy holds; None if it holds files."""
+    """Returns the record in a kept copy; None if the copy has files."""
     for path, text in KeptCopies(memory.files).get(number).files.items():
         if path.startswith(KEPT_COLD) and text is not None:
             try:
@@ -195,12 +199,12 @@ def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
         return _told(what, plan)
     kept = KeptCopies(memory.files)
     undo = kept.keep({edit.path: edit.before for edit in plan.edits}, what, memory.clock())
-    # What comes back is on disk before anything leaves: a crash in between loses nothing.
+    # Recovered content is on disk before anything is removed: a crash in between loses nothing.
     for edit in sorted(plan.edits, key=lambda edit: edit.after is None):
         if edit.after is not None:
             memory.files.write_atomic(edit.path, edit.after, edit.before, new=edit.before is None)
         elif memory.files.text_or_none(edit.path) != edit.before:
-            raise Conflict(f"{edit.path} was changed by somebody else in between; try again")
+            raise Conflict(f"{edit.path} was changed by another program meanwhile; try again")
         else:
             memory.files.remove(edit.path)
     return _told(what, plan, undo)
@@ -243,7 +247,7 @@ def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
 
 
 def _without_forgotten(memory: Memory, edit: _Edit) -> _Edit:
-    """The edit, bringing back nothing that was forgotten on request."""
+    """Returns the edit without text that was forgotten on request."""
     if edit.after is None:
         return edit
     after = memory.forgotten.document(edit.path, edit.after)
@@ -279,7 +283,7 @@ def _replaced(memory: Memory, number: str) -> _Plan:
 
 
 def _archived_file(memory: Memory, path: str) -> _Plan:
-    """A file under archive/ goes back to where it stood: archive/journal/… to knowledge/journal/…"""
+    """Moves a file under archive/ to its old place: archive/journal/… to knowledge/journal/…"""
     path = memory.files.relative(path)
     if path == ARCHIVE:
         raise Invalid(f"{ARCHIVE} holds single entries; recover one of them by its id (`recover` lists them)")
@@ -290,7 +294,7 @@ def _archived_file(memory: Memory, path: str) -> _Plan:
 
 
 def _entry(memory: Memory, number: str) -> _Plan:
-    """An archived entry goes back to the end of its section of MEMORY.md."""
+    """Moves an archived entry to the end of its section of MEMORY.md."""
     archive = memory.files.text_or_none(ARCHIVE) or ""
     entry = next((entry for entry in entries.entries(archive) if entry_id(entry.text) == number), None)
     if entry is None:
@@ -320,6 +324,6 @@ def _entry(memory: Memory, number: str) -> _Plan:
 
 
 def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple[_Edit, ...]:
-    """What differs."""
+    """Returns the edits that change something."""
     edits = (_Edit(path, before[path], after[path]) for path in before)
     return tuple(edit for edit in edits if edit.before != edit.after)

@@ -1,7 +1,7 @@
-"""Search: which passages answer this, and does the memory hold anything about it at all?
+"""Search: ranks passages for a query, and decides whether the memory has anything about it at all.
 
-`find` is the one way from a message to ranked passages; tool, compiler, command line and benchmark all go through it.
-`search` is what a person or a model sees of it: cut to a number of tokens, with snippets, saying what was left out.
+`find` ranks the passages for the tool, the compiler, the command line and the benchmarks. `search` shows its result to
+a person or a model: snippets, cut to a number of tokens, with a note about hits that were left out.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ SNIPPET = 320
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What to look for, and where. `since` and `until` are moments, or text as `since:` takes it; both include what
-    they name.
+    """A query and its filters.
 
-    `exclude_session` leaves out a conversation with all that continues it; with `exclude_from` only its turns from that
-    number on. `operators` off takes the query as a message: quotes, `-word` and `since:` in it mean nothing special.
-    `also` are words that rank as if they stood in the query; the gate does not hear them. `depth` is how many passages
-    are weighed.
+    `since` and `until` are inclusive: moments, or text as for the operator `since:`. `exclude_session` leaves out a
+    conversation and its continuations; with `exclude_from` only the turns from that number on. Without `operators` the
+    query is a plain message: quotes, `-word` and `since:` have no special meaning. `also` are further words for the
+    ranking, not for the gate. `depth` is how many passages are scored.
     """
 
     query: str
@@ -86,8 +85,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """What a search shows: hits, their snippets in the same order, and notes about what is missing or was cut. `cold`
-    holds the ids of those turns, by session and number, that have left the live context of their session."""
+    """The result of a search: hits, their snippets in the same order, and notes about hits that were cut.
+
+    `cold` maps (session, turn number) to the id of a turn that has left the live context of its session.
+    """
 
     hits: tuple[Hit, ...]
     snippets: tuple[str, ...]
@@ -97,7 +98,7 @@ class SearchAnswer:
 
     @property
     def markdown(self) -> str:
-        """For a model: a head line a hit, and the stored text as data."""
+        """The result for a model: a head line for each hit, and the stored text as data."""
         blocks = [
             _block(number, hit, text, self.cold_id(hit))
             for number, (hit, text) in enumerate(zip(self.hits, self.snippets, strict=True), 1)
@@ -106,7 +107,7 @@ class SearchAnswer:
         return "\n\n".join([head, *blocks, *(f"[{note}]" for note in self.notes)])
 
     def as_dict(self) -> dict[str, Any]:
-        """For a program."""
+        """Returns JSON values."""
         return {
             "hits": [
                 _as_dict(hit, text, self.cold_id(hit)) for hit, text in zip(self.hits, self.snippets, strict=True)
@@ -121,12 +122,12 @@ class SearchAnswer:
         }
 
     def cold_id(self, hit: Hit) -> str | None:
-        """The id that `recover` takes for a hit that is cold."""
+        """Returns the id of a cold hit for `recover`, None for another hit."""
         return self.cold.get((hit.passage.session, hit.passage.turn or 0))
 
 
 def embed_ahead(memory: Memory, text: str) -> None:
-    """Does in this thread what `find` would begin with, for a text that is no query with operators."""
+    """Embeds a text without operators in this thread, so that a later `find` need not."""
     memory.index.embed_ahead(plain_query(text).text)
 
 
@@ -138,7 +139,7 @@ async def find_page_lines(memory: Memory, request: SearchRequest) -> Found:
 
 
 async def find(memory: Memory, request: SearchRequest) -> Found:
-    """The best `limit` units for a query. Any text is a query; a date that is none raises Invalid."""
+    """Returns the best `limit` hits for a query. Any text is a valid query; an invalid date raises Invalid."""
     now = memory.clock()
     query = parse_query(request.query, now) if request.operators else plain_query(request.query)
     filters = _filters(request, now)
@@ -153,13 +154,12 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
         return found
     found = await memory.index.answer(replace(wider, phrases=()), filters, request.mode, ranked, request.depth)
     wanted = ", ".join(f'"{" ".join(phrase)}"' for phrase in query.phrases)
-    note = f"nothing holds {wanted} word for word; these hold its words"
+    note = f"no passage contains {wanted} word for word; these contain its words"
     return replace(found, messages=(*found.messages, note)) if found.considered else found
 
 
 def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
-    """The candidates by rank, and what the gate says of those of the message alone (`heard`): some milliseconds of
-    counting."""
+    """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
     by_identity = {id(one.candidate): one for one in candidates.found}
     derived: dict[str, list[Passage]] = {}
@@ -184,8 +184,8 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
 
 
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
-    """A journal repeats what stands in the file of a person or project: where both are found, that one is shown, and
-    what is shown comes from fewer files."""
+    """Returns, instead of a journal's passage, the passage of a person's or project's file with the same text, if it
+    was found. The result then shows fewer files."""
     if passage.category != "journal" or not derived:
         return passage
     said = own_text(passage).removeprefix("- ").removeprefix("Decision: ").removeprefix("Lesson: ")
@@ -193,8 +193,8 @@ def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
 
 
 async def settled(memory: Memory) -> None:
-    """Waits, for a second at most, until what was just written can be found: then the same files give the same answer,
-    whoever asks and however soon."""
+    """Waits, for at most a second, until files that were just written are indexed: the same files then give the same
+    answer."""
     fresh = memory.changes.fresh
     if fresh:
         await memory.index.settle(fresh)
@@ -202,7 +202,7 @@ async def settled(memory: Memory) -> None:
 
 
 async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000) -> SearchAnswer:
-    """Finds, and shows as many hits as fit into `max_tokens`. Raises NotFound for a session that there is not."""
+    """Searches, and shows as many hits as fit into `max_tokens`. Raises NotFound for an unknown session."""
     await settled(memory)
     if request.session is not None:
         await sessions.require(memory, request.session)
@@ -216,7 +216,7 @@ def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], m
     snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
-        notes.append("nothing stored seems to be about this: these are only the nearest passages")
+        notes.append("the memory seems to have nothing about this: these are only the nearest passages")
     answer = SearchAnswer(found.hits, snippets, found.gate, tuple(notes), cold)
     if len(answer.markdown) <= max_tokens or memory.tokens.count(answer.markdown) <= max_tokens:
         return answer  # a token has at least one character
@@ -235,7 +235,7 @@ def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], m
 
 
 def weights_of(settings: Settings) -> ranking.RankingWeights:
-    """The ranking's weights; two settings share out anew what words and meaning have together."""
+    """Returns the ranking's weights. Two settings change the shares of words and of meaning in their sum."""
     usual = ranking.RankingWeights()
     lexical, semantic = settings.search.bm25_weight, settings.search.vector_weight
     if lexical == "auto" and semantic == "auto":
@@ -259,7 +259,7 @@ def weights_of(settings: Settings) -> ranking.RankingWeights:
 
 
 def _question(memory: Memory, found: Candidates, message: str) -> gate.Question:
-    """The message as the gate sees it, with the weights that go with the embedder in use."""
+    """Returns the gate's input for the message, with the weights for the embedder in use."""
     seen = found.said
     weights = gate.WITHOUT_EMBEDDER
     if memory.embedder is not None and any(one.cosine is not None for one in seen):
@@ -290,12 +290,12 @@ def _moment(name: str, value: datetime | str | None, now: datetime, end: int) ->
         return value
     named = period(value.strip().lower(), now)
     if named is None:
-        raise Invalid(f"{name}={value!r} is no date; write 2026, 2026-05, 2026-05-08, today, yesterday or 7d")
+        raise Invalid(f"{name}={value!r} is not a date; write 2026, 2026-05, 2026-05-08, today, yesterday or 7d")
     return named[end]
 
 
 def snippet(text: str, lookup: tuple[str, ...], length: int = SNIPPET) -> str:
-    """At most `length` characters of a passage: the stretch where most of the words stand, cut at words."""
+    """Returns at most `length` characters of a passage, cut at words, from where most of the query's words are."""
     flat = " ".join(text.split())
     if len(flat) <= length:
         return flat
@@ -329,12 +329,12 @@ def _where(passage: Passage) -> str:
 
 
 def _line(text: str) -> str:
-    """Stored text on one line, and harmless there."""
+    """Returns stored text on one line, with its markup neutralized."""
     return " ".join(neutralise(text).split())
 
 
 def _sources(passage: Passage) -> tuple[Source, ...]:
-    """The turns that a derived line comes from."""
+    """Returns the turns that a derived line comes from."""
     return () if passage.turn is not None else sources_of(passage.text)
 
 

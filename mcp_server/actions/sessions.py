@@ -1,4 +1,4 @@
-"""Sessions: which one a call means, what was said in it, and how it ends."""
+"""Sessions: finds the session of a call, reads its turns, restores it from transcripts, and closes it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from mcp_server.store.state import SessionRow
 log = logging.getLogger(__name__)
 
 CONTINUING = "continuing"
-"""Sessions that are just getting another transcript: should the process die, the next one looks for it."""
+"""Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
+it."""
 
 RESUMED = "resumed"
-"""Namespace of the state: session → its last turn when it was resumed in a window that held nothing of it."""
+"""Namespace of the state: session → its last turn when it was resumed in an empty window."""
 
 EXPLICIT_CLIENTS = (
     "claude-ai",
@@ -43,14 +44,16 @@ EXPLICIT_CLIENTS = (
     "devin",
     "zed",
 )
-"""Beginnings of the `clientInfo` names (lower case) of clients that serve many chats through one server process."""
+"""Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
-    """One session: its row, its turns over all its transcripts, and the transcripts' paths, oldest first.
-    `paths_by_turn` says in which of them a turn, by its number, stands. `seen` is the last turn that views show, where
-    the session was wound back and later ones are hidden."""
+    """One session: its row, the turns of all its transcripts, and the transcripts' paths, oldest first.
+
+    `paths_by_turn` maps a turn's number to its transcript. `seen` is the last visible turn if the session was wound
+    back, else None.
+    """
 
     row: SessionRow
     turns: tuple[Turn, ...]
@@ -60,13 +63,13 @@ class SessionShown:
 
     @property
     def wound_back(self) -> str:
-        """Which turns are hidden, in a sentence; empty if none is."""
+        """A sentence about the hidden turns; empty if there are none."""
         return "" if self.seen is None else as_of.wound_back(self.seen, self.row.turns)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """What closing did. `committed` is the commit's id; None where git is off, missing, or busy (it is tried again)."""
+    """The result of closing. `committed` is the commit's id; None if git is off, missing, or busy (retried later)."""
 
     session: str
     path: str
@@ -75,7 +78,7 @@ class SessionEnded:
 
 
 def names_sessions_explicitly(client: str | None, transport: str, settings: Settings) -> bool:
-    """True if an unnamed `observe` of this client opens a session of its own each time (SPEC §2)."""
+    """Returns True if each `observe` of this client without a session id opens a new session."""
     rule = settings.server.unnamed_sessions
     if rule != "auto":
         return rule == "explicit"
@@ -83,26 +86,21 @@ def names_sessions_explicitly(client: str | None, transport: str, settings: Sett
 
 
 async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
-    """The session as of this moment, or None if nothing was ever said in it. Call it under the transcript's lock if you
-    are about to write.
+    """Returns the session's row, or None if it has no turns. Call it under the transcript's lock before writing.
 
-    The transcripts are the truth: what a crash or another process wrote and the state does not know yet is read from
-    them and recorded first. Without `look`, nobody looks through the names of all transcripts for a session that the
-    state does not know at all: it is mostly a new one, and whoever records in it does look.
+    Turns that a crash or another process left in the transcripts only are first read into the state. `look` False
+    saves the search through all transcripts' names for a session that the state does not know: it is mostly a new one.
     """
     row = await memory.state.session(session)
-    if row is None and not look:
-        return None
     if row is None:
-        paths = await run_sync(memory.transcripts.find, session)
-        return await restore(memory, paths[-1]) if paths else None
+        return await _find_and_restore(memory, session) if look else None
     if row.status == "closed":
-        # Somebody was about to continue it, and may have been killed before the state knew.
-        return await _restored_elsewhere(memory, session) if await memory.state.get(CONTINUING, session) else row
+        # A process that was continuing the session may have been killed before it updated the state.
+        return await _find_and_restore(memory, session) if await memory.state.get(CONTINUING, session) else row
     try:
         size = memory.files.stat(row.path).size
     except NotFound:
-        return await _restored_elsewhere(memory, session)
+        return await _find_and_restore(memory, session)
     if size == row.size:
         return row
     transcript = await run_sync(memory.transcripts.read, row.path)
@@ -110,7 +108,7 @@ async def current_row(memory: Memory, session: str, *, look: bool = True) -> Ses
 
 
 async def restore(memory: Memory, path: str) -> SessionRow:
-    """Reads a transcript, and those that it continues, back into the state: row and source keys."""
+    """Reads a transcript and those that it continues back into the state (row and source keys). Returns the row."""
     transcript = await run_sync(memory.transcripts.read, path)
     session = transcript.head.session_id
     known = await memory.state.last_number(session)
@@ -121,7 +119,7 @@ async def restore(memory: Memory, path: str) -> SessionRow:
 
 
 async def restore_all(memory: Memory) -> int:
-    """Reads every transcript back into an empty state, oldest first; returns how many. `status` names the others."""
+    """Reads all transcripts into an empty state, oldest first, and returns how many. `status` names unreadable ones."""
     restored = 0
     for path in await run_sync(lambda: sorted(memory.transcripts.all())):
         try:
@@ -133,13 +131,13 @@ async def restore_all(memory: Memory) -> int:
 
 
 async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50) -> list[SessionRow]:
-    """Sessions, the one that was last heard of first."""
+    """Returns the sessions, most recent first."""
     rows = await memory.state.sessions(open_only=open_only)
     return sorted(rows, key=lambda row: row.last_arrival, reverse=True)[:limit]
 
 
 async def show_session(memory: Memory, session: str) -> SessionShown:
-    """The whole session. Raises NotFound with the nearest id."""
+    """Returns the whole session. Raises NotFound with the nearest id."""
     row = await require(memory, session)
     chain = await run_sync(_chain, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
@@ -148,8 +146,8 @@ async def show_session(memory: Memory, session: str) -> SessionShown:
 
 
 async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Turn, str | None]]:
-    """Returns every turn of a session in order of time, each with None or the transcript that it is in, if that
-    is none of `shown.paths`: two machines continued the session before they were synced."""
+    """Returns every turn of a session in order of time, each with None, or with its transcript if `shown.paths` lacks
+    it: two machines continued the session before they were synced."""
     known = {(turn.number, turn.at, turn.role, turn.content) for turn in shown.turns}
     beside: list[list[tuple[Turn, str | None]]] = []
     for path in await run_sync(memory.transcripts.find, shown.row.session):
@@ -165,7 +163,7 @@ async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Tur
 
 
 async def require(memory: Memory, session: str) -> SessionRow:
-    """The session's row. Raises NotFound with the nearest id."""
+    """Returns the session's row. Raises NotFound with the nearest id."""
     row = await current_row(memory, session)
     if row is None:
         ids = [known.session for known in await memory.state.sessions()]
@@ -176,20 +174,22 @@ async def require(memory: Memory, session: str) -> SessionRow:
 
 
 async def turns_of(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
-    """Every turn of a known session, across all its transcripts, oldest first."""
+    """Returns every turn of a session, across all its transcripts, oldest first."""
     return _turns(await run_sync(_chain, memory, row.path))
 
 
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
-    """As `turns_of`, by the session's id; empty for a session that never was."""
+    """Returns every turn of the session with this id, oldest first; empty if there is no such session."""
     row = await current_row(memory, session)
     return await turns_of(memory, row) if row else ()
 
 
 async def window_start(memory: Memory, row: SessionRow, until: int | None = None) -> int | None:
-    """The number of the turn with which the client's window begins, and before which it holds none: the last
-    compaction, or the first turn after somebody resumed the session in another window. None if it holds all of them.
-    What was said after turn number `until` is not seen."""
+    """Returns the number of the turn that the client's window begins with, ignoring turns after number `until`.
+
+    That is the last compaction, or the first turn after the session was resumed in another window. None if the window
+    holds all turns.
+    """
     resumed = await memory.state.get(RESUMED, row.session)
     compacted = await _last_compaction(memory, row, until)
     starts = [start for start in (compacted, resumed + 1 if isinstance(resumed, int) else None) if start is not None]
@@ -219,7 +219,7 @@ async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -
 
 
 def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
-    """A session's transcripts, oldest first, from the last one back through `continues` as far as that leads."""
+    """Returns a session's transcripts, oldest first. Follows `continues` back from the last one."""
     chain: list[tuple[str, Transcript]] = []
     following: str | None = path
     while following is not None and all(following != seen for seen, _ in chain):
@@ -239,14 +239,14 @@ def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
 
 
 async def ready(memory: Memory) -> None:
-    """Reads the transcripts back into the state if it is new; every action that asks for sessions may count on it."""
+    """Reads all transcripts into the state if the state is new. Actions call it before they use sessions."""
     if not await memory.state.complete():
         await restore_all(memory)
         await memory.state.completed()
 
 
 async def end_session(memory: Memory, session: str) -> SessionEnded:
-    """Seals the session's transcript and commits it. Ending an ended session changes nothing."""
+    """Seals the session's transcript and commits it. Ending a closed session changes nothing."""
     async with memory.locks.transcript(session):
         row = await require(memory, session)
         if row.status == "closed":
@@ -258,7 +258,7 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
 
 
 async def _end_if_idle(memory: Memory, session: str) -> bool:
-    """Seals a session that is silent for too long; judged under its lock, since somebody may have spoken meanwhile."""
+    """Seals a session that is still idle under its lock, and returns whether it was."""
     async with memory.locks.transcript(session):
         row = await current_row(memory, session)
         if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
@@ -269,9 +269,11 @@ async def _end_if_idle(memory: Memory, session: str) -> bool:
 
 
 async def seal(memory: Memory, row: SessionRow) -> SessionRow:
-    """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it. The
-    commit comes later."""
-    from mcp_server.actions.checkpoints import checkpoint  # it asks for sessions itself
+    """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it.
+
+    `commit_pending` commits it later.
+    """
+    from mcp_server.actions.checkpoints import checkpoint  # checkpoint imports this module
 
     await checkpoint.before(memory, row.session, "end")
     transcript = await run_sync(memory.transcripts.read, row.path)
@@ -290,21 +292,15 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
-    await _put_away(memory, row.session)
+    try:
+        await put_away(memory, row.session, await session_turns(memory, row.session))
+    except ContextManagerError as error:  # the session is closed anyway
+        log.warning("the live context of %s did not go to cold storage: %s", row.session, error)
     return closed
 
 
-async def _put_away(memory: Memory, session: str) -> None:
-    """What was live goes to cold storage. The conversation is sealed by now; where the disk does not take the copies,
-    it is closed all the same."""
-    try:
-        await put_away(memory, session, await session_turns(memory, session))
-    except ContextManagerError as error:
-        log.warning("the live context of %s did not go to cold storage: %s", session, error)
-
-
 async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delivery: Delivery | None) -> SessionRow:
-    """Writes a kind or delivery that was named late into the open transcript's front matter; no line moves."""
+    """Writes the kind and delivery into the open transcript's front matter; no line moves."""
     head = (await run_sync(memory.transcripts.read, row.path)).head
     await run_sync(
         memory.transcripts.replace_head,
@@ -317,10 +313,9 @@ async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delive
 
 
 async def close_idle(memory: Memory) -> list[str]:
-    """Ends every open session without a turn for `lifecycle.session_idle_hours`; returns their ids.
+    """Ends every open session without a turn for `lifecycle.session_idle_hours`, and returns their ids.
 
-    One whose transcript is broken is left to `status`: it must not keep the others open. Raises the last such error
-    when all others are closed.
+    If a transcript is broken, the other sessions are still ended, and the last such error is raised afterwards.
     """
     now = memory.clock()
     silent = [row.session for row in await memory.state.sessions(open_only=True) if is_idle(memory, row, now)]
@@ -340,20 +335,20 @@ async def close_idle(memory: Memory) -> list[str]:
 
 
 async def ended_long_ago(memory: Memory) -> frozenset[str]:
-    """The sessions that ended as long ago as cold records are kept: what the state has of them besides can go."""
+    """Returns the closed sessions that are older than cold records are kept. Their other entries can be removed."""
     oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
     rows = await memory.state.sessions()
     return frozenset(row.session for row in rows if row.status == "closed" and row.last_arrival < oldest)
 
 
 def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
-    """True if the session was silent for so long that it counts as over."""
+    """Returns True if the session had no turn for `lifecycle.session_idle_hours`."""
     return now - row.last_arrival > timedelta(hours=memory.settings.lifecycle.session_idle_hours)
 
 
 @asynccontextmanager
 async def continuing(memory: Memory, row: SessionRow | None) -> AsyncIterator[None]:
-    """Around writing the transcript that continues `row`'s, until the state knows it."""
+    """Marks `row`'s session as continuing while its next transcript is written and the state is updated."""
     if row is not None:
         await memory.state.put(CONTINUING, row.session, row.path)
     yield
@@ -362,18 +357,19 @@ async def continuing(memory: Memory, row: SessionRow | None) -> AsyncIterator[No
 
 
 def token_sums(memory: Memory, said: list[Turn]) -> tuple[int, int]:
-    """Tokens that went into the model (user, system) and that it said."""
+    """Returns the tokens of the input (user, system) and of the agent's turns."""
     agent = sum(memory.tokens.count(turn.content) for turn in said if turn.role == "agent")
     return sum(memory.tokens.count(turn.content) for turn in said if turn.role != "agent"), agent
 
 
-async def _restored_elsewhere(memory: Memory, session: str) -> SessionRow | None:
+async def _find_and_restore(memory: Memory, session: str) -> SessionRow | None:
+    """Restores the session from its last transcript, if it has one."""
     paths = await run_sync(memory.transcripts.find, session)
     return await restore(memory, paths[-1]) if paths else None
 
 
 async def _record(memory: Memory, path: str, transcript: Transcript, known: int) -> SessionRow:
-    """Brings state and transcript together: turns after number `known` get their keys, the row its place and size."""
+    """Updates the state from a transcript: the keys of turns after number `known`, and the row."""
     head = transcript.head
     session = head.session_id
     unknown = [placed.turn for placed in transcript.turns if placed.turn.number > known]
@@ -399,5 +395,5 @@ async def _record(memory: Memory, path: str, transcript: Transcript, known: int)
 
 
 def grown(row: SessionRow, size: int, at: datetime) -> SessionRow:
-    """The row after an entry that is no turn was appended."""
+    """Returns the row after an entry other than a turn was appended."""
     return replace(row, size=size, last_at=at)

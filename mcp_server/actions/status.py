@@ -1,4 +1,4 @@
-"""Status: what is stored, how its parts are, what is wrong."""
+"""Status: what is stored, the state of each part, and problems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TITLES = {"llm": "LLM"}
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """One mapping a view, JSON values all the way down; `problems` are sentences that say what to do."""
+    """A mapping of JSON values for each view. `problems` are sentences that say what to do."""
 
     workspace: str
     views: Mapping[str, Mapping[str, Any]]
@@ -43,33 +43,33 @@ class StatusReport:
     cut: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {"workspace": self.workspace, **self.views, "problems": list(self.problems), "cut": self.cut}
 
     @property
     def markdown(self) -> str:
-        """What a person or a model reads: problems first."""
+        """The report in markdown, problems first."""
         lines = [f"# Memory in {self.workspace}"]
         lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
         for view, values in self.views.items():
             lines += [
                 "",
                 f"## {TITLES.get(view, view.capitalize())}",
-                *(_bullets(values) or ["- nothing is set otherwise than by default"]),
+                *(_bullets(values) or ["- every setting has its default"]),
             ]
         # Titles of conversations, and problems that quote a file, are stored text.
         return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
 
 
 async def status(memory: Memory, view: str = "all", session: str | None = None, max_tokens: int = 2000) -> StatusReport:
-    """How this memory is. `session` narrows the views of sessions, gauges and Clarity to one.
+    """Returns a report about this memory. `session` narrows the views in `OF_SESSION` to one session.
 
     Raises:
         Invalid: no such view.
         NotFound: no such session.
     """
     if view not in VIEWS:
-        raise Invalid(f"view {view!r} is none of {', '.join(VIEWS)}")
+        raise Invalid(f"view {view!r} is not one of {', '.join(VIEWS)}")
     chosen = VIEWS[1:] if view == "all" else (view,)
     makers = {
         "hooks": _hooks,
@@ -106,7 +106,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
 
 
 def _trust(memory: Memory) -> list[str]:
-    """What waits for the user's word, what was to be forgotten and is not yet, and what is wrong in their lexicon."""
+    """Returns problems: changes that wait for approval, unfinished requests to forget, and errors in the lexicon."""
     memory.forgotten.requests()
     waits = waiting_sentence(memory)
     lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
@@ -153,7 +153,7 @@ def _item(value: Any) -> str:
 
 
 def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusReport:
-    """The whole report, or as many of its views as fit, at least one."""
+    """Returns the report with as many of its views as fit, at least one."""
     names = list(report.views)
     for kept in range(len(names), 1, -1):
         shorter = _first(report, names, kept)
@@ -190,14 +190,14 @@ async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, 
 
 
 async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """How many checkpoints are kept, and the last one."""
+    """Returns the number of checkpoints, and the last one."""
     kept = await checkpoints.listed(memory, session)
     last = f"{kept[0].id}, {when(kept[0])} UTC, {told(kept[0])}" if kept else "none"
     return {"checkpoints": len(kept), "last_checkpoint": last}
 
 
 async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """How full each open conversation's context is, and what comes next."""
+    """Returns how full each open conversation's context is, and the next step."""
     shown = [
         {
             "session": one.session_id,
@@ -213,12 +213,12 @@ async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, An
 
 
 async def _clarity(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """What a conversation is about: that one, or the one last heard of."""
+    """Returns the subject of the session, or of the most recent one."""
     return await clarity_views.for_status(memory, session, None)
 
 
 async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """How many topics there are, and which are active: in one conversation, else in the one that was last heard of."""
+    """Returns the number of topics, and the active ones of the session, or of the most recent open one."""
     if session is None:
         session = next((row.session for row in await sessions.list_sessions(memory, open_only=True, limit=1)), None)
     view = await topics.list_topics(memory, session)
@@ -231,11 +231,11 @@ async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, An
 
 
 OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity, "topics": _topics}
-"""Views that can be of one conversation."""
+"""Views that can be narrowed to one session."""
 
 
 async def _hooks(memory: Memory) -> Mapping[str, Any]:
-    """Whether anything is pushed into prompts, and what was pushed last."""
+    """Returns whether pushing into prompts is on, and the last push."""
     knobs = memory.settings.hooks
     paused = [one.words for one in await pauses.pauses(memory)]
     last = await run_sync(_last_pushed, memory)
@@ -256,7 +256,7 @@ async def _index(memory: Memory) -> Mapping[str, Any]:
 
 
 async def _llm(memory: Memory) -> Mapping[str, Any]:
-    """Which LLM is asked, and what it cost."""
+    """Returns the LLM in use and its costs."""
     found = await costs(memory)
     return {
         "provider": found.provider,
@@ -271,7 +271,7 @@ async def _settings(memory: Memory) -> Mapping[str, Any]:
 
 
 async def _own_settings(memory: Memory) -> Mapping[str, Any]:
-    """What is set otherwise than by default."""
+    """Returns the settings that differ from their defaults."""
     return memory.settings.model_dump(exclude={"problems"}, exclude_defaults=True)
 
 

@@ -1,8 +1,8 @@
-"""`bench understand`: are decisions, rules, facts and open items found, on labeled conversations?
+"""`bench understand`: measures how well decisions, rules, facts and open items are found in labeled conversations.
 
-Each conversation goes through the recognizer session by session; then all its items are settled together, as on a page.
-An item counts as found if one line of its kind holds all its keywords. A line counts as right if it holds all keywords
-of some item of its kind. `benchmarks/README.md` describes the files.
+The recognizer reads each conversation session by session; then all its items are settled together, as on a page. An
+item counts as found if one line of its kind contains all its keywords. A line counts as right if it contains all
+keywords of an item of its kind. `benchmarks/README.md` describes the files.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from mcp_server.core.understanding.settling import Statement, settle
 from mcp_server.errors import Invalid
 
 KINDS: Mapping[str, str] = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
-"""Kind of a line, and the list of a file that has its labels."""
+"""Kind of a line → the list in a file with its labels."""
 
 NEVER_IN_TALK = ("decision", "rule", "open")
-"""Kinds that a conversation without such labels must not give."""
+"""Kinds that must not be found in a conversation without such labels."""
 
 MINUTES_A_TURN = 2
-"""The files have no time for each turn; the turns of a session are so far apart."""
+"""Minutes between two turns of a session: the files have no time for each turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """An item of a file: what somebody who read the conversation would note. `ended` is whether it was superseded (a
-    decision) or closed (an open item) later in the conversation."""
+    """A labeled item. `ended`: a decision was superseded, or an open item closed, later in the conversation."""
 
     kind: str
     text: str
@@ -70,13 +69,13 @@ class Labeled:
 
     @property
     def is_talk(self) -> bool:
-        """Whether nothing was settled in it."""
+        """True if the conversation has no decisions, rules and open items."""
         return not any(label.kind in NEVER_IN_TALK for label in self.labels)
 
 
 @dataclass(slots=True)
 class Share:
-    """How many `of` a number of things are right."""
+    """How many of `of` results are `right`."""
 
     right: int = 0
     of: int = 0
@@ -96,7 +95,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A label that no line tells (`missed`), a line that tells none (`false`), or a wrong state of a line."""
+    """A label without a line (`missed`), a line without a label (`false`), or a line in a wrong state."""
 
     conversation: str
     what: str
@@ -106,10 +105,10 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class UnderstandReport:
-    """Precision and recall by kind, what became of superseded decisions and closed items, and the time it took.
+    """Precision and recall by kind, the states of decisions and open items, and the time.
 
-    `superseded` and `closed` count the ended labels that were found: is one of their lines marked? `wrongly_replaced`
-    and `wrongly_closed` count the found labels that never ended: is one of their lines marked all the same?
+    `superseded` and `closed` are the share of found, ended labels with a line that is marked as ended;
+    `wrongly_replaced` and `wrongly_closed` are the share of found labels that never ended and have such a line.
     """
 
     conversations: int
@@ -148,7 +147,7 @@ class UnderstandReport:
 
 
 def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandReport:
-    """Returns how well `model` understands the conversations of these files. Raises Invalid for a file that is none."""
+    """Measures `model` on the conversations of these files. Raises Invalid for any other file."""
     some = [one for path in paths for one in load(path)]
     precision, recall = ({kind: Share() for kind in KINDS} for _ in range(2))
     superseded, wrongly_replaced, closed, wrongly_closed = (Share() for _ in range(4))

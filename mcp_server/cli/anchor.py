@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from mcp_server.actions.anchor import Anchored
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.command("anchor")
 @click.argument("item", required=False)
-@click.option("--note", help="Why.")
+@click.option("--note", help="Why it is kept.")
 @json_option
 def command(item: str | None, note: str | None, as_json: bool) -> None:
-    """Mark what must stay: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
+    """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
     if item is not None:
         _act(item, True, note, as_json)
         return
@@ -39,7 +39,7 @@ def command(item: str | None, note: str | None, as_json: bool) -> None:
 @click.argument("item")
 @json_option
 def unanchor(item: str, as_json: bool) -> None:
-    """Take an anchor off."""
+    """Remove an anchor."""
     _act(item, False, None, as_json)
 
 
@@ -56,7 +56,8 @@ def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
         return await anchor(memory, item, on, note)
 
     done = with_memory(act, if_missing="create" if on else "refuse")
-    if as_json:
-        print_json({"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed})
-    else:
-        print_text(done.markdown)
+    print_result(
+        {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed},
+        done.markdown,
+        as_json,
+    )

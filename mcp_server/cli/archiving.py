@@ -7,7 +7,7 @@ from dataclasses import replace
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 
 
 @click.command("archive")
@@ -30,7 +30,8 @@ def command(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
         return [await archive_journals(memory, dry_run), await prune_files(memory, dry_run)]
 
     done = with_memory(act, fresh=not dry_run)
-    if as_json:
-        print_json({"archived": [one.as_dict() for one in done]})
-    else:
-        print_text("\n\n".join(replace(one, asked="archive").markdown for one in done))
+    print_result(
+        {"archived": [one.as_dict() for one in done]},
+        "\n\n".join(replace(one, asked="archive").markdown for one in done),
+        as_json,
+    )

@@ -34,20 +34,20 @@ to_json = click.option(
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
-    help="Write JSON to this file, too (- for JSON alone).",
+    help="Also write JSON to this file (- prints only JSON).",
 )
 embedder_option = click.option("--embedder", type=click.Choice(["wordllama", "none"]), help="Default: the settings'.")
 
 
 @click.group("bench")
 def command() -> None:
-    """Measure what arrives with prompts, retrieval, the gate, topics, understanding and speed; no workspace of yours is
-    touched."""
+    """Measure what arrives with prompts, retrieval, the gate, topics, understanding and speed, without touching your
+    workspaces."""
 
 
 @command.command("retrieval")
 @click.argument("path", type=EXISTING)
-@click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True, help="What PATH is.")
+@click.option("--format", "kind", type=click.Choice(["locomo", "beam"]), required=True, help="The format of PATH.")
 @click.option(
     "--files",
     type=click.Choice(["template", "full", "both"]),
@@ -58,9 +58,9 @@ def command() -> None:
 @click.option(
     "--live-limit",
     type=click.IntRange(1000),
-    help="Instead: observe turn by turn in `replace` with so many live tokens; what does compaction cost?",
+    help="Instead: observe turn by turn in `replace` with this many live tokens, and measure compaction's cost.",
 )
-@click.option("--knowledge", is_flag=True, help="Extract and condense first; a line counts as the turns it names.")
+@click.option("--knowledge", is_flag=True, help="Extract and condense first; a line counts as its source turns.")
 @embedder_option
 @to_json
 def retrieval(
@@ -72,7 +72,7 @@ def retrieval(
     embedder: str | None,
     json_file: Path | None,
 ) -> None:
-    """Ask every question of a data set: is the evidence found, and is it inside the compiled context?"""
+    """Ask every question of a data set: is the evidence found, and is it in the compiled context?"""
     from mcp_server.bench.live import measure_live
     from mcp_server.bench.retrieval import FILES, measure_retrieval
 
@@ -94,8 +94,7 @@ def retrieval(
 def injection(
     paths: tuple[Path, ...], budget: int, find_threshold: bool, embedder: str | None, json_file: Path | None
 ) -> None:
-    """Compile contexts for what has nothing to do with a memory: does the gate keep it silent, and does it cost any
-    evidence? (`bench push` measures what hooks push.)"""
+    """Ask prompts that are unrelated to a memory: do they bring nothing in? And does the gate cost evidence?"""
     from mcp_server.bench.injection import measure_injection
 
     report = _run("Asking", lambda bench: measure_injection(bench, paths, embedder=embedder, budget=budget))
@@ -105,12 +104,12 @@ def injection(
 @command.command("topics")
 @click.argument("path", type=EXISTING, required=False)
 @click.option("--number", type=click.IntRange(0), default=1000, show_default=True, help="Made-up topics for the speed.")
-@click.option("--mistakes", is_flag=True, help="Show what was decided wrongly on the half for tuning.")
+@click.option("--mistakes", is_flag=True, help="Show wrong decisions on the half for tuning.")
 @embedder_option
 @to_json
 def topics(path: Path | None, number: int, mistakes: bool, embedder: str | None, json_file: Path | None) -> None:
-    """Do the right topics come in, and how fast? Precision and recall by tier on a labelled set (tests/bench/labelled
-    in a clone), without an LLM; then what a message costs with many topics, before the gate."""
+    """Are the right topics activated, and how fast? Precision and recall by tier on a labelled set
+    (tests/bench/labelled in a clone), without an LLM; then the time per message with many topics, before the gate."""
     from mcp_server.bench.topics import measure_topics
     from mcp_server.bench.topics_speed import measure_speed
 
@@ -122,7 +121,7 @@ def topics(path: Path | None, number: int, mistakes: bool, embedder: str | None,
 
 @command.command("understand")
 @click.argument("files", type=EXISTING, nargs=-1, required=True)
-@click.option("--show", is_flag=True, help="Also print what was missed and what was found wrongly.")
+@click.option("--show", is_flag=True, help="Also print missed items and wrong lines.")
 @click.option("--weights", type=EXISTING, help="A weights file to measure instead of the shipped one.")
 @to_json
 def understand(files: tuple[Path, ...], show: bool, weights: Path | None, json_file: Path | None) -> None:
@@ -171,7 +170,7 @@ def _push_one(plan: Plan) -> Outcome:
 
 
 @command.command("speed")
-@click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True, help="So many.")
+@click.option("--passages", type=click.IntRange(100), default=10_000, show_default=True, help="How many passages.")
 @click.argument("files", type=EXISTING, nargs=-1)
 @to_json
 def speed(passages: int, files: tuple[Path, ...], json_file: Path | None) -> None:
@@ -357,7 +356,7 @@ def _print_understanding(report: UnderstandReport, show: bool) -> None:
         ("closed items that are marked", report.closed),
         ("open items that are marked as closed", report.wrongly_closed),
     )
-    title = "What became of the items that were found"
+    title = "States of the items that were found"
     print_table(
         ("", "share", "of"), [(name, *_counted(one)) for name, one in states], right=("share", "of"), title=title
     )
@@ -417,7 +416,7 @@ def _print_speed(report: SpeedReport) -> None:
 
 
 def _print_curve(curve: Sequence[CurvePoint]) -> None:
-    """What Clarity's tracker costs as a talk gets longer: a bar for each exchange's time, so that one sees it stay."""
+    """Prints the time of Clarity's tracker for conversations of growing length, with a bar for each."""
     most = max((point.exchange_us for point in curve), default=0) or 1
     rows = [
         (

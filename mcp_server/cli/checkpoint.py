@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 
 @click.group("checkpoint")
@@ -32,10 +32,8 @@ def create(session: str | None, note: str, as_json: bool) -> None:
         return await read(memory, made.id) if await enrich_all(memory) else made
 
     made = with_memory(act)
-    if as_json:
-        print_json(made)
-    else:
-        print_text(told_text(made))
+    print_result(made, told_text(made), as_json)
+    if not as_json:
         click.echo(f"What going back would change: context-manager checkpoint diff {made.id}")
         click.echo(f"Go back: context-manager recover --checkpoint {made.id}")
 
@@ -77,10 +75,7 @@ def show(checkpoint: str, as_json: bool) -> None:
         return await read(memory, checkpoint)
 
     found = with_memory(ask)
-    if as_json:
-        print_json(found)
-    else:
-        print_text(shown_text(found))
+    print_result(found, shown_text(found), as_json)
 
 
 @command.command("diff")
@@ -96,7 +91,4 @@ def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
         return await action(memory, checkpoint, other)
 
     found = with_memory(ask)
-    if as_json:
-        print_json({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()})
-    else:
-        print_text(found)
+    print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found, as_json)

@@ -8,7 +8,7 @@ import click
 
 from mcp_server.cli import anchor as anchoring
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from mcp_server.actions.clarity import ItemsPruned
@@ -65,10 +65,7 @@ def prune(session: str | None, dry_run: bool, as_json: bool) -> None:
         return await act(memory, await session_meant(memory, session), dry_run)
 
     pruned = with_memory(run)
-    if as_json:
-        print_json(pruned)
-    else:
-        print_text(pruned_text(pruned))
+    print_result(pruned, pruned_text(pruned), as_json)
 
 
 @command.command("stats")
@@ -88,10 +85,7 @@ def config(as_json: bool) -> None:
 
 def _show(name: str, session: str | None, as_json: bool) -> None:
     shown = _view(name, session)
-    if as_json:
-        print_json(shown)
-    else:
-        print_text(shown.markdown)
+    print_result(shown, shown.markdown, as_json)
 
 
 def _view(name: str, session: str | None) -> ClarityView:

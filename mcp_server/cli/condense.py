@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import count, json_option, print_json, print_text
+from mcp_server.cli.printing import count, json_option, print_result
 from mcp_server.cli.progress import working
 
 if TYPE_CHECKING:
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @click.command("condense")
 @click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
-@click.option("--dry-run", is_flag=True, help="Only show it, as a diff: every byte stays as it is.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes, as a diff.")
 @json_option
 def command(period: str, dry_run: bool, as_json: bool) -> None:
-    """Condense what the days left.
+    """Condense journals and MEMORY.md.
 
-    daily: closed conversations become knowledge, long journals get shorter. weekly: the best lines of each week go into
-    MEMORY.md, stale ones leave it. monthly: also old journals and plans go to archive/, and the indexes are rewritten.
+    daily: extracts knowledge from closed conversations and shortens long journals. weekly: moves the best lines of each
+    week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
+    indexes.
     """
     from mcp_server.actions.lifecycle.condense import Period, condense
     from mcp_server.app import catch_up
@@ -36,10 +37,7 @@ def command(period: str, dry_run: bool, as_json: bool) -> None:
         return done
 
     done = with_memory(act)
-    if as_json:
-        print_json(done)
-    else:
-        print_text(_told(done))
+    print_result(done, _told(done), as_json)
 
 
 def _told(done: Condensed) -> str:

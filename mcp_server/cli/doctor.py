@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
-@click.option("--repair", "mending", is_flag=True, help="First mend git's history, as far as nothing gets lost.")
-@click.option("--secrets", is_flag=True, help="Look for secrets in all that is stored, and for nothing else.")
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
 @json_option
 def command(mending: bool, secrets: bool, as_json: bool) -> None:
-    """Check the whole chain, from the clients' configuration (with a real handshake) to disk, index and git.
+    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
 
-    Exit 1 if something that matters is broken.
+    Exits with 1 if an important check fails.
     """
     from mcp_server.actions.doctor import examine, examine_secrets, repair
     from mcp_server.cli.progress import working
@@ -48,7 +48,7 @@ def command(mending: bool, secrets: bool, as_json: bool) -> None:
 
 
 def _print(checks: tuple[Check, ...]) -> None:
-    """One line for each thing, and below it what to do."""
+    """Prints a line for each check, and below it what to do."""
     from rich.table import Table
     from rich.text import Text
 
@@ -64,4 +64,4 @@ def _print(checks: tuple[Check, ...]) -> None:
         table.add_row(Text(sign, style=style), Text(check.name), said)
     console().print(table)
     broken = sum(check.matters and not check.ok for check in checks)
-    click.echo("\nAll that matters works." if not broken else f"\n{broken} to mend: the lines with NO.")
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import count, json_option, print_json, print_text
+from mcp_server.cli.printing import count, json_option, print_result
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 @click.option(
     "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
 )
-@click.option("--anew", is_flag=True, help="Read again what was read; what only the earlier reading says goes away.")
-@click.option("--dry-run", is_flag=True, help="Only show it, as a diff: every byte stays as it is.")
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Read everything again; lines of the earlier reading that are not found again are removed.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show the changes, as a diff.")
 @json_option
 def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bool, as_json: bool) -> None:
-    """Make knowledge of conversations: people, decisions, lessons, procedures, facts, journals.
+    """Extract knowledge from conversations: people, decisions, lessons, procedures, facts, journals.
 
-    Every line names the message that it comes from. What was read is not read again; what you wrote stays.
+    Every line names its source message. Conversations are read once. Lines that you wrote never change.
     """
     from mcp_server.actions.lifecycle.extract import extract
     from mcp_server.app import catch_up
@@ -40,10 +44,7 @@ def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bo
         return done
 
     done = with_memory(act)
-    if as_json:
-        print_json(done)
-    else:
-        print_text(_told(done))
+    print_result(done, _told(done), as_json)
 
 
 def _told(done: Extracted) -> str:
@@ -56,7 +57,7 @@ def _told(done: Extracted) -> str:
     if done.fell_back:
         said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
     if done.refused:
-        said.append(f"refused from the model: {count(done.refused, 'line')}; the lines of the rules stand instead")
+        said.append(f"refused from the model: {count(done.refused, 'line')}; lines by rules were used instead")
     if done.dry_run and done.files:
         said.append("This was a dry run: nothing has changed.")
     return "\n".join([*said, *done.notes])

@@ -19,19 +19,19 @@ MOST_ROWS = 200
 
 @click.command("forget")
 @click.argument("text", required=False)
-@click.option("--turn", help="One message: SESSION#NUMBER, as `session show` lists them.")
+@click.option("--turn", help="One message: SESSION#NUMBER; `session show` lists them.")
 @click.option("--session", help="A whole conversation.")
 @click.option("--path", help="A file.")
 @click.option("--lines", help="Only these lines of the file: A-B, or A.")
-@click.option("--secrets", is_flag=True, help="Every secret that is stored: `doctor --secrets` lists them.")
-@click.option("--yes", is_flag=True, help="Do it. Without this, only what would happen is shown.")
-@click.option("--history", is_flag=True, help="Rewrite git's history too, after a backup beside the workspace.")
+@click.option("--secrets", is_flag=True, help="All stored secrets; `doctor --secrets` lists them.")
+@click.option("--yes", is_flag=True, help="Delete. Without this, only show what would be deleted.")
+@click.option("--history", is_flag=True, help="Also rewrite git's history, after a backup next to the workspace.")
 @json_option
 def command(text: str | None, lines: str | None, yes: bool, history: bool, as_json: bool, **options: Any) -> None:
-    """Delete TEXT (or a message, a conversation, a file) for real, wherever a copy of it stands.
+    """Delete TEXT (or a message, a conversation, a file) and all copies of it.
 
-    First shows every copy and what happens to it; with --yes it happens. What was interrupted is carried on by
-    `forget --yes` alone, and by the next start of a server.
+    Without --yes, shows every copy and what would happen to it. `forget --yes` without a target, or the next start of a
+    server, finishes a deletion that was interrupted.
     """
     from mcp_server.actions.forgetting.forget import finish, forget, plan_forget
     from mcp_server.actions.forgetting.forget_target import ForgetTarget
@@ -54,7 +54,7 @@ def command(text: str | None, lines: str | None, yes: bool, history: bool, as_js
     if as_json:
         print_json(done[0] if not nothing_named else done)
     elif not done:
-        click.echo("Nothing was interrupted; there is nothing to carry on.")
+        click.echo("No deletion was interrupted; there is nothing to finish.")
     for receipt in () if as_json else done:
         _print(receipt, history)
 
@@ -77,8 +77,8 @@ def _print(receipt: Receipt, history: bool) -> None:
         return
     rows = [row for copy in receipt.copies for row in _rows(copy)]
     if receipt.state_rows:
-        rows.append((".local/state.db", "", f"{receipt.state_rows} rows cleaned, the file written anew"))
-    rows.append((".local/index", "", "built anew from the files; the old index files deleted"))
+        rows.append((".local/state.db", "", f"{receipt.state_rows} rows cleaned, the file rewritten"))
+    rows.append((".local/index", "", "rebuilt from the files; the old index files deleted"))
     title = f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"
     print_table(("where", "line", "what"), rows[:MOST_ROWS], title=title, right=("line",), whole=("where",))
     if len(rows) > MOST_ROWS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, moment, print_json, print_table, print_text
+from mcp_server.cli.printing import json_option, moment, print_json, print_result, print_table, print_text
 
 if TYPE_CHECKING:
     from mcp_server.actions.history.history import Changed, Origin
@@ -136,7 +136,4 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
 
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
     found = with_memory(ask)
-    if as_json:
-        print_json(found)
-    else:
-        print_text(found.markdown)
+    print_result(found, found.markdown, as_json)

@@ -8,7 +8,7 @@ from typing import cast
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 from mcp_server.cli.progress import progress, working
 
 
@@ -20,16 +20,16 @@ from mcp_server.cli.progress import progress, working
     type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]),
     default="auto",
     show_default=True,
-    help="What PATH is; auto finds out.",
+    help="The format of PATH; auto detects it.",
 )
 @click.option(
-    "--project", help="What it belongs to (default: the folder it was said in; else no project, seen from everywhere)."
+    "--project", help="Its project (default: that of the conversation's folder; else none, visible in all projects)."
 )
 @click.option("--name", help="Markdown: the folder under knowledge/reference/ (default: the path's own name).")
-@click.option("--anew", is_flag=True, help="Read again what has not changed since it was imported.")
+@click.option("--anew", is_flag=True, help="Also read files that have not changed since they were imported.")
 @json_option
 def command(path: Path, format_name: str, project: str | None, name: str | None, anew: bool, as_json: bool) -> None:
-    """Import a file or a folder. Doing so again adds only what is new."""
+    """Import a file or a folder. Importing it again adds only what is new."""
     from mcp_server.app import catch_up
     from mcp_server.clients.importers.imported import Format, Progress
     from mcp_server.clients.importers.report import ImportReport
@@ -49,7 +49,4 @@ def command(path: Path, format_name: str, project: str | None, name: str | None,
         return report
 
     report = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(report)
-    else:
-        print_text(report.markdown)
+    print_result(report, report.markdown, as_json)

@@ -9,10 +9,10 @@ from mcp_server.cli.printing import json_option, print_json
 
 
 @click.command("init")
-@click.option("--adopt", is_flag=True, help="Also in a folder that holds other files, or another git repository.")
+@click.option("--adopt", is_flag=True, help="Also in a folder with other files or a git repository.")
 @json_option
 def command(adopt: bool, as_json: bool) -> None:
-    """Create the memory's folder with its templates and its own git repository. Doing so again changes nothing."""
+    """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
     from mcp_server.memory import Memory
 
     place, existed = folder(), memory_exists()
@@ -24,7 +24,7 @@ def command(adopt: bool, as_json: bool) -> None:
     if as_json:
         print_json({"workspace": str(place), "created": not existed})
     elif existed:
-        click.echo(f"The memory in {place} is there already; nothing was changed.")
+        click.echo(f"The memory in {place} exists already; nothing was changed.")
     else:
         click.echo(f"Created the memory in {place}.")
-        click.echo("Next: fill in knowledge/identity/USER.md, or bring in what you have: context-manager import FILE")
+        click.echo("Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE")

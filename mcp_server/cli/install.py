@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @click.command("install")
 @click.argument("client", required=False)
-@click.option("--print", "only_print", is_flag=True, help="Print what to write by hand; change nothing.")
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration to add by hand; change nothing.")
 @click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
 @click.option("--project", is_flag=True, help="Only for the project of the current folder.")
-@click.option("--hooks/--no-hooks", default=True, help="Claude Code: record and bring in context by itself.")
-@click.option("--undo", is_flag=True, help="Take the installation back: the files get the bytes they had.")
+@click.option("--hooks/--no-hooks", default=True, help="Claude Code: record and add context automatically.")
+@click.option("--undo", is_flag=True, help="Undo the installation: restore the files.")
 @click.option("--yes", is_flag=True, help="Answer every question with yes.")
 @click.option(
-    "--import/--no-import", "bring_in", default=None, help="Bring in what the client has already said, or do not ask."
+    "--import/--no-import", "bring_in", default=None, help="Import the client's earlier conversations, or do not ask."
 )
 @json_option
 def command(
@@ -43,9 +43,9 @@ def command(
     bring_in: bool | None,
     as_json: bool,
 ) -> None:
-    """Connect CLIENT to this memory: its configuration gets one entry, all else in it stays byte for byte.
+    """Connect CLIENT to this memory: adds one entry to its configuration and changes nothing else in it.
 
-    Without CLIENT: which clients are on this machine, and how they stand.
+    Without CLIENT: lists the clients on this machine and their state.
     """
     from mcp_server.clients.installers.known import client_named
     from mcp_server.clients.installers.plan import plan, project_folder
@@ -73,7 +73,7 @@ def command(
 
 
 def this_machine() -> Machine:
-    """The machine that this command runs on."""
+    """Returns the machine that this command runs on."""
     import os
 
     from mcp_server.clients.installers.machine import Machine
@@ -82,7 +82,7 @@ def this_machine() -> Machine:
 
 
 def this_launch(machine: Machine) -> Launch:
-    """How clients start this installation on the workspace that is meant."""
+    """Returns how clients start this installation on the command's workspace."""
     from mcp_server.clients.installers.launch import launching
     from mcp_server.home import resolve_workspace
 
@@ -113,7 +113,7 @@ async def _install(
     with working("Indexing …"):
         await catch_up(memory)
     report = await _history(memory, planned, machine, answer, as_json, fresh=planned.needed)
-    await briefs.refresh(memory)  # the first window may open before any server did
+    await briefs.refresh(memory)  # the first window may open before any server
     if as_json:
         print_json(
             {
@@ -142,13 +142,13 @@ def _say_installed(planned: Plan, done: tuple[Done, ...]) -> None:
         click.echo(note)
     if planned.needed:
         where = " --project" if planned.project else ""
-        click.echo(f"Take it back with: context-manager uninstall {planned.client.name}{where}")
+        click.echo(f"Undo it with: context-manager uninstall {planned.client.name}{where}")
 
 
 async def _history(
     memory: Memory, planned: Plan, machine: Machine, answer: bool | None, as_json: bool, *, fresh: bool
 ) -> ImportReport | None:
-    """Brings in what the client has already said, if the user wants it; says how, where we cannot."""
+    """Imports the client's earlier conversations if the user agrees; prints how to do it if we cannot."""
     from anyio.to_thread import run_sync
 
     client = planned.client
@@ -167,9 +167,9 @@ async def _history(
             return None
         offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of Claude Code are in {folder}."
         if not sys.stdin.isatty():
-            click.echo(f"{offer} Bring them in with: context-manager import {folder}")
+            click.echo(f"{offer} Import them with: context-manager import {folder}")
             return None
-        if not click.confirm(f"{offer} Bring them in now?", default=True):
+        if not click.confirm(f"{offer} Import them now?", default=True):
             return None
     from mcp_server.app import catch_up
     from mcp_server.cli.progress import progress, working
@@ -190,7 +190,7 @@ async def _history(
 
 
 def _transcripts(folder: Path) -> tuple[int, int]:
-    """How many transcripts of sessions are in Claude Code's folder, and their bytes."""
+    """Returns the number of session transcripts in Claude Code's folder, and their bytes."""
     sizes = [file.stat().st_size for file in folder.glob("*/*.jsonl")]
     return len(sizes), sum(sizes)
 
@@ -238,5 +238,5 @@ def _list(machine: Machine, as_json: bool) -> None:
 
 
 def _short(path: Path, machine: Machine) -> str:
-    """`path` as people write it."""
+    """Returns `path` with `~` for the home folder."""
     return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 LOOKED_BACK = 5_000
-"""Lines of the log that are looked through."""
+"""Lines of the log that are searched."""
 
 SHOWN = 12
 
@@ -26,7 +26,7 @@ SHOWN = 12
 @click.option("--session", help="Of this conversation (default: of any).")
 @json_option
 def command(session: str | None, as_json: bool) -> None:
-    """Show what was last pushed into a prompt, byte for byte, and why; and why nothing was pushed since."""
+    """Show the exact text that was last pushed into a prompt, and why; and why nothing was pushed since."""
     from mcp_server.errors import NotFound
     from mcp_server.store import logs
 
@@ -58,7 +58,7 @@ def command(session: str | None, as_json: bool) -> None:
 
 
 def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """What went in and why, from top to bottom; the text itself comes after."""
+    """Yields the view of a pushed text: when, where, why; the text itself follows."""
     from rich.rule import Rule
     from rich.text import Text
 
@@ -81,7 +81,7 @@ def view(record: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def silence(records: list[dict[str, Any]]) -> Iterator[RenderableType]:
-    """What came after it and got nothing."""
+    """Yields the later prompts that got nothing, each with the reason."""
     from rich.text import Text
 
     if not records:

@@ -34,13 +34,13 @@ class Since(click.ParamType[datetime]):
             return value
         named = period(value, datetime.now(UTC))
         if named is None:
-            self.fail(f"{value!r} is no date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
+            self.fail(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
         return named[0]
 
 
 @click.group("logs")
 def command() -> None:
-    """What curation and compaction did, from the logs in .local/logs/context/."""
+    """Show what curation and compaction did (logs in .local/logs/context/)."""
 
 
 @command.command("stats")

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 from mcp_server.cli.standard_input import given_or_piped
 
 
 class Moment(click.ParamType[datetime]):
-    """An ISO time; without a zone it is the machine's own."""
+    """An ISO time, by default in the machine's time zone."""
 
     name = "time"
 
@@ -33,24 +33,26 @@ class Moment(click.ParamType[datetime]):
     show_default=True,
     help="Who said it.",
 )
-@click.option("--session", help="The conversation; without it a new one begins.")
+@click.option("--session", help="The conversation (default: a new one).")
 @click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
-@click.option("--name", help="Who speaks, where people have names.")
+@click.option("--name", help="The speaker's name.")
 @click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
-@click.option("--project", help="What it belongs to (default: the folder's own).")
+@click.option("--project", help="Its project (default: that of the folder).")
 @click.option(
-    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others read along. Once for a session."
+    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others can read it. Fixed for a session."
 )
 @click.option(
-    "--delivery", type=click.Choice(["add", "replace"]), help="replace: the prompt is what we compile. Once, too."
+    "--delivery",
+    type=click.Choice(["add", "replace"]),
+    help="replace: the compiled context is the prompt. Fixed for a session.",
 )
 @click.option("--model", help="Which model answers.")
 @click.option("--channel", help="Where it was said (default: context-manager).")
-@click.option("--context-tokens", type=click.IntRange(0), help="How full the client says its context is.")
+@click.option("--context-tokens", type=click.IntRange(0), help="Tokens in the client's context, as the client says.")
 @click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
-    """Record CONTENT (or what comes on stdin) as one message. The first line of the answer names the session."""
+    """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
     from mcp_server.actions.observe import NewTurn, Observed, observe
     from mcp_server.errors import Invalid
     from mcp_server.memory import Memory
@@ -63,7 +65,4 @@ def command(content: str | None, as_json: bool, **options: Any) -> None:
         return await observe(memory, turn, caller())
 
     done = with_memory(act, if_missing="create")
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)

@@ -1,4 +1,4 @@
-"""Opens the workspace for one command, runs an action on it, closes it again."""
+"""Opens the workspace for one command, runs an action on it, and closes it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def with_memory(
 
     Args:
         fresh: brings the index up to date first.
-        if_missing: what to do where there is no memory. Only commands that record something pass "create".
-        settings: for this command alone, named as in the environment.
+        if_missing: what to do if there is no memory. Only commands that record pass "create".
+        settings: settings for this command only, named as in the environment.
     """
     import anyio
 
@@ -39,7 +39,7 @@ def with_memory(
 
     context = click.get_current_context()
     if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():
-        click.echo(f"context-manager: there was no memory in {folder()}: a new one is created", err=True)
+        click.echo(f"context-manager: there is no memory in {folder()}: creating a new one", err=True)
 
     async def run() -> T:
         environ = {**os.environ, **(settings or {})}
@@ -55,21 +55,21 @@ def with_memory(
 
 
 def folder() -> Path:
-    """Returns the folder of the memory that the command is about."""
+    """Returns the folder of the command's memory."""
     from mcp_server.home import resolve_workspace
 
     return resolve_workspace(click.get_current_context().find_root().obj, os.environ)
 
 
 def memory_exists() -> bool:
-    """Whether that folder is a workspace."""
+    """Returns whether the command's folder is a workspace."""
     from mcp_server.store.workspace import is_workspace
 
     return is_workspace(folder())
 
 
 def caller() -> Caller:
-    """Who calls: this command, from the folder that the client or the shell works in."""
+    """Returns this command as the caller, with the folder of the client or the shell."""
     from mcp_server.core.model import Caller
     from mcp_server.home import working_folder
 

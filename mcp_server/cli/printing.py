@@ -1,4 +1,4 @@
-"""How answers look: tables and text for people, JSON for programs."""
+"""Prints answers: tables and text for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,30 +17,38 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH = 120
-"""Characters a line where the reader is a file or a pipe and `COLUMNS` does not say."""
+"""Characters of a line in a file or a pipe, if `COLUMNS` is not set."""
 
 READABLE = 14
-"""Characters that a column of text needs: narrower, its words are cut into syllables."""
+"""The least width of a column of text; in a narrower one most words would be broken."""
 
 BETWEEN = 3
 """Blanks between two columns."""
 
 
 def json_option(command: F) -> F:
-    """`--json`, as every command has it."""
+    """Adds the option `--json` to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for a program.")(command)
 
 
+def print_result(value: object, text: str, as_json: bool) -> None:
+    """Prints `value` as JSON if that was asked for, otherwise `text`."""
+    if as_json:
+        print_json(value)
+    else:
+        print_text(text)
+
+
 def print_json(value: object) -> None:
-    """One JSON document: what has `as_dict` says what it is, other dataclasses give their fields."""
+    """Prints one JSON document: the `as_dict` of an object that has it, otherwise a dataclass's fields."""
     text = json.dumps(plain(value), ensure_ascii=False, indent=2)
-    if not text.isascii():  # else nothing in it could drive the terminal: JSON escapes what is below a blank
+    if not text.isascii():  # ASCII text is safe for a terminal: JSON escapes control characters
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
     click.echo(text)
 
 
 def plain(value: object) -> Any:
-    """`value` as JSON knows it; objects with `as_dict`, dataclasses, times, paths and sets become plain."""
+    """Returns `value` in JSON's types: objects with `as_dict`, dataclasses, times, paths and sets are converted."""
     if hasattr(value, "as_dict"):
         return plain(value.as_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -57,7 +65,7 @@ def plain(value: object) -> Any:
 
 
 def console() -> Console:
-    """Where people read: colours on a terminal, none in a pipe."""
+    """Returns a console with colors on a terminal, and without them in a pipe."""
     import os
 
     from rich.console import Console
@@ -74,9 +82,11 @@ def print_table(
     right: Sequence[str] = (),
     whole: Sequence[str] = (),
 ) -> None:
-    """A table; the columns named in `right` hold numbers, those in `whole` what is copied from here and must not be cut
-    in two. Where a terminal is too narrow for it, a paragraph a row. Cells are text, never markup, without control
-    characters."""
+    """Prints a table, or one paragraph per row if the terminal is too narrow.
+
+    Columns in `right` are numbers; cells of columns in `whole` are never broken, so that they can be copied. Cells are
+    text, never markup, without control characters.
+    """
     from rich.text import Text
 
     cells = [[visible("" if cell is None else str(cell)) for cell in row] for row in rows]
@@ -103,13 +113,13 @@ def print_table(
 
 
 def _least(column: str, cells: Sequence[str], kept: bool) -> int:
-    """Characters without which a column is no pleasure to read, with what stands between it and the next."""
+    """Returns the least readable width of a column, with the gap to the next one."""
     longest = max((len(cell) for cell in (column, *cells)), default=0)
     return (longest if kept else min(longest, max(len(column), READABLE))) + BETWEEN
 
 
 def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str, to: Console) -> None:
-    """Each row as a paragraph: its first cell, and below it the others with the names of their columns."""
+    """Prints each row as a paragraph: its first cell, and below it the others with the names of their columns."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -122,12 +132,12 @@ def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]], title
 
 
 def print_text(text: str) -> None:
-    """Text as it is, ending with a newline."""
+    """Prints text without control characters, with one newline at its end."""
     click.echo(visible(text, keep_lines=True).rstrip("\n"))
 
 
 def visible(text: str, *, keep_lines: bool = False) -> str:
-    """`text` without what could drive the terminal: control characters are shown as `\\x1b`."""
+    """Returns `text` without control characters of a terminal: they are shown as `\\x1b`."""
     kept = "\n\t" if keep_lines else ""
     if not keep_lines:
         text = " ".join(text.split("\n"))
@@ -135,10 +145,10 @@ def visible(text: str, *, keep_lines: bool = False) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 file`, `2 files`."""
+    """Returns the number with its noun: `1 file`, `2 files`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def moment(at: datetime | None) -> str:
-    """A time as tables show it, in UTC."""
+    """Returns a time as tables show it, in UTC."""
     return f"{at:%Y-%m-%d %H:%M}" if at else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 
 
 @click.command("prune")
@@ -37,10 +37,7 @@ def command(
         from mcp_server.store.lexicon import SHIPPED
 
         text = SHIPPED.read_text("utf-8")
-        if as_json:
-            print_json({"lexicon": text})
-        else:
-            print_text(text)
+        print_result({"lexicon": text}, text, as_json)
         return
     run(strategy, session, target, dry_run, as_json)
 
@@ -56,7 +53,4 @@ def run(strategy: str, session: str | None, target: int | None, dry_run: bool, a
         return await prune(memory, strategy, chosen, dry_run, caller(), target=target)
 
     done = with_memory(act, fresh=not dry_run)  # bringing the index up to date would change bytes
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 
 
 @click.command("read")
@@ -23,7 +23,4 @@ def command(path: str, start: int | None, end: int | None, at: str | None, as_js
         return await read(memory, path, start, end, at, max_tokens=1_000_000)
 
     answer = with_memory(ask)
-    if as_json:
-        print_json(answer)
-    else:
-        print_text(answer.markdown)
+    print_result(answer, answer.markdown, as_json)

@@ -18,8 +18,8 @@ KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journa
 @click.option("--kind", type=click.Choice(KINDS), default="fact", show_default=True, help="Chooses file and section.")
 @click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
 @click.option("--session", help="The conversation it comes from.")
-@click.option("--path", help="Another file than the kind's own.")
-@click.option("--section", help="Another heading than the kind's own.")
+@click.option("--path", help="Another file than that of the kind.")
+@click.option("--section", help="Another heading than that of the kind.")
 @click.option(
     "--action",
     type=click.Choice(["append", "replace", "edit", "create"]),
@@ -27,10 +27,10 @@ KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journa
     show_default=True,
     help="replace: the section; edit: --old-text only; create: a new file.",
 )
-@click.option("--old-text", help="What `edit` replaces.")
+@click.option("--old-text", help="The text that `edit` replaces.")
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
-    """Write CONTENT (or what comes on stdin) where its kind belongs, and show what changed."""
+    """Write CONTENT (or standard input) into the file of its kind, and show the change."""
     from mcp_server.actions.injecting import briefs
     from mcp_server.actions.remember import NewFact, Remembered, remember
     from mcp_server.app import catch_up
@@ -40,7 +40,7 @@ def command(content: str | None, as_json: bool, **options: Any) -> None:
 
     async def act(memory: Memory) -> Remembered:
         done = await remember(memory, fact, caller())
-        if done.diff:  # a hook that finds no server reads index and brief as they are on disk
+        if done.diff:  # without a server a hook reads index and brief from disk
             await catch_up(memory)
             await briefs.refresh(memory)
         return done

@@ -17,10 +17,10 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
 @json_option
 def list_(open_only: bool, limit: int, as_json: bool) -> None:
-    """The conversations, newest first."""
+    """List the conversations, newest first."""
     from mcp_server.actions.projects import names_of
     from mcp_server.actions.sessions import list_sessions
     from mcp_server.memory import Memory
@@ -42,10 +42,15 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
 
 @command.command("show")
 @click.argument("session")
-@click.option("--all", "everything", is_flag=True, help="Also what is hidden since it was wound back to a checkpoint.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also turns that are hidden because the session was wound back to a checkpoint.",
+)
 @json_option
 def show(session: str, everything: bool, as_json: bool) -> None:
-    """One conversation, with what was said."""
+    """Show one conversation with its messages."""
     from mcp_server.actions.sessions import SessionShown, everything_said, show_session
     from mcp_server.core.model import Turn
     from mcp_server.memory import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 
@@ -27,7 +27,4 @@ def command(view: str, session: str | None, as_json: bool) -> None:
         return await status(memory, view=view, session=session, max_tokens=100_000)
 
     report = with_memory(ask, fresh=True)
-    if as_json:
-        print_json(report)
-    else:
-        print_text(report.markdown)
+    print_result(report, report.markdown, as_json)

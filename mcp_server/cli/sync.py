@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_text
+from mcp_server.cli.printing import json_option, print_result
 from mcp_server.cli.progress import working
 
 
@@ -25,7 +25,4 @@ def command(remote: str | None, as_json: bool) -> None:
             return await sync(memory, remote)
 
     done = with_memory(act)
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)

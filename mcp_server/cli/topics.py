@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import console, json_option, print_json, print_text, visible
+from mcp_server.cli.printing import console, json_option, print_json, print_result, print_text, visible
 from mcp_server.cli.topics_test import test
 
 if TYPE_CHECKING:
@@ -85,10 +85,7 @@ def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
         return await switch(memory, name, await session_meant(memory, session), on=on)
 
     done = with_memory(act)
-    if as_json:
-        print_json(done)
-    else:
-        print_text(done.markdown)
+    print_result(done, done.markdown, as_json)
 
 
 def _table(view: TopicsView) -> Table:

@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 @click.command("uninstall")
 @click.argument("client", required=False)
-@click.option("--all", "everything", is_flag=True, help="Out of every client.")
-@click.option("--project", is_flag=True, help="Only what was installed for the project of the current folder.")
-@click.option("--purge", is_flag=True, help="Delete the memory itself too: all conversations and knowledge.")
+@click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
+@click.option("--project", is_flag=True, help="Only for the project of the current folder.")
+@click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 @json_option
 def command(client: str | None, everything: bool, project: bool, purge: bool, yes: bool, as_json: bool) -> None:
-    """Take our entry out of CLIENT's configuration; a file that nobody changed since gets the bytes it had."""
+    """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly."""
     from mcp_server.clients.installers.known import client_named
     from mcp_server.clients.installers.plan import plugin_of, project_folder
 
@@ -42,14 +42,16 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
         both = client is not None
         raise click.UsageError("name a client or say --all, not both" if both else "name a client, or say --all")
     if purge and not everything:
-        raise click.UsageError("--purge goes with --all: clients that stay would begin an empty memory in its place")
+        raise click.UsageError(
+            "--purge needs --all: clients that stay connected would create an empty memory in its place"
+        )
     if purge and not yes and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("--purge deletes the memory for good; say --yes where nobody can be asked")
+        raise click.UsageError("--purge deletes the memory permanently; without a terminal, confirm it with --yes")
     machine = this_machine()
     plugin = plugin_of(machine)
     if purge and plugin:
         raise Refused(
-            f"the plugin {plugin} in Claude Code would begin an empty memory in its place; take it out first: "
+            f"the plugin {plugin} in Claude Code would create an empty memory in its place; remove it first: "
             f"claude plugin uninstall {plugin}"
         )
     if client is not None:
@@ -61,7 +63,7 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
     deleting = with_memory(_deletion) if purge else None
     if deleting is not None and not yes:
         click.echo(deleting.said)
-        click.confirm("Delete it all, for good?", abort=True)
+        click.confirm("Delete it all permanently?", abort=True)
     done = with_records(lambda memory: _out_of_all(memory, machine))
     if deleting is not None:
         _delete(deleting)
@@ -79,8 +81,7 @@ def command(client: str | None, everything: bool, project: bool, purge: bool, ye
 
 
 def with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
-    """Returns what `act` returns for the memory that has the records of installations, or for None without one: our
-    entries come out of the clients also where the memory is gone."""
+    """Returns what `act` returns for the memory, or for None if it was deleted: our entries can still be removed."""
     import anyio
 
     return with_memory(act) if memory_exists() else anyio.run(act, None)
@@ -89,7 +90,7 @@ def with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
 async def taken_out(
     memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
 ) -> tuple[Done, ...]:
-    """Takes our entry out of one client."""
+    """Removes our entry from one client."""
     from anyio.to_thread import run_sync
 
     from mcp_server.clients.installers.install import uninstall
@@ -98,16 +99,16 @@ async def taken_out(
 
 
 def say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
-    """What happened to the client's files."""
+    """Prints what happened to the client's files."""
     if as_json:
         print_json(_plain(client, done))
         return
     if not done:
         click.echo(f"{client.title}: nothing of this memory is in its configuration.")
     words = {
-        "restored": "has the bytes it had before",
-        "cleaned": "was changed since; only our part was taken out",
-        "deleted": "was not there before, and is gone",
+        "restored": "was restored exactly",
+        "cleaned": "was changed since; only our part was removed",
+        "deleted": "did not exist before, and was deleted",
     }
     for one in done:
         kept = f" (backup: {one.backup})" if one.backup else ""
@@ -115,16 +116,14 @@ def say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
 
 
 def _say_plugin(plugin: str | None) -> None:
-    """The plugin is Claude Code's to take out."""
+    """Prints how to remove the plugin, which only Claude Code can do."""
     if plugin:
-        click.echo(
-            f"Claude Code: the plugin {plugin} stays enabled; take it out with: claude plugin uninstall {plugin}"
-        )
+        click.echo(f"Claude Code: the plugin {plugin} stays enabled; remove it with: claude plugin uninstall {plugin}")
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Folders to delete, and what a person should know before."""
+    """Folders to delete, and the warning before."""
 
     folders: tuple[Path, ...]
     said: str
@@ -137,7 +136,7 @@ def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
 
 
 async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
-    """Every client that had something of ours, and what happened to its files."""
+    """Removes our entries from all clients. Returns the clients that had one, each with its files."""
     from mcp_server.clients.installers.chain import projects
     from mcp_server.clients.installers.known import CLIENTS
 
@@ -147,13 +146,13 @@ async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Cli
 
 
 async def _deletion(memory: Memory) -> Deletion:
-    """What `--purge` would delete. Raises Refused while a server works on it, and for what is no folder of ours."""
+    """Returns what `--purge` would delete. Raises Refused while a server uses it, or if it is not a memory's folder."""
     root, local = memory.files.root, memory.files.local
     if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
         raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
     held = memory.locks.try_maintainer()
     if held is None:
-        raise Refused(f"a server is working on {root}; close the clients that use it and try again")
+        raise Refused(f"a server is using {root}; close its clients and try again")
     held.release()
     folders = (root,) if local.is_relative_to(root) else (root, local)
     conversations = len(await memory.state.sessions())
@@ -168,7 +167,7 @@ async def _deletion(memory: Memory) -> Deletion:
 
 def _delete(deleting: Deletion) -> None:
     for top in deleting.folders:
-        if os.name == "nt":  # Windows deletes no read-only file, and sealed transcripts are that
+        if os.name == "nt":  # Windows does not delete read-only files such as sealed transcripts
             for folder, _, names in os.walk(top):
                 for name in names:
                     Path(folder, name).chmod(0o600)

@@ -1,4 +1,4 @@
-"""Anchors: what the user marked as important, as it stands in `anchors.yaml`."""
+"""Anchors: items that the user marked as important, read from `anchors.yaml`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ _PASSAGE = re.compile(r"(?P<path>.+\.md)#(?P<place>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """One anchor. `item` is an item's id, a chunk's id, a workspace path, or `path#turn` (`path#line` in a file).
-    `place` is that of its entry in the file, from 0."""
+    """An anchor. `item` is an item's id, a chunk's id, a workspace path, or `path#turn` (`path#line` in a file).
+
+    `place` is the position of its entry in `anchors.yaml`, from 0.
+    """
 
     item: str
     kind: AnchorKind
@@ -31,7 +33,7 @@ class Anchor:
 
 
 def kind_of(item: str) -> AnchorKind:
-    """What an anchored text names, by its shape."""
+    """Returns the kind of an anchored text, by its form."""
     if _CHUNK.fullmatch(item):
         return "chunk"
     if _PASSAGE.fullmatch(item):
@@ -40,7 +42,7 @@ def kind_of(item: str) -> AnchorKind:
 
 
 def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
-    """The anchors of a parsed `anchors.yaml`, and a sentence for each entry that is none."""
+    """Returns the anchors of a parsed `anchors.yaml`, and a sentence for each invalid entry."""
     anchors, problems = [], []
     listed = document.get("anchors") or []
     if not isinstance(listed, list):
@@ -50,7 +52,7 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
             entry = {"item": entry}
         item = entry.get("item") if isinstance(entry, dict) else None
         if not isinstance(item, str) or not item.strip():
-            problems.append(f"anchors.yaml: entry {number} has no `item:`; it is passed over")
+            problems.append(f"anchors.yaml: entry {number} has no `item:`; it is ignored")
             continue
         kind = entry.get("kind")
         known = kind if kind in get_args(AnchorKind) else kind_of(item)
@@ -60,7 +62,7 @@ def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
 
 
 def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
-    """The anchored items' ids, lower case, and since when; `otherwise` where the file does not say."""
+    """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
     return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
 
 
@@ -73,8 +75,8 @@ def _day(text: str) -> datetime | None:
 
 
 def names_one_of(text: str, items: Iterable[str]) -> bool:
-    """Whether a text names one of these items: as extraction finds names, or, for several words, as those words in
-    their order."""
+    """Returns whether a text mentions one of these items: a single word as extraction finds names, several words in
+    this order."""
     folded = fold(text)
     single = [item for item in items if " " not in item and fold(item.removeprefix(TOOL)) in folded]
     if single and not extract(text).keys().isdisjoint(single):
@@ -87,13 +89,16 @@ def names_one_of(text: str, items: Iterable[str]) -> bool:
 
 
 def items_of(anchors: Iterable[Anchor]) -> frozenset[str]:
-    """The ids of the anchored items, lower case."""
+    """Returns the lower-case ids of the anchored items."""
     return frozenset(anchor.item.lower() for anchor in anchors if anchor.kind == "item")
 
 
 def anchored_entries(items: Iterable[str], path: str, entries: Iterable[Entry], above: int) -> frozenset[int]:
-    """Returns the first lines (in the body) of a file's entries that an anchored text protects: it names the file, a
-    line of the entry, or an item that the entry mentions. `above` is the number of lines above the body."""
+    """Returns the first lines (in the body) of a file's entries that anchors protect.
+
+    An anchor protects an entry if it names the file, a line of the entry, or an item that the entry mentions. `above`
+    is the number of lines above the body.
+    """
     listed = list(entries)
     of_kind: dict[AnchorKind, set[str]] = {"item": set(), "chunk": set(), "file": set(), "passage": set()}
     for item in items:

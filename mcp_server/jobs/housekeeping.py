@@ -1,8 +1,8 @@
-"""What the maintaining process does once a minute.
+"""The housekeeping of the maintaining process, once a minute.
 
-Lost state is read back, and what git brought from another machine; silent sessions end, failed commits are repeated,
-what crashed writes and old windows left behind (trees without a checkpoint among it) is cleared away, once a day what
-was in cold storage for long enough, and what embeddings cost is entered.
+It restores lost state, reads transcripts that git brought, ends idle sessions, retries failed commits, deletes
+leftovers of crashed writes, trees without a checkpoint and data of old sessions, and records the costs of embeddings.
+Once a day it deletes expired cold records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mcp_server.memory import Memory
 
 
 async def keep_house(memory: Memory) -> None:
-    """One round. Doing it again right away changes nothing."""
+    """Runs one round. A second round right after it changes nothing."""
     await run_sync(memory.files.remove_leftovers)
     await sessions.ready(memory)
     await came_over.take_in(memory)
@@ -31,4 +31,4 @@ async def keep_house(memory: Memory) -> None:
     await noted.forget_old(memory)
     await topics.forget_old(memory)
     await costs.enter_embeddings(memory)
-    await sessions.close_idle(memory)  # last: it says which transcript is broken by raising
+    await sessions.close_idle(memory)  # last: it raises if a transcript is broken

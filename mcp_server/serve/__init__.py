@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How to serve: `workspace` as given by the user; HTTP instead of stdio, and then where and behind which token.
+    """The options of a server: the user's `workspace`, and for HTTP the address and the token.
 
-    `hooks`: the client's hooks record what is said and bring in the context, so the model gets no tools for that.
-    `tools`: "full" offers the less usual ones too."""
+    `hooks`: the client's hooks record the conversation and add the context, so the model gets no tools for that.
+    `tools`: "full" also offers the less common tools.
+    """
 
     workspace: Path | None = None
     http: bool = False
@@ -50,7 +51,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     check_neighbours()
     root = resolve_workspace(serving.workspace, environ)
     said_in = Path(local_folder(str(root), environ)) if (root / "memory-config.yaml").is_file() else None
-    starting(said_in)  # before what takes long: a prompt that comes now waits for us
+    starting(said_in)  # before the slow imports, so that a prompt waits for this server
     import logging
 
     import anyio
@@ -58,7 +59,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.serve.instructions import now
     from mcp_server.serve.server import build
 
-    starting(said_in)  # and still is: on a busy machine what was loaded took seconds
+    starting(said_in)  # again, because imports can take seconds on a busy machine
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
 
     @asynccontextmanager
@@ -98,7 +99,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
 
 
 def _webhooks(root: Path, local: Path, environ: Mapping[str, str]) -> WebhookDoor | None:
-    """How webhooks come in, if the settings allow them."""
+    """Returns the token and limit for webhooks, or None if the settings do not allow them."""
     from mcp_server.app import settings_of
     from mcp_server.serve import http
     from mcp_server.serve.webhooks import TOKEN_VARIABLE
@@ -111,7 +112,7 @@ def _webhooks(root: Path, local: Path, environ: Mapping[str, str]) -> WebhookDoo
 
 
 def _load() -> ModuleType:
-    """Imports, off the event loop, what the first calls need; returns `app`."""
+    """Imports the modules that the first calls need, outside the event loop, and returns `app`."""
     for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
         import_module(f"mcp_server.actions.{action}")
     import_module("mcp_server.clients.hooks.attending")
@@ -119,7 +120,7 @@ def _load() -> ModuleType:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """The command `context-manager-mcp`. Returns the exit code: 0 done, 1 failed; 2 is argparse's, for wrong usage."""
+    """Runs the command `context-manager-mcp`. Returns the exit code: 0 done, 1 failed; argparse exits with 2."""
     parser = argparse.ArgumentParser(
         "context-manager-mcp", description="Serves a workspace over MCP, on stdin and stdout."
     )
@@ -128,9 +129,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     parser.add_argument("--port", type=int, default=8765, help="default: %(default)s; 0 takes a free one")
     parser.add_argument("--token", help="bearer token (default: $CONTEXT_MANAGER_TOKEN, else .local/http-token)")
-    parser.add_argument("--no-token", action="store_true", help="ask for no token; on loopback only")
-    parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and bring in the context")
-    parser.add_argument("--tools", choices=("core", "full"), default="core", help="full: also the less usual tools")
+    parser.add_argument("--no-token", action="store_true", help="require no token; on loopback only")
+    parser.add_argument("--hooks", action="store_true", help="for a client whose hooks record and add the context")
+    parser.add_argument("--tools", choices=("core", "full"), default="core", help="full: also the less common tools")
     given = parser.parse_args(arguments)
     serving = Serving(
         given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks, given.tools

@@ -1,4 +1,4 @@
-"""Streamable HTTP: loopback unless told otherwise, a bearer token, Host and Origin checked."""
+"""Streamable HTTP: on loopback by default, with a bearer token, and with Host and Origin checked."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
 LONGEST_BODY = 64 * 1024 * 1024
-"""Bytes of one request; a message of 20 MB is stored whole (SPEC §4), and JSON may double it."""
+"""Bytes of one request. A message may have 20 MB, and JSON may double it."""
 
 
 def token_of(
     given: str | None, environ: Mapping[str, str], kept: Path, variable: str = TOKEN_VARIABLE
 ) -> tuple[str, str]:
-    """The token that callers must bring, and where it comes from: the option, the environment, else the file `kept`,
-    made if it is not there, readable for the user alone."""
+    """Returns the token that callers must send, and its source: the option, the environment, else the file `kept`.
+
+    Makes the file if it is missing, readable by this user only.
+    """
     if given:
         return given, "--token"
     if environ.get(variable):
@@ -39,7 +41,7 @@ def token_of(
     try:
         for folder in (kept.parent.parent, kept.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Whole or not at all: another server may be reading it, and this one may be killed.
+        # Atomically: another server may be reading it, and this one may be killed.
         durable.put(kept, f"{secrets.token_urlsafe(32)}\n".encode(), kept.name, new=True, mode=0o600)
     except Conflict:
         kept.chmod(0o600)
@@ -53,7 +55,7 @@ def token_of(
 
 @dataclass(frozen=True, slots=True)
 class WebhookDoor:
-    """How webhooks come in: with which token, from where it is, and how many bytes one may send."""
+    """The token for webhooks, its source, and the most bytes of one webhook."""
 
     token: str
     source: str
@@ -61,7 +63,7 @@ class WebhookDoor:
 
 
 class Guard:
-    """ASGI: lets a request through if it brings the token. Everything behind it is guarded, whatever is added."""
+    """ASGI middleware that refuses requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app = app
@@ -77,7 +79,7 @@ class Guard:
                 refusal = JSONResponse(
                     {
                         "error": "invalid_token",
-                        "error_description": "bring the token: Authorization: Bearer …",
+                        "error_description": "send the token: Authorization: Bearer …",
                     },
                     status_code=401,
                     headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
@@ -87,8 +89,10 @@ class Guard:
 
 
 def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookDoor | None = None) -> ASGIApp:
-    """The ASGI application on `/mcp`: Host must name this server, Origin (of a browser) too, and the token must fit.
-    With `webhooks`, other programs may post events, with a token of their own."""
+    """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
+
+    With `webhooks`, other programs may post events, with another token.
+    """
     from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
@@ -106,14 +110,14 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """Returns a listening socket. Port 0 chooses a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
-    if os.name != "nt":  # there the option would let another program take the port over
+    if os.name != "nt":  # on Windows it would let another program take the port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(128)  # from here on callers wait instead of being refused
+        listening.listen(128)  # from now on callers wait instead of being refused
     except OSError as error:
         listening.close()
         raise Unavailable(f"cannot listen on {host}:{port} ({error.strerror}); choose another --port") from error
@@ -128,14 +132,14 @@ async def serve(
     host: str,
     webhooks: WebhookDoor | None = None,
 ) -> None:
-    """Serves until interrupted. Says on stderr where, and where the token is; stdout stays empty."""
+    """Serves until interrupted. Prints the address and the token's source on stderr; stdout stays empty."""
     import uvicorn
 
     from mcp_server.serve.http_connection import Connection
 
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    secured = "no token is asked for: every program on this machine can read this memory" if token is None else source
+    secured = "no token is required: every program on this machine can read this memory" if token is None else source
     print(f"context-manager: http://{shown}:{port}/mcp — token: {secured}", file=sys.stderr, flush=True)  # noqa: T201
     if webhooks is not None:
         door = f"http://{shown}:{port}/webhook/SOURCE/EVENT — token: {webhooks.source}"
@@ -152,13 +156,13 @@ async def serve(
 
 
 def refuse_open_door(host: str, token_wanted: bool) -> None:
-    """Raises Refused for a server without a token that others than this machine could reach."""
+    """Raises Refused for a server without a token that other machines can reach."""
     if not token_wanted and host not in LOOPBACK:
         raise Refused(f"--no-token is for loopback only, and {host} can be reached from outside; leave it out")
 
 
 def _own_names(host: str) -> set[str]:
-    """The names and addresses under which this machine may be asked, when it listens beyond loopback."""
+    """Returns this machine's names and addresses, for a server that listens beyond loopback."""
     if host not in ("0.0.0.0", "::"):
         return {host}
     name = socket.gethostname()

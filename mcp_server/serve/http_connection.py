@@ -1,4 +1,4 @@
-"""One HTTP connection: closed if its client stops in the middle of a request. uvicorn itself would keep it for ever."""
+"""An HTTP connection that is closed if its client stops within a request. uvicorn would keep it open forever."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS = 10.0
-"""How long a client may take for the head of a request, and for each next part of its body."""
+"""Time limit for the head of a request, and for each further part of its body."""
 
 
 class Connection(H11Protocol):
-    """An HTTP/1.1 connection that does not wait for the rest of a request for longer than REQUEST_SECONDS."""
+    """An HTTP/1.1 connection that waits at most REQUEST_SECONDS for the next part of a request."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -22,7 +22,7 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:  # the head is incomplete: more data does not move its deadline
+        if self.conn.their_state is h11.IDLE:  # the head is incomplete: more data does not extend the limit
             if self._deadline is None:
                 self._start()
             return
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
             self._deadline = None
 
     def _is_late(self) -> None:
-        if self.flow.read_paused:  # the server itself has not read what came
+        if self.flow.read_paused:  # the server has not read the data yet
             self._start()
         else:
             self.transport.close()

@@ -1,6 +1,6 @@
-"""What the server says about itself in the handshake.
+"""The server's instructions in the handshake.
 
-The handshake is answered before the workspace is open, so what is stored is counted in the files as they are then.
+The handshake is answered before the workspace is open, so the contents are counted from the files.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ A long memory for conversations, kept as markdown files. Nothing is stored in it
 
 
 def now(root: Path | None, local: Path | None, hooks: bool = False, folder: str | None = None) -> str:
-    """Returns what a connecting client's model reads first, under 2 KB: what is stored at this moment, which tool when,
-    how sessions are named. `local` is the folder of the workspace `root` that holds the state.
+    """Returns the instructions for a client's model: what is stored, when to use which tool, how sessions are named.
 
-    `hooks`: the client's hooks record and bring in the context, and the model has no tools for that. Without hooks, a
-    short brief of the project in `folder` follows: no other channel reaches the model without a tool call."""
+    `local` is the folder of the workspace `root` with the state. `hooks`: the client's hooks record and add the
+    context, and the model has no tools for that. Without hooks, a short brief of the project in `folder` follows,
+    because nothing else reaches the model without a tool call.
+    """
     if root is None or local is None or not (root / "memory-config.yaml").exists():
         return FIRST_WITH_HOOKS if hooks else FIRST
     files = ", ".join(
@@ -47,11 +48,11 @@ def now(root: Path | None, local: Path | None, hooks: bool = False, folder: str 
 
 
 MAX_BRIEF = 1_800
-"""Characters of the brief that goes into the instructions."""
+"""Characters of the brief in the instructions."""
 
 
 def _brief(local: Path, folder: str) -> str:
-    """Returns the whole lines of the folder's brief that fit."""
+    """Returns as many whole lines of the folder's brief as fit."""
     from mcp_server.clients.hooks.alone import brief
 
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Memory → MCPServer: the tools, resources and prompts of one connection, and what runs behind them."""
+"""Builds the MCP server of one connection: tools, resources, prompts and background work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
 FRESH = CacheHint(ttl_ms=0, scope="private")
-"""What is read is compiled anew: a client that keeps a copy keeps an old one."""
+"""Resources are compiled at each read, so clients must not cache them."""
 
 
 def build(
@@ -40,17 +40,17 @@ def build(
     profile: tools.Profile = "core",
     window: str | None = None,
 ) -> Rim:
-    """The server of a workspace that `enter` opens: after the first answer, or with the first call that needs it.
+    """Returns the server of a workspace. `enter` opens it after the first answer, or for the first call that needs it.
 
-    `folder` is where the client works (its project); `instructions` are asked for at each handshake.
-    `hooks`: the client's hooks record and bring in the context, so the model gets no tools for it; `window` is what
-    they call the client's window. `profile`: which tools are offered.
+    `folder` is the client's folder (its project); `instructions` is called at each handshake. `hooks`: the client's
+    hooks record and add the context, so the model gets no tools for it; `window` is their name of the client's window.
+    `profile`: which tools are offered.
     """
     subscriptions = Subscriptions()
     instruct_with = instructions or (lambda: now(None, None, hooks))
 
     async def work(memory: Memory) -> None:
-        """While the workspace is open: tells subscribers what changes."""
+        """Notifies subscribers of changes while the workspace is open."""
         if folder and not hooks:
             from mcp_server.actions.injecting import briefs
             from mcp_server.actions.projects import project_of
@@ -78,7 +78,7 @@ def build(
                 tasks.cancel_scope.cancel()
 
     async def instruct(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Middleware: the handshake of either era carries the instructions as they are now, not as at the start."""
+        """Middleware that puts the current instructions into the handshake of either protocol version."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result = {**result, "instructions": await run_sync(instruct_with)}

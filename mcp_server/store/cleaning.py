@@ -1,7 +1,7 @@
-"""Taking forgotten text out of a file's bytes, whatever kind of file it is, so that it still is one of its kind.
+"""Removes forgotten text from a file's bytes and keeps the file valid.
 
-A transcript keeps its turns, their numbers and its lines; JSON stays JSON; a line of knowledge of which nothing is
-left goes away. The same functions serve the files of today and the blobs in git's history.
+A transcript keeps its turns, their numbers and its lines; JSON stays JSON; a line of knowledge without any other words
+is removed. The same functions clean current files and blobs in git's history.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MANY_LINES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One place of a file and what becomes of it. `line` is None where the file has none."""
+    """A place in a file and what is done there. `line` is None if the file has no lines."""
 
     line: int | None
     what: str
@@ -47,10 +47,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """A file without what was forgotten. `data` is None if the file itself goes. No places: nothing was found.
+    """A file without forgotten text. `data` is None if the file is deleted. Without places nothing was found.
 
-    `stuck` says why the text was found and could not be taken out; `path` is what the file should be called, where its
-    name was made of what it said.
+    `stuck` says why the text was found but could not be removed. `path` is the file's new path, if its name was made
+    from forgotten text.
     """
 
     data: bytes | None
@@ -60,13 +60,13 @@ class Cleaned:
 
 
 def cleaned(path: str, data: bytes, request: Forgotten) -> Cleaned:
-    """The file's bytes after a request. `path` says which kind of file it is."""
+    """Returns the file's bytes after a request. The kind of file follows from `path`."""
     if request.covers(path):
         return Cleaned(None, (Place(None, "deleted"),))
     text, decoded = _text(data)
     if not decoded:
         found = request.find(text)
-        return Cleaned(data, stuck="a binary file: its bytes cannot be changed one by one") if found else Cleaned(data)
+        return Cleaned(data, stuck="a binary file: parts of it cannot be removed") if found else Cleaned(data)
     fresh = _by_kind(path)(path, text, request)
     named = request.path(path)
     if fresh != text and _by_kind(path) is _transcript and named == path:
@@ -78,12 +78,12 @@ def cleaned(path: str, data: bytes, request: Forgotten) -> Cleaned:
 
 
 def finds(data: bytes, request: Forgotten) -> bool:
-    """Whether a run of a request stands in some bytes as they are."""
+    """Returns whether the bytes contain a text of a request."""
     return request.holds(_text(data)[0])
 
 
 def _text(data: bytes) -> tuple[str, bool]:
-    """The bytes as text, and whether they are text."""
+    """Returns the bytes as text, and whether they are text."""
     text = data.decode("utf-8", "surrogateescape")
     return text, "\0" not in text[:8000]
 
@@ -104,7 +104,7 @@ def _by_kind(path: str) -> Callable[[str, str, Forgotten], str]:
 
 
 def _places(before: str, after: str) -> tuple[Place, ...]:
-    """What changed, line by line of the file as it was."""
+    """Returns the changed lines, numbered as in the old file."""
     import difflib
 
     old, new = before.split("\n"), after.split("\n")
@@ -114,7 +114,7 @@ def _places(before: str, after: str) -> tuple[Place, ...]:
         )
     same = next((index for index, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), len(new))
     found: list[Place] = []
-    # Lines that stand there hundreds of times (blank ones) are no landmarks: with them, long files take hours.
+    # `autojunk` ignores lines that occur often, such as blank ones: with them, long files take hours.
     changes = difflib.SequenceMatcher(None, old[same:], new[same:], autojunk=len(old) > MANY_LINES)
     for kind, first, last, to, end in changes.get_opcodes():
         if kind == "equal":
@@ -133,7 +133,7 @@ def _plain(path: str, text: str, request: Forgotten) -> str:
 
 
 def _names(path: str, text: str, request: Forgotten) -> str:
-    """Where brackets would mean something."""
+    """Cleans a format in which the mark's brackets would have a meaning."""
     return request.clean(text, NAME)
 
 
@@ -180,7 +180,7 @@ def _markdown(path: str, text: str, request: Forgotten) -> str:
 
 
 def _front_matter(head: str, raw: str, path: str, request: Forgotten) -> str:
-    """Field by field, so that it stays YAML; what cannot be read as such is cleaned as names."""
+    """Cleans front matter field by field, so that it stays YAML; invalid front matter is cleaned as names."""
     try:
         fields: Mapping[str, object] = load(raw, path)
     except ContextManagerError:
@@ -194,7 +194,7 @@ def _front_matter(head: str, raw: str, path: str, request: Forgotten) -> str:
 
 
 def _is_plain(value: object) -> bool:
-    """A value that our YAML line can say: no dates inside lists and the like, which would lose their kind."""
+    """Returns whether `yaml_line` can write a value without changing its type, unlike dates in lists."""
     if isinstance(value, Mapping):
         return all(_is_plain(inner) for inner in value.values())
     if isinstance(value, list):
@@ -203,7 +203,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _body(body: str, request: Forgotten) -> str:
-    """The lines below the front matter; a line of which nothing is left is removed, with its bullet."""
+    """Cleans the lines below the front matter. A line without any other words is removed, with its bullet."""
     if request.sources and "[src:" in body:
         body = reopened(body, lambda source: request.derived(source.mark))
     lines = body.split("\n")
@@ -246,13 +246,13 @@ def _transcript(path: str, text: str, request: Forgotten) -> str:
     if head != whole.head:
         fresh = _with_head(fresh, whole.head, head)
     if fresh == intact:
-        # An append under way is not touched, unless a crash left the text itself there.
+        # An unfinished append is kept, unless it contains the text itself.
         return intact if request.find(text[len(intact) :]) else text
     return fresh
 
 
 def _untitled(path: str, text: str, request: Forgotten) -> str:
-    """A transcript's path: the words in it are those of its title, and go with that."""
+    """Returns a transcript's path without the words of a title that was forgotten."""
     try:
         whole = parse(text.replace("\r\n", "\n"), path, load)
     except ContextManagerError:
@@ -264,10 +264,10 @@ def _untitled(path: str, text: str, request: Forgotten) -> str:
 
 
 def clean_head(whole: Transcript, request: Forgotten) -> TranscriptHead:
-    """The front matter and title as they may be kept. The session's id stays: it is a name that clients know."""
+    """Returns the front matter and title without forgotten text. The session's id stays, because clients use it."""
     head = whole.head
     title = request.clean(head.title)
-    for placed in whole.turns[:5]:  # a title is the beginning of the first message, cut: it follows that one
+    for placed in whole.turns[:5]:  # a title is the beginning of the first message
         if head.title == title_of(placed.turn.content):
             title = title_of(request.turn(placed.turn, head.session_id).content)
             break
@@ -311,7 +311,7 @@ def _with_head(text: str, before: TranscriptHead, head: TranscriptHead) -> str:
 
 
 def _blocks(text: str, whole: Transcript, request: Forgotten) -> str:
-    """Every block with a forgotten text in it, written anew in its own lines."""
+    """Rewrites every block that contains forgotten text, within its own lines."""
     lines = text.split("\n")
     session = whole.head.session_id
     previous = whole.head.started
@@ -337,7 +337,7 @@ def _blocks(text: str, whole: Transcript, request: Forgotten) -> str:
 
 
 def _put(lines: list[str], start: int, end: int, fresh: list[str]) -> None:
-    """Puts a block's lines in the place of the old ones. What a person wrote may have had more, never fewer."""
+    """Replaces a block's lines and keeps their number. A person's edit may have added lines, but never removed any."""
     room = end - start + 1
     while len(fresh) > room and not fresh[-1]:
         fresh.pop()
@@ -348,7 +348,7 @@ def _put(lines: list[str], start: int, end: int, fresh: list[str]) -> None:
 
 
 def _rest(lines: list[str], body_line: int, first_block: int, request: Forgotten) -> str:
-    """What stands between front matter and first turn, apart from the title, is a person's."""
+    """Cleans the lines between front matter and first turn, which a person wrote, except the title."""
     between = lines[body_line - 1 : first_block - 1]
     cleaned_lines = request.clean("\n".join(between)).split("\n")
     lines[body_line - 1 : first_block - 1] = cleaned_lines

@@ -1,6 +1,6 @@
-"""Cold storage: `.local/cold-storage/{session}/{chunk}.jsonl`, one record a file, on disk before anything is dropped.
+"""Cold storage: `.local/cold-storage/{session}/{chunk}.jsonl`, one record per file, written before a chunk is dropped.
 
-A record that is written again (after a crash, or because a chunk came back and went again) replaces the older one.
+A record that is written again (after a crash, or because a recovered chunk was dropped again) replaces the older one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = ".local/cold-storage"
 
 
 class ColdStorage:
-    """The port. Methods are synchronous and short; actions call them through a worker thread."""
+    """Reads and writes cold records. Methods are synchronous and short; actions call them in a worker thread."""
 
     def __init__(self, files: WorkspaceFiles) -> None:
         self._files = files
@@ -30,29 +30,29 @@ class ColdStorage:
         return path
 
     def put_all(self, records: Iterable[ColdRecord], *, copies: bool = False) -> None:
-        """Writes records durably, as `put` does, and faster: their folder waits for the disk once. `copies` of what is
-        on disk, and stays there, do not wait at all."""
+        """Writes records durably, faster than `put`: each folder is synced once. `copies`, whose originals stay on
+        disk, are not synced."""
         for folder, some in _by_folder(records).items():
             lines = {f"{one.chunk_id}.jsonl": one.as_line().encode() for one in some}
             self._files.write_all_atomic(folder, lines, synced=not copies)
 
     def get(self, session: str, chunk_id: str) -> ColdRecord:
-        """The record of a session's chunk. Raises NotFound."""
+        """Returns the record of a session's chunk. Raises NotFound."""
         with contextlib.suppress(ContextManagerError, ValueError):
             return read_record(self._files.read_text(f"{folder_of(session)}/{chunk_id}.jsonl"))
         raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
 
     def of(self, session: str) -> list[ColdRecord]:
-        """The records of a session by their place in it; files that hold none are passed over."""
+        """Returns the records of a session in order. Skips damaged files."""
         found = [record for record in self._in(folder_of(session)) if record.session_id == session]
         return sorted(found, key=lambda record: (record.turn, record.part, record.chunk_id))
 
     def all(self) -> Iterator[ColdRecord]:
-        """Every record, session by session."""
+        """Yields every record, session by session."""
         yield from self._in(FOLDER)
 
     def find(self, chunk_id: str) -> ColdRecord:
-        """The record of a chunk. Raises NotFound."""
+        """Returns the record of a chunk. Raises NotFound."""
         for stat in self._files.walk(FOLDER + "/"):
             if stat.path.endswith(f"/{chunk_id}.jsonl"):
                 with contextlib.suppress(ContextManagerError, ValueError):
@@ -60,22 +60,22 @@ class ColdStorage:
         raise NotFound(f"no chunk {chunk_id!r} in cold storage (cold-storage list)")
 
     def remove(self, record: ColdRecord) -> None:
-        """Deletes a record: its chunk is whole again in the live context, or its time is over."""
+        """Deletes the record of a chunk that was recovered or has expired."""
         path = path_of(record)
         if self._files.exists(path):
             self._files.remove(path)
 
     def remove_all(self, records: Iterable[ColdRecord]) -> None:
-        """Deletes records; those that are not there are passed over."""
+        """Deletes records. Skips missing ones."""
         for folder, some in _by_folder(records).items():
             self._files.remove_all(folder, [f"{one.chunk_id}.jsonl" for one in some])
 
     def expired(self, now: datetime) -> list[ColdRecord]:
-        """Records whose `recoverable_until` has passed."""
+        """Returns the records whose `recoverable_until` has passed."""
         return [record for record in self.all() if record.recoverable_until < now]
 
     def damaged(self) -> list[str]:
-        """Returns the paths of files that should hold a record and do not."""
+        """Returns the paths of record files that cannot be read."""
         return [path for path, record in self._read(FOLDER) if record is None]
 
     def _in(self, folder: str) -> Iterator[ColdRecord]:
@@ -86,7 +86,7 @@ class ColdStorage:
             if path.endswith(".jsonl"):
                 try:
                     record = read_record(data.decode("utf-8"))
-                except ValueError:  # a broken line, or no UTF-8
+                except ValueError:  # a broken line, or not UTF-8
                     record = None
                 yield path, record
 
@@ -99,10 +99,10 @@ def _by_folder(records: Iterable[ColdRecord]) -> dict[str, list[ColdRecord]]:
 
 
 def folder_of(session: str) -> str:
-    """The folder of a session's records."""
+    """Returns the folder of a session's records."""
     return f"{FOLDER}/{file_id(session)}"
 
 
 def path_of(record: ColdRecord) -> str:
-    """Where a record lies in the workspace."""
+    """Returns the path of a record in the workspace."""
     return f"{folder_of(record.session_id)}/{record.chunk_id}.jsonl"

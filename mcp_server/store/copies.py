@@ -1,7 +1,6 @@
-"""Every file of a workspace in which a copy of something may stand: also hidden ones, logs, backups, leftovers.
+"""The files of a workspace that may contain a copy of forgotten text: also hidden files, logs, backups, leftovers.
 
-Left out are git's folder (see `history`), the databases (see `scrubbing`, `index`), locks, and the requests to forget
-themselves.
+Git's folder (see `history`), the databases (see `scrubbing`, `index`), locks and the requests to forget are left out.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _TEMPORARY = re.compile(r"(?:.*/)?\.cm-[0-9a-f]{16}\.tmp")
 _DAMAGED = re.compile(rf"{re.escape(LOCAL)}/.*\.damaged-\d+")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 LARGEST = 512 * 1024 * 1024
-"""Larger files are named, not looked into."""
+"""Bytes. Larger files are named, but not searched."""
 TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file with copies in it: the places, what it will be called if its name holds one, why something must stay."""
+    """A file with copies: their places, its new path if its name contains one, and why a copy cannot be removed."""
 
     path: str
     places: tuple[Place, ...]
@@ -42,7 +41,7 @@ class Copy:
     stuck: str = ""
 
 
-UNNAMED = "its name is none that can be written here: delete it, or rename it and repeat"
+UNNAMED = "files with such a name are not written here: delete it, or rename it and repeat"
 
 
 class Copies:
@@ -52,7 +51,7 @@ class Copies:
         self._files = files
 
     def walk(self) -> Iterator[str]:
-        """The paths of all files that may hold a copy."""
+        """Yields the paths of all files that may contain a copy."""
         for base, prefix in ((self._files.root, ""), (self._files.local, f"{LOCAL}/")):
             for folder, names, found in os.walk(base):
                 here = Path(folder)
@@ -63,14 +62,14 @@ class Copies:
                         yield path
 
     def find(self, request: Forgotten) -> Iterator[Copy]:
-        """Every file that holds something of a request, in its bytes or in its name."""
+        """Yields every file that contains a request's text in its content or name."""
         for path in self.walk():
             found = self._look(path, request)
             if found is not None:
                 yield found
 
     def cuts(self, runs: Sequence[str]) -> set[str]:
-        """Beginnings of these runs that stand where a text or a file name was cut off."""
+        """Returns beginnings of these texts that occur where a text or a file name was cut off."""
         found: set[str] = set()
         for path in self.walk():
             for run in runs:
@@ -81,7 +80,7 @@ class Copies:
         return found
 
     def inside_words(self, request: Forgotten, run: str) -> list[str]:
-        """`path:line` of places where a run stands only as part of longer words; those are left alone."""
+        """Returns `path:line` of places where a text occurs only within longer words. They are not changed."""
         found: list[str] = []
         for path in self.walk():
             text = self.text(path)
@@ -93,9 +92,9 @@ class Copies:
         return found
 
     def clean(self, path: str, request: Forgotten) -> bool:
-        """Writes one file anew, without what a request names; False if nothing of it was there.
+        """Rewrites a file without a request's text. Returns False if the file did not contain it.
 
-        Call it under the lock of that file; where one has none (logs), it is tried again if somebody wrote meanwhile.
+        Call it under the file's lock. For files without a lock (logs) it retries if the file changes meanwhile.
         """
         for attempt in range(TRIES):
             data = self._bytes(path)
@@ -116,7 +115,7 @@ class Copies:
         return False
 
     def free_name(self, path: str, taken: set[str]) -> str:
-        """`path`, or with `-2` and so on where another file is called so, or is about to be."""
+        """Returns `path`, or `path` with `-2` and so on if that name is taken."""
         stem, dot, ending = path.rpartition(".")
         number, wanted = 2, path
         while wanted in taken or self._files.exists(wanted):
@@ -125,7 +124,7 @@ class Copies:
         return wanted
 
     def remove_empty(self, folder: str) -> None:
-        """Deletes a folder, and those above it, whose last file has another name now."""
+        """Deletes a folder and its parents as far as they are empty."""
         real = self._files.resolve(folder)
         while real != self._files.root and self._files.root in real.parents:
             try:
@@ -135,7 +134,7 @@ class Copies:
             real = real.parent
 
     def new_name(self, path: str, request: Forgotten) -> str:
-        """What a file is called without forgotten words; `path` where nothing changes."""
+        """Returns a file's path without forgotten words."""
         data = self._bytes(path)
         return (self._cleaned(path, data, request).path if data is not None else None) or request.path(path)
 
@@ -148,7 +147,7 @@ class Copies:
             new = request.path(path)
             too_large = self._size(path) > LARGEST
             new_path = new if new != path else None
-            return Copy(path, (), new_path, "it is too large to look into") if too_large or new_path else None
+            return Copy(path, (), new_path, "it is too large to be searched") if too_large or new_path else None
         found = self._cleaned(path, data, request)
         if found.places or found.stuck or found.path:
             return Copy(path, found.places, None if found.data is None else found.path, found.stuck)
@@ -157,7 +156,7 @@ class Copies:
     def _cleaned(self, path: str, data: bytes, request: Forgotten) -> Cleaned:
         found = cleaned(path, data, request)
         if _TEMPORARY.fullmatch(path) or _DAMAGED.fullmatch(path):
-            # What a crash left and nobody reads again; a spoilt database cannot be cleaned.
+            # Leftovers of a crash are not needed, and a damaged database cannot be cleaned.
             holds = found.stuck or found.places
             return Cleaned(None, (Place(None, "deleted"),)) if holds else Cleaned(data)
         if path.endswith(_COMPRESSED) and path.startswith(f"{LOCAL}/logs/"):
@@ -167,11 +166,11 @@ class Copies:
     def _bytes(self, path: str) -> bytes | None:
         try:
             return None if self._size(path) > LARGEST else self._files.read_bytes(path)
-        except ContextManagerError:  # gone since it was listed, or a link that leads out
+        except ContextManagerError:  # deleted since it was listed, or a link that leads out
             return None
 
     def _unnamed(self, path: str) -> bytes | None:
-        """The bytes of a file whose name is none that a path here may have; None for all others."""
+        """Returns the bytes of a file whose name is not allowed in a path; None for all others."""
         if all(map(is_usable, path.split("/"))) or path.startswith(f"{LOCAL}/"):
             return None
         try:

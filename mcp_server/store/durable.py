@@ -1,6 +1,6 @@
-"""Writing so that a crash at any moment leaves the old file or the new one, and what was acknowledged is on disk.
+"""Durable, atomic writes: a crash leaves the old file or the new one, and an acknowledged write is on disk.
 
-Paths are real ones that the caller has checked; `path` is how a person calls the file. OSErrors come as they are.
+Paths are real and checked by the caller; `path` is the file's name in messages. OSErrors are not translated.
 """
 
 from __future__ import annotations
@@ -20,38 +20,37 @@ from typing import BinaryIO
 from mcp_server.errors import Conflict
 
 TEMPORARY = re.compile(r"\.cm-[0-9a-f]{16}\.tmp")
-"""Names of files that are being written; `remove_abandoned` deletes those that a crash left."""
+"""Names of temporary files; `remove_abandoned` deletes those that a crash left."""
 
 NEW_SECONDS = 10.0
 """A temporary file younger than this may belong to a writer that has not locked it yet."""
 
 LONGEST_WRITE_SECONDS = 3600.0
-"""Where files cannot be locked, a temporary file older than this has no writer any more."""
+"""If files cannot be locked, a temporary file older than this is abandoned."""
 
 BUSY_SECONDS = 2.0
-"""So long Windows may refuse to replace a file that somebody is just reading."""
+"""Time for which Windows may refuse to replace a file that another program reads."""
 
 _BINARY = getattr(os, "O_BINARY", 0)
 _CLOSE_ON_EXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 def opened(real: Path) -> BinaryIO:
-    """A plain file, for reading. Raises OSError, with EINVAL for what is none: a pipe would never be opened, and a
-    device never end."""
+    """Opens a plain file for reading. Raises OSError; EINVAL for a pipe or device, which could block or never end."""
     handle = os.open(real, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY | _CLOSE_ON_EXEC)
     kind = os.fstat(handle).st_mode
     if not stat.S_ISREG(kind):
         os.close(handle)
         if stat.S_ISDIR(kind):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(real))
-        raise OSError(errno.EINVAL, "it is no plain file", str(real))
+        raise OSError(errno.EINVAL, "it is not a plain file", str(real))
     return os.fdopen(handle, "rb")
 
 
 def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, new: bool, mode: int | None) -> None:
-    """Puts `data` in the file's place as a whole. Conflict if it is not as `expected`, or with `new` is there at all.
+    """Replaces the file atomically. Raises Conflict if its content is not `expected`, or with `new` if it exists.
 
-    `mode` is the file's new mode; by default it keeps its own, a new one is the user's alone.
+    `mode` is the file's new mode; by default it keeps its mode, and only this user can read a new file.
     """
     make_folders(real.parent)
     temporary = real.parent / f".cm-{secrets.token_hex(8)}.tmp"
@@ -61,7 +60,7 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
                 _put_if_absent(temporary, real, path)
             else:
                 if expected is not None and (not real.exists() or _content(real) != expected):
-                    raise Conflict(f"{path} was changed by somebody else in between; read it again and repeat")
+                    raise Conflict(f"{path} was changed by another program meanwhile; read it again and repeat")
                 replace(temporary, real)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -71,8 +70,10 @@ def put(real: Path, data: bytes, path: str, expected: bytes | None = None, *, ne
 
 
 def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None:
-    """Puts each file of `folder` in its place as a whole; the folder waits for the disk once, at the end. Without
-    `synced` nothing waits: a crash of the machine, not of the process, may leave files of it empty or missing."""
+    """Replaces each file of `folder` atomically; the folder is synced once, at the end.
+
+    Without `synced` nothing is synced: a crash of the machine (not of the process) may leave files empty or missing.
+    """
     make_folders(folder)
     for real, data in places.items():
         temporary = folder / f".cm-{secrets.token_hex(8)}.tmp"
@@ -88,15 +89,15 @@ def put_all(folder: Path, places: Mapping[Path, bytes], *, synced: bool) -> None
 
 
 def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
-    """Writes `data` at byte `at_offset` and cuts off what stood after it; returns the new size.
+    """Writes `data` at byte `at_offset`, truncates the file after it, and returns the new size.
 
-    If it fails, the file ends at `at_offset`. Raises Conflict for a file that is shorter than that.
+    If it fails, the file ends at `at_offset`. Raises Conflict if the file is shorter than that.
     """
     handle = os.open(real, os.O_WRONLY | _BINARY | _CLOSE_ON_EXEC)
     try:
         found = os.fstat(handle)
         if found.st_size < at_offset:
-            raise Conflict(f"{path} has {found.st_size} bytes, {at_offset} were expected; somebody cut it")
+            raise Conflict(f"{path} has {found.st_size} bytes, {at_offset} were expected; another program cut it")
         if found.st_size > at_offset:
             os.ftruncate(handle, at_offset)
         try:
@@ -114,7 +115,7 @@ def append(real: Path, data: bytes, at_offset: int, path: str) -> int:
 
 
 def make_folders(folder: Path) -> None:
-    """As `mkdir -p` with mode 0700; a new folder's name is on disk before anything is put into it."""
+    """Makes a folder and its parents with mode 0700. A new folder's name is synced before files are put into it."""
     if folder.is_dir():
         return
     make_folders(folder.parent)
@@ -128,12 +129,12 @@ def make_folders(folder: Path) -> None:
 
 
 def replace(temporary: Path, real: Path) -> None:
-    """Puts one file in the place of another, as a whole. Not durable by itself: `sync_folder` is."""
+    """Renames a file over another one atomically. Call `sync_folder` to make it durable."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             temporary.replace(real)
-        except PermissionError:  # Windows, where the file is read-only, or somebody is reading it
+        except PermissionError:  # Windows: the file is read-only, or another program reads it
             if os.name != "nt" or time.monotonic() > deadline:
                 raise
             with contextlib.suppress(OSError):
@@ -144,7 +145,7 @@ def replace(temporary: Path, real: Path) -> None:
 
 
 def delete(real: Path) -> None:
-    """Deletes a file, also a read-only one, which Windows alone would refuse."""
+    """Deletes a file, also a read-only one, which Windows would refuse."""
     if os.name == "nt":
         real.chmod(0o600)
     real.unlink()
@@ -163,7 +164,7 @@ def _mode_of(real: Path) -> int:
 
 
 def remove_abandoned(folder: Path) -> int:
-    """Deletes the temporary files in a folder that crashed writes left; returns how many."""
+    """Deletes temporary files of crashed writes in a folder and returns how many."""
     removed = 0
     with contextlib.suppress(OSError):
         for found in folder.iterdir():
@@ -175,7 +176,7 @@ def remove_abandoned(folder: Path) -> int:
 
 
 def _is_abandoned(temporary: Path) -> bool:
-    """Returns whether no living process is writing a temporary file: its writer locks it until it is in its place."""
+    """Returns whether no living process is writing a temporary file: its writer keeps it locked."""
     try:
         age = time.time() - temporary.stat().st_mtime
         if age < NEW_SECONDS:
@@ -191,7 +192,7 @@ def _is_abandoned(temporary: Path) -> bool:
 
 
 def _lock(handle: int) -> bool | None:
-    """Locks an open file for this process; False if another one has locked it, None where files cannot be locked."""
+    """Locks an open file. Returns False if another process has locked it, None if files cannot be locked."""
     if sys.platform == "win32":
         return None  # a locked file could not be renamed
     import fcntl
@@ -207,7 +208,7 @@ def _lock(handle: int) -> bool | None:
 
 @contextlib.contextmanager
 def _written(temporary: Path, data: bytes, mode: int, *, synced: bool = True) -> Iterator[None]:
-    """Writes a new file and keeps it locked while the body puts it into its place (`remove_abandoned` skips it)."""
+    """Writes a new file and keeps it locked while the body renames it, so that `remove_abandoned` skips it."""
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY | _CLOSE_ON_EXEC, 0o600)
     try:
         locked = _lock(handle)
@@ -221,11 +222,11 @@ def _written(temporary: Path, data: bytes, mode: int, *, synced: bool = True) ->
     finally:
         os.close(handle)
     if not locked:
-        yield  # Windows renames no open file
+        yield  # Windows cannot rename an open file
 
 
 def _put_if_absent(temporary: Path, real: Path, path: str) -> None:
-    """A hard link is the one way to name a file only if nobody else has done so."""
+    """Renames a file if the new name is free. Only a hard link does that atomically."""
     taken = Conflict(f"{path} exists already; read it first, or choose another name")
     try:
         os.link(temporary, real)
@@ -246,20 +247,20 @@ def _write_all(handle: int, data: bytes) -> None:
 
 
 def _sync(handle: int) -> None:
-    """Returns once the disk has it. macOS's fsync leaves it in the drive's cache."""
+    """Returns when the data is on disk. On macOS fsync is not enough: it leaves the data in the drive's cache."""
     if sys.platform == "darwin":
         import fcntl
 
         try:
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
             return
-        except OSError:  # a file system that does not know it
+        except OSError:  # the file system does not support it
             pass
     os.fsync(handle)
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is only on disk once its folder is. Windows has no such call and needs none."""
+    """Syncs a folder, which puts new names in it on disk. Windows needs no such call."""
     if sys.platform == "win32":
         return
     handle = os.open(folder, os.O_RDONLY | _CLOSE_ON_EXEC)

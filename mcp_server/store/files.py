@@ -1,8 +1,7 @@
-"""The workspace's files: every path checked, every write whole and on disk before it is acknowledged.
+"""The workspace's files: every path is checked, every write is atomic and on disk before it is acknowledged.
 
-Methods are synchronous and short; actions call those that may take over a millisecond through a worker thread.
-Paths are POSIX strings relative to the workspace; those under `.local/` may lie elsewhere (a setting moves it off
-synchronised drives).
+Methods are synchronous and short; actions call those that may take over a millisecond in a worker thread. Paths are
+POSIX strings relative to the workspace. `.local/` may be elsewhere: a setting moves it off synchronized drives.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import difflib
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -19,12 +17,12 @@ from pathlib import Path
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
 from mcp_server.store import durable
 from mcp_server.store.paths import LOCAL, parts_of
-from mcp_server.store.walking import FileStat as FileStat  # those who list files know it from here
+from mcp_server.store.walking import FileStat as FileStat  # for callers of `walk`
 from mcp_server.store.walking import unusable, walk
 
 
 class WorkspaceFiles:
-    """Reads and writes files below `root` and, for `.local/…`, below `local`. Nothing outside is ever touched."""
+    """Reads and writes files below `root` and, for `.local/…`, below `local`, and never outside of them."""
 
     def __init__(self, root: Path, local: Path | None = None) -> None:
         self.root = Path(os.path.realpath(root))
@@ -32,20 +30,22 @@ class WorkspaceFiles:
         self._seen = _inode(self.root)
 
     def check_there(self) -> None:
-        """Raises Unavailable if the workspace was moved or deleted since: it is not made anew at its old place, where
-        nobody would look for what is written. Another workspace in that place (a copy that was restored) will do."""
+        """Raises Unavailable if the workspace was moved or deleted while in use, instead of creating it again.
+
+        Another workspace in its place, such as a restored copy, is accepted.
+        """
         now = _inode(self.root)
         if now == self._seen:
             return
         if self._seen and not _holds_more_than_local(self.root):  # the hook command leaves its queue there
             raise Unavailable(
-                f"the workspace {self.root} is gone: it was moved or deleted while in use, so nothing is written; put "
-                "it back, or start again with --workspace or CONTEXT_MANAGER_HOME naming its new place"
+                f"the workspace {self.root} is gone: it was moved or deleted while in use, so nothing is written; move "
+                "it back, or start again with its new place in --workspace or CONTEXT_MANAGER_HOME"
             )
         self._seen = now
 
     def resolve(self, path: str) -> Path:
-        """The real place of `path`. Raises Refused for anything that leaves the workspace, or could on some machine."""
+        """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
         parts = parts_of(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
         try:
@@ -61,34 +61,34 @@ class WorkspaceFiles:
         return real
 
     def relative(self, path: str) -> str:
-        """`path` in the one form that stands in the index: without `.` and doubled slashes, symbolic links followed."""
+        """Returns `path` in the form of the index: without `.` and doubled slashes, symbolic links resolved."""
         real = self.resolve(path)
         if real == self.local or self.local in real.parents:
             return "/".join((LOCAL, *real.relative_to(self.local).parts))
         return real.relative_to(self.root).as_posix()
 
     def exists(self, path: str) -> bool:
-        """True if there is a file or a folder. Raises Refused as `resolve` does."""
+        """Returns True if there is a file or folder. Raises Refused as `resolve` does."""
         return self.resolve(path).exists()
 
     def stat(self, path: str) -> FileStat:
-        """Size and time of a file. Raises NotFound with the nearest name."""
+        """Returns size and time of a file. Raises NotFound with the nearest name."""
         with self._explaining(path, "read"):
             found = self.resolve(path).stat()
             return FileStat(path, found.st_size, found.st_mtime_ns)
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
-        """The file, or `size` bytes of it from `start` on. Raises NotFound naming the nearest, Invalid for a folder."""
+        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
         real = self.resolve(path)
         with self._explaining(path, "read"), durable.opened(real) as stream:
             stream.seek(start)
             return stream.read(size)
 
     def read_text(self, path: str) -> str:
-        """The file's text, line ends as they are. Raises NotFound with the nearest name, Invalid for a binary file."""
+        """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
         data = self.read_bytes(path)
         if b"\0" in data:
-            raise Invalid(f"{path} is a binary file (it holds NUL bytes); only text can be read")
+            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -96,22 +96,21 @@ class WorkspaceFiles:
             raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
 
     def text_or_none(self, path: str) -> str | None:
-        """As `read_text`; None where there is no such file."""
+        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
         return self.read_text(path) if self.exists(path) else None
 
     def readable(self, path: str) -> str | None:
-        """As `text_or_none`, and None for a file that holds no text, which `doctor` names: for those who read many, of
-        which a broken one stops no other."""
+        """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""
         try:
             return self.text_or_none(path)
         except Invalid:
             return None
 
     def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
-        """Puts `text` in the file's place, durably and whole: a reader or a crash sees the old file or the new one.
+        """Replaces the file's text durably and atomically: readers and crashes see the old file or the new one.
 
-        `expected` is the text that was read before: Conflict if the file is another one by now. `new`: Conflict if
-        there is a file at all. Raises Unavailable for a full or read-only disk; then nothing has changed.
+        Raises Conflict if the file's text is not `expected`, or with `new` if there is a file. Raises Unavailable for a
+        full or read-only disk; then nothing has changed.
         """
         try:
             data = text.encode("utf-8")
@@ -124,54 +123,55 @@ class WorkspaceFiles:
     def write_bytes_atomic(
         self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, mode: int | None = None
     ) -> None:
-        """As `write_atomic`. `mode` is the file's new mode: by default its own; a new one is the user's alone."""
+        """Replaces the file's bytes, as `write_atomic` does for text. `mode` is as in `durable.put`."""
         real = self.resolve(path)
         with self._explaining(path, "write"):
             durable.put(real, data, path, expected, new=new, mode=mode)
 
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
-        """Writes files of one folder by their names, each as `write_bytes_atomic` does; all are on disk when it
-        returns, and of those that a crash cut off each is the old one or the new one. Without `synced` it does not wait
-        for the disk: for copies of what is on it."""
+        """Replaces files of one folder, by name, each atomically. All are on disk when it returns.
+
+        Without `synced` it does not wait for the disk: for copies of data that is on disk.
+        """
         real = self.resolve(folder)
         with self._explaining(folder, "write"):
             durable.put_all(real, {real / _plain(name): data for name, data in contents.items()}, synced=synced)
 
     def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
-        """Writes `data` at byte `at_offset`, where the intact file ends, cuts off what stood after it; returns the
-        new size.
+        """Writes `data` at byte `at_offset`, where the intact file ends, truncates after it, and returns the new size.
 
-        For callers that hold the file's lock and know that nothing after `at_offset` was ever acknowledged. If it
-        fails, the file ends at `at_offset`. Raises Refused for a read-only file, Conflict for one that is shorter
-        than that.
+        The caller holds the file's lock and knows that no byte after `at_offset` was acknowledged. If it fails, the
+        file ends at `at_offset`. Raises Refused for a read-only file, Conflict if the file is shorter than that.
         """
         real = self.resolve(path)
         with self._explaining(path, "write"):
             return durable.append(real, data, at_offset, path)
 
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
-        """Every file below a folder, in the order of names; none if there is no such folder.
+        """Yields every file below a folder, ordered by name; none if there is no such folder.
 
-        Hidden files and folders, symbolic links and names that no path here may have are left out.
+        Skips hidden files and folders, symbolic links, and names that are not allowed in a path.
         """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
         yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
 
     def unusable(self, prefix: str) -> Iterator[str]:
-        """Paths below a folder that `walk` leaves out for their names."""
+        """Yields the paths below a folder that `walk` skips because of their names."""
         yield from unusable(self.resolve(prefix), f"{self.relative(prefix)}/")
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Path and bytes of every file below a folder, as `walk` lists them; what cannot be read, or has gone
-        meanwhile, is left out. Faster than to read one by one: no link leads out of what `walk` lists."""
+        """Yields path and bytes of every file that `walk` lists below a folder. Skips files that cannot be read.
+
+        Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
+        """
         base, top = self.relative(prefix), self.resolve(prefix)
         for found in walk(top, ""):
             with contextlib.suppress(OSError):
                 yield f"{base}/{found.path}", (top / found.path).read_bytes()
 
     def move(self, path: str, to: str) -> None:
-        """Renames a file or folder, durably. Raises Conflict if something stands at `to`."""
+        """Renames a file or folder durably. Raises Conflict if `to` exists."""
         source, target = self.resolve(path), self.resolve(to)
         if not source.exists():
             raise self._missing(path)
@@ -191,7 +191,7 @@ class WorkspaceFiles:
             durable.sync_folder(real.parent)
 
     def remove_all(self, folder: str, names: Iterable[str]) -> None:
-        """Deletes files of one folder, durably; those that are not there are passed over."""
+        """Deletes files of one folder durably. Skips missing ones."""
         real, removed = self.resolve(folder), False
         with self._explaining(folder, "write"):
             for name in names:
@@ -202,13 +202,13 @@ class WorkspaceFiles:
                 durable.sync_folder(real)
 
     def make_folder(self, path: str) -> None:
-        """Creates a folder and those above it, for the user alone; one that exists is left as it is."""
+        """Creates a folder and its parents, for this user only. Does nothing if it exists."""
         real = self.resolve(path)
         with self._explaining(str(real) if real == self.root else path, "write"):
             durable.make_folders(real)
 
     def remove_leftovers(self) -> int:
-        """Deletes the temporary files that crashed writes left; returns how many."""
+        """Deletes the temporary files of crashed writes and returns how many."""
         removed = 0
         elsewhere = [] if self.root in self.local.parents else [self.local]
         for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
@@ -217,12 +217,8 @@ class WorkspaceFiles:
                 removed += durable.remove_abandoned(Path(folder))
         return removed
 
-    def free_bytes(self) -> int:
-        """What the disk of the workspace still has room for."""
-        return shutil.disk_usage(self.root).free
-
     def nearest(self, path: str) -> str | None:
-        """The file whose path or name is most like `path`, if any is."""
+        """Returns the file whose path or name is most similar to `path`, if any."""
         known = [found.path for found in islice(self.walk(), 5_000)]
         by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
         if by_path:
@@ -242,7 +238,7 @@ class WorkspaceFiles:
 
     @contextlib.contextmanager
     def _explaining(self, path: str, doing: str) -> Iterator[None]:
-        """Turns the system's errors into ours."""
+        """Translates the system's errors into ours."""
         if doing == "write":
             self.check_there()
         try:
@@ -272,9 +268,9 @@ def _holds_more_than_local(root: Path) -> bool:
 
 
 def _plain(name: str) -> str:
-    """A name within a folder. Raises Refused for one that leads out of it, or could on some machine."""
+    """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
     if len(parts_of(name)) != 1:
-        raise Refused(f"{name!r} is no name of a file in a folder")
+        raise Refused(f"{name!r} is not a file name without a folder")
     return name
 
 
@@ -289,7 +285,7 @@ def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
         case errno.EACCES | errno.EPERM:
             return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
         case errno.EINVAL | errno.ENXIO if doing == "read":
-            return Refused(f"{path} is no plain file but a pipe or a device; name another one")
+            return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
         case errno.ENAMETOOLONG:
             return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
         case _:

@@ -27,7 +27,7 @@ from mcp_server.store.versions import FORMAT, Version, parse
 
 
 class Git:
-    """What the rest of the house asks of git. `clock` dates commits and tags; without one git's own does."""
+    """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does."""
 
     def __init__(self, root: Path, clock: Callable[[], datetime] | None = None) -> None:
         self.clock = clock
@@ -42,21 +42,21 @@ class Git:
         self.health = Health(self._repository, self._committer, self.remote)
 
     def available(self) -> bool:
-        """True if git can be run."""
+        """Returns True if git can be run."""
         return self.version() is not None
 
     def version(self) -> str | None:
-        """git's version, such as `2.39.5`; None if it was not found."""
+        """Returns git's version, such as `2.39.5`; None if it was not found."""
         return git_repository.version()
 
     def head(self) -> str | None:
-        """The id of the current commit; None before the first one, or where there is no repository."""
+        """Returns the id of the current commit; None before the first one, or without a repository."""
         if not self._repository.exists():
             return None
         return self._repository.head()
 
     def init(self) -> bool:
-        """Makes the repository; False if there is one already. Raises Unavailable without git."""
+        """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
         if self._repository.exists():
             return False
         try:
@@ -71,27 +71,29 @@ class Git:
     def commit(
         self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
     ) -> str | None:
-        """As `commit_files`; the commit's id, None if nothing changed."""
+        """Commits as `commit_files` does. Returns the commit's id, None if nothing changed."""
         return self.commit_files(paths, message, author, redacted=redacted).commit
 
     def commit_files(
         self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
     ) -> Committed:
-        """Commits these files as they are now, a missing one as deleted.
+        """Commits these files as they are now, missing ones as deleted.
 
-        A path with changes that the user has staged waits for its owner; a file that may not go in (a secret, conflict
-        markers, over its cap, a sealed conversation that changed without the trailer `Forget:`) is left out and named.
-        `redacted`: they were written without secrets just now and are not searched again. `author` is `Name <mail>`; by
-        default the user's own identity, or ours if git knows none. Raises Unavailable if
-        git is missing, in the middle of a merge or on no branch, or refuses.
+        Files with changes that the user has staged wait for the user's commit. Files that are refused (a secret,
+        conflict markers, too large, a sealed conversation that changed without the trailer `Forget:`) are left out and
+        named. `redacted`: the files were just written without secrets and are not searched again. `author` is
+        `Name <mail>`; by default the user's identity, or ours if git knows none. Raises Unavailable if git is missing,
+        in the middle of a merge or on no branch, or refuses.
         """
         wanted = sorted({clean_path(path) for path in paths})
         self.init()
         return self._committer.commit(wanted, message, author, redacted=redacted)
 
     def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
-        """Files under these paths that differ from what the user's index holds: changed, new, deleted. What git
-        ignores, other repositories inside, and files that a sparse checkout leaves out are none. Raises Unavailable."""
+        """Returns files under these paths that differ from the user's index: changed, new, deleted.
+
+        Ignored files, nested repositories and files that a sparse checkout leaves out do not count. Raises Unavailable.
+        """
         if not self._repository.exists():
             return []
         try:
@@ -104,7 +106,7 @@ class Git:
         return sorted(name for name in names if not name.endswith("/"))
 
     def differing(self, prefixes: Sequence[str]) -> list[str]:
-        """Files under these paths that may differ from the last commit, staged or not; as `uncommitted` otherwise."""
+        """Returns files under these paths that may differ from the last commit, also staged ones."""
         head = self.head()
         if head is None:
             return self.uncommitted(prefixes)
@@ -116,8 +118,10 @@ class Git:
         return sorted({*self.uncommitted(prefixes), *staged})
 
     def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
-        """These files as a commit has them, by default the last: None for one that it does not hold, an empty text for
-        what is no text or has over `longest` bytes. Raises Unavailable."""
+        """Returns the files' texts in a commit, by default the last one. Raises Unavailable.
+
+        The text is None if the commit lacks the file, and empty for a binary file or one of more than `longest` bytes.
+        """
         commit = at or self.head()
         if commit is None:
             return dict.fromkeys(paths)
@@ -129,15 +133,17 @@ class Git:
             return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
 
     def filtered(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of these paths that a filter closes on their way into git (git-crypt, LFS): nothing of what is in them
-        may stand in a commit's message. Raises Unavailable."""
+        """Returns those paths that a filter encrypts or replaces on commit (git-crypt, LFS). Raises Unavailable.
+
+        A commit message must not contain any text of these files.
+        """
         try:
             return self._repository.filtered(paths)
         except Failed as error:
             raise Unavailable(f"git could not read .gitattributes: {error}") from error
 
     def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        """Those of these paths that git was told to ignore and does not hold, each with the place that says so. Raises
+        """Returns those paths that git ignores and does not track, each with the place of the rule. Raises
         Unavailable."""
         if not self._repository.exists():
             return {}
@@ -147,17 +153,17 @@ class Git:
             raise Unavailable(f"git could not read .gitignore: {error}") from error
 
     def is_shallow(self) -> bool:
-        """Whether history begins somewhere in the middle (`git clone --depth`)."""
+        """Returns whether the repository is a shallow clone (`git clone --depth`)."""
         return self._repository.exists() and self._repository.is_shallow()
 
     def check_free(self) -> None:
-        """Raises Unavailable where git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
+        """Raises Unavailable if git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
         if not self.available():
             raise Unavailable(NEEDS_GIT)
         self._committer.check_free()
 
     def unmerged(self) -> tuple[str, list[str]]:
-        """What git is in the middle of (empty: nothing), and the files that it could not merge."""
+        """Returns git's unfinished operation (empty: none), and the files that it could not merge."""
         busy = self._repository.busy() if self._repository.exists() else None
         if busy is None:
             return "", []
@@ -165,13 +171,13 @@ class Git:
         return busy, sorted({os.fsdecode(line.partition(b"\t")[2]) for line in listed if line})
 
     def branch(self) -> str | None:
-        """The branch that HEAD is on; None where it is detached or there is no repository."""
+        """Returns the branch that HEAD is on; None if HEAD is detached or there is no repository."""
         return self._repository.branch() if self._repository.exists() else None
 
     def show(self, path: str, at: str) -> str:
-        """The file as it was at a commit, tag or branch, or at a moment (`moments.moment`; a day is its end).
+        """Returns the file's text at a commit, tag or branch, or at a moment (`moments.moment`; of a day, its end).
 
-        Raises NotFound for an unknown version or a file that was not there, Invalid for a binary file.
+        Raises NotFound for an unknown version or a file that it lacks, Invalid for a binary file.
         """
         path = clean_path(path)
         commit = self.commit_at(at.strip())
@@ -183,7 +189,7 @@ class Git:
                 )
             mode, blob = listed[path].split(" ")
             if not mode.startswith("100"):
-                raise Invalid(f"{path} was no file at {at}")
+                raise Invalid(f"{path} was not a file at {at}")
             data = self._repository.run("cat-file", "blob", blob)
             if self._repository.is_closed(data):
                 data = self._repository.opened(path, blob)
@@ -198,7 +204,7 @@ class Git:
         return text
 
     def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
-        """What the last so many commits wrote under these paths, the newest first; nothing where there is no history.
+        """Returns what the last `commits` commits wrote under these paths, newest first; nothing without a history.
 
         Raises Unavailable if git is missing or fails.
         """
@@ -211,15 +217,15 @@ class Git:
             raise Unavailable(f"git could not list earlier versions: {error}") from error
 
     def blob(self, name: str) -> bytes:
-        """The bytes that git knows under this name, as `versions` gives it. Raises Unavailable."""
+        """Returns the bytes of a blob by its name, as `versions` gives it. Raises Unavailable."""
         try:
             return self._repository.run("cat-file", "blob", name)
         except Failed as error:
             raise Unavailable(f"git could not read {name[:10]}: {error}") from error
 
     def commit_at(self, at: str) -> str:
-        """The commit that `at` names: a commit, a tag, a branch, or a moment (see `moments.moment`), and then the last
-        one before it. Raises NotFound, Unavailable without git."""
+        """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
+        (`moments.moment`). Raises NotFound, Unavailable without git."""
         when = moment(at, self._now())
         if when is None:
             return self.past.resolve(at)
@@ -229,11 +235,11 @@ class Git:
         return found
 
     def tree_now(self, prefixes: Sequence[str]) -> str:
-        """The id of a tree: the last commit, with the files under these paths as they are now, committed or not."""
+        """Returns the id of a tree: the last commit, with the current files under these paths."""
         try:
             return self._committer.tree_of(self.uncommitted(prefixes))
         except Failed as error:
-            raise Unavailable(f"git could not look at the files as they are: {error}") from error
+            raise Unavailable(f"git could not read the current files: {error}") from error
 
     def _now(self) -> datetime:
         return self.clock() if self.clock else datetime.now().astimezone()

@@ -1,14 +1,14 @@
 """Commits that leave the user's work alone.
 
-A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and put in place by `update-ref` with
-the old value, so neither the work tree nor what the user has staged is touched, and two writers cannot lose each
-other's commit. Afterwards those of our paths that stood in the user's index as in the old HEAD are brought up to
-the new one, or they would look as if the user had staged their reversal. What is to be brought up is written down
-first, so that a crash in between is mended by the next commit.
+A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and set by `update-ref` with the old
+value. So neither the work tree nor the user's staged changes are touched, and two writers cannot lose each other's
+commit. Afterwards our paths that were in the user's index as in the old HEAD are updated to the new one; otherwise they
+would look as if the user had staged their reversal. That update is written down first, so that the next commit can
+repeat it after a crash.
 
-What goes in is looked at as it stands in the private index, after git's own filters: a file with a secret, with
-conflict markers or over its cap is taken out of it again and named, and the rest is committed. In the middle of a merge
-or a rebase, while a commit by hand is open, and while HEAD is on no branch, nothing is committed: it waits.
+Files are checked in the private index, after git's filters. A file with a secret, with conflict markers or over its
+limit is removed from the index and named, and the rest is committed. Nothing is committed in the middle of a merge or
+rebase, while a commit by hand is open, or while HEAD is on no branch.
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ _TRIES = 8
 _STALE_LOCK_SECONDS = 600
 _PENDING = "context-manager-index.json"
 _NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
-"""What git says when no file could be taken in, whichever it is."""
+"""Parts of git's errors that concern all files, not a single one."""
 _FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit did: its id (None: nothing changed), the paths that went in, and those that did not, with why."""
+    """The result of a commit: its id (None: nothing changed), its paths, and those left out with the reason.
+
+    `waiting` are paths with changes that the user has staged: they wait for the user's commit.
+    """
 
     commit: str | None
     paths: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
-    """Paths with changes that the user has staged: they wait for their owner."""
 
 
 class Committer:
-    """Writes commits into one repository, under `locks.git()`. `clock` dates them; without one git does."""
+    """Writes commits into one repository, under `locks.git()`. `clock` dates them; without it git does."""
 
     def __init__(self, repository: Repository, clock: Callable[[], datetime] | None = None) -> None:
         self._repository = repository
         self._clock = clock
 
     def commit(self, wanted: Sequence[str], message: str, author: str | None, *, redacted: bool = False) -> Committed:
-        """Commits these files as they are now; `redacted` ones are not searched for secrets again. Raises
-        Unavailable."""
+        """Commits these files as they are now. If `redacted`, they are not searched for secrets. Raises Unavailable."""
         forgetting = _FORGETTING.search(message) is not None
-        self.check_free(detached=forgetting)  # what is forgotten must be so in every version
+        self.check_free(detached=forgetting)  # a request to forget concerns every version
         try:
             self._remove_leftovers()
             self._finish_pending()
@@ -83,30 +84,33 @@ class Committer:
         )
 
     def check_free(self, *, detached: bool = False) -> None:
-        """Raises Unavailable where a commit of ours would get into somebody's merge or between their commit and its
-        parent, or, but for `detached`, onto no branch."""
+        """Raises Unavailable if git is in the middle of an operation or, without `detached`, HEAD is on no branch."""
         if not self._repository.exists():
             return
         busy = self._repository.busy()
         if busy is not None:
-            raise Unavailable(f"git is in the middle of a {busy}; finish or abort it, what waits is committed then")
+            raise Unavailable(
+                f"git is in the middle of a {busy}; finish or abort it: waiting changes are committed then"
+            )
         if self._repository.head() is None and (problem := self._repository.head_problem()):
-            raise Unavailable(f"{problem}; `context-manager doctor --repair` mends what can be mended")
+            raise Unavailable(f"{problem}; `context-manager doctor --repair` repairs what it can")
         if not detached and self._repository.branch() is None:
             raise Unavailable(
-                "HEAD is on no branch (an old version is checked out); `git switch main` goes back, what waits is "
-                "committed then"
+                "HEAD is on no branch (an old version is checked out); `git switch main` goes back; waiting changes "
+                "follow"
             )
 
     def put(self, tree: str, parents: Sequence[str], message: str, author: str | None = None) -> str:
-        """A commit of this tree as an object, on no branch yet."""
+        """Makes a commit object of this tree, on no branch yet, and returns its id."""
         named = [part for parent in parents for part in ("-p", parent)]
         said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), author=author)
         return said.decode().strip()
 
     def advance(self, old: str | None, commit: str, changed: Mapping[str, tuple[str, str]], what: str) -> bool:
-        """Moves HEAD from `old` to `commit` and brings the `changed` paths (with their entries in both) up to it in
-        the user's index; False if HEAD moved meanwhile or is locked."""
+        """Moves HEAD from `old` to `commit` and updates the `changed` paths (path → both entries) in the user's index.
+
+        Returns False if HEAD moved meanwhile or is locked.
+        """
         self._note_pending({path: entries[0] for path, entries in changed.items()})
         try:
             self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
@@ -120,7 +124,7 @@ class Committer:
 
     @contextmanager
     def index_of(self, commit: str | None) -> Iterator[Path]:
-        """A private index that holds a commit: beside the real one, hidden from the user, on the same file system."""
+        """Yields a private index with the content of a commit, in git's folder."""
         index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
         try:
             if commit:
@@ -131,7 +135,7 @@ class Committer:
                 leftover.unlink(missing_ok=True)
 
     def tree_of(self, paths: Sequence[str]) -> str:
-        """The id of a tree: the last commit with these files as they are now."""
+        """Returns the id of a tree: the last commit with these files as they are now."""
         with self.index_of(self._repository.head()) as index:
             self._take_in(paths, index)
             return self._repository.text("write-tree", index=index)
@@ -141,7 +145,7 @@ class Committer:
     def _try_commit(
         self, wanted: Sequence[str], message: str, author: str | None, admission: Admission
     ) -> Committed | None:
-        """What was done; None if HEAD moved meanwhile or is locked."""
+        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked."""
         old = self._repository.head()
         before = self._repository.entries_of(old, wanted) if old else {}
         staged = self._repository.staged(wanted)
@@ -170,26 +174,26 @@ class Committer:
             return Committed(None, left_out=left_out, waiting=waiting)
         commit = self.put(tree, [old] if old else [], message, author)
         subject = message.split("\n", 1)[0]
-        self.check_free(detached=True)  # they may have opened a commit meanwhile, which would fail if HEAD moved now
+        self.check_free(detached=True)  # a commit that the user has opened meanwhile would fail if HEAD moved
         if not self.advance(old, commit, changed, f"commit: {subject}"):
             return None
         return Committed(commit, tuple(changed), left_out, waiting)
 
     def _take_in(self, paths: Sequence[str], index: Path) -> dict[str, str]:
-        """Brings these files into a private index; returns those that git could not take in, and why."""
+        """Adds these files to a private index. Returns those that git could not add, each with the reason."""
         try:
             self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
         except Failed as error:
             if any(said in str(error) for said in _NO_WAY):
                 raise
-            if len(paths) == 1:  # a file that may not be read, a filter that is not installed
-                return {paths[0]: f"git could not take it in: {error}"}
+            if len(paths) == 1:  # an unreadable file, or a missing filter
+                return {paths[0]: f"git could not add it: {error}"}
             half = len(paths) // 2
             return self._take_in(paths[:half], index) | self._take_in(paths[half:], index)
         return {}
 
     def _ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        """New files that their owner keeps out of git, and where that is said. A broken .gitignore keeps nothing."""
+        """Returns new files that git ignores, each with the place of the rule. A broken .gitignore ignores nothing."""
         try:
             found = self._repository.ignored(paths)
         except Failed:
@@ -199,7 +203,7 @@ class Committer:
     def _refused(
         self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], admission: Admission
     ) -> dict[str, str]:
-        """What of these paths may not go in as it is `now`, and why."""
+        """Returns the paths that must not be committed as they are `now`, each with the reason."""
         changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
         refused: dict[str, str] = {}
         with Objects(self._repository.root) as objects:
@@ -211,8 +215,10 @@ class Committer:
         return refused
 
     def signed(self, *arguments: str, author: str | None = None, stdin: bytes | None = None) -> bytes:
-        """What a git command says that names who committed and when: the user, or us where git knows no user. `author`
-        is another one, as `Name <mail>`."""
+        """Runs a git command with a committer and a date: the user, or ours if git knows no user.
+
+        `author` is another author, as `Name <mail>`.
+        """
         who: dict[str, str] = {}
         if self._clock is not None:
             now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
@@ -224,7 +230,7 @@ class Committer:
             who["GIT_AUTHOR_NAME"], who["GIT_AUTHOR_EMAIL"] = found.groups()
         try:
             return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
-        except Failed:  # nobody has told git who they are, or the second try says what it is
+        except Failed:  # git knows no user; for another error the second try fails, too
             return self._repository.run(*arguments, stdin=stdin, who=_OURS | who)
 
     # ------------------------------------------------------------ the user's index
@@ -238,13 +244,15 @@ class Committer:
         fresh.replace(self._pending_file())
 
     def _finish_pending(self, commit: str | None = None, entries: Mapping[str, str] | None = None) -> None:
-        """Brings paths of the last commit up to HEAD in the user's index, unless something else was staged since.
-        `entries` are those of `commit`: git is not asked for them where HEAD is still there."""
+        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since.
+
+        `entries` are those of `commit`; they save a git command if HEAD is still there.
+        """
         try:
             pending = json.loads(self._pending_file().read_text("utf-8"))
         except FileNotFoundError:
             return
-        except ValueError:  # written by a machine that lost power; the index then shows what it shows
+        except ValueError:  # the machine lost power while the file was written
             pending = {}
         head = self._repository.head()
         paths = sorted(pending)
@@ -257,8 +265,8 @@ class Committer:
                 if staged.get(path, "") == pending[path] != now.get(path, "")
             ]
             if lines and not self._update_index(nul(lines)):
-                return  # somebody holds the index; it stays written down for the next commit
-            with contextlib.suppress(Failed):  # or git takes them for changed until it has looked at them once
+                return  # the index is locked; the next commit tries again
+            with contextlib.suppress(Failed):  # otherwise git shows them as changed at first
                 self._repository.run("update-index", "-q", "--refresh")
         self._pending_file().unlink(missing_ok=True)
 
@@ -276,7 +284,7 @@ class Committer:
         return False
 
     def _remove_leftovers(self) -> None:
-        """Private indexes of commands that were killed."""
+        """Deletes the private indexes of killed commands."""
         for index in self._repository.folder().glob("context-manager-*.index*"):
             with contextlib.suppress(OSError):
                 if time.time() - index.stat().st_mtime > _STALE_LOCK_SECONDS:
@@ -293,7 +301,7 @@ class Committer:
         return bool(self._locks())
 
     def _remove_stale_locks(self) -> None:
-        """A git that was killed leaves its lock behind for ever; no command here takes ten minutes."""
+        """Deletes locks older than ten minutes: a killed git leaves its lock, and no command takes that long."""
         for lock in self._locks():
             with contextlib.suppress(OSError):
                 if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
@@ -301,7 +309,7 @@ class Committer:
 
 
 def _text_of(objects: Objects, entry: str) -> str | None:
-    """The text of a file by its `mode blob`; None if there is none, empty for what is no text or no plain file."""
+    """Returns a file's text by its `mode blob`; None without an entry, "" for a binary file or a link."""
     if not entry:
         return None
     mode, _, blob = entry.partition(" ")

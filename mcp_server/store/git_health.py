@@ -1,7 +1,7 @@
-"""Whether a repository is whole, in plain words, and mending it without loss.
+"""Checks whether a repository is damaged, and repairs it without loss.
 
-What a repair replaces (HEAD, a branch, the index, damaged objects) is kept in a folder below git's own folder. Files in
-the work tree are only read.
+Everything that a repair replaces (HEAD, a branch, the index, damaged objects) is kept in a folder in git's own folder.
+Files in the work tree are only read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from mcp_server.store.git_remote import NETWORK_SECONDS, Remote
 from mcp_server.store.git_repository import Failed, Repository, nul
 
 TRIAL = "refs/memory/trial"
-"""The ref that a trial commit is put on, and that is deleted at once."""
+"""The ref of a trial commit; it is deleted at once."""
 
 _MISSING = re.compile(r"\b(?:missing|to) +(blob|tree|commit|tag) ([0-9a-f]{40,64})")
 _DAMAGED = re.compile(r"(?:object file|stored in) (\S*objects/[0-9a-f]{2}/[0-9a-f]{38,62})")
 _WORDS = {"blob": "file version", "tree": "folder version", "commit": "commit", "tag": "tag"}
 _ROUNDS = 20
-"""Most times that fsck is run to find damaged objects: it stops at each."""
+"""Most runs of fsck to find damaged objects: it stops at each of them."""
 
 
 class Health:
-    """Looks at one repository. `repair` is called under `locks.git()`; nothing else writes but the trial commit."""
+    """Checks and repairs one repository. Call `repair` under `locks.git()`; `full` writes only a trial commit."""
 
     def __init__(self, repository: Repository, committer: Committer, remote: Remote) -> None:
         self._repository = repository
@@ -39,9 +39,9 @@ class Health:
         self._remote = remote
 
     def quick(self) -> str:
-        """Returns what is wrong with HEAD, its branch, or the last commit's list of files; empty if nothing is.
+        """Returns the problem with HEAD, its branch, or the last commit's list of files; empty if there is none.
 
-        Takes two git commands, whatever the size of the history.
+        Takes two git commands for a history of any size.
         """
         if not self._repository.exists():
             return ""
@@ -56,7 +56,7 @@ class Health:
         return ""
 
     def full(self) -> list[str]:
-        """Returns all that is wrong: `quick`, objects that are missing anywhere, and whether a commit works."""
+        """Returns all problems: those of `quick`, missing and damaged objects, and whether a commit works."""
         if not self._repository.exists():
             return []
         found = [said] if (said := self.quick()) else []
@@ -64,7 +64,7 @@ class Health:
         if missing:
             counts = Counter(_WORDS[kind] for kind, _ in missing)
             listed = ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for word, number in counts.items())
-            found.append(f"git's history has lost {listed} (git fsck names them)")
+            found.append(f"git's history has lost {listed} (git fsck lists them)")
         if damaged:
             found.append(f"objects of git are damaged: {len(damaged)}, such as .git/objects/{damaged[0]}")
         if not (found and self._repository.head_problem()):
@@ -73,9 +73,9 @@ class Health:
         return found
 
     def repair(self) -> list[str]:
-        """Mends what can be mended without loss, and returns what was done, in sentences.
+        """Repairs what it can without loss, and returns sentences about what was done.
 
-        Raises Unavailable if git refuses a step; what was done before it is whole.
+        Raises Unavailable if git refuses a step; the steps before it are complete.
         """
         done: list[str] = []
         kept = self._repository.folder() / f"context-manager-before-repair-{secrets.token_hex(4)}"
@@ -85,15 +85,15 @@ class Health:
             done += self._mend_branch(kept)
             done += self._mend_last_commit(kept)
         except Failed as error:
-            raise Unavailable(f"git could not be mended any further: {error}") from error
+            raise Unavailable(f"git could not be repaired further: {error}") from error
         if kept.exists():
-            done.append(f"what was replaced is kept in {kept}")
+            done.append(f"the replaced files are kept in {kept}")
         return done
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ checks
 
     def _lost(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """Objects that are missing (kind, id), and the files of those that are damaged."""
+        """Returns missing objects as (kind, id), and the files of damaged ones."""
         said = ""
         try:
             self._repository.run("fsck", "--connectivity-only", "--no-dangling", "--no-progress")
@@ -107,11 +107,11 @@ class Health:
         return sorted({one for one in _MISSING.findall(said) if one[1] not in gone}), sorted(damaged)
 
     def _trial(self) -> str:
-        """Why a commit of all files of the last one fails; empty if it works."""
+        """Returns why a commit of all files of the last commit fails; empty if it works."""
         try:
             head = self._repository.head()
             entries = self._repository.entries_of(head, []) if head else {}
-            with self._index_of(entries) as index:  # without git's cache of trees, so that each blob is looked for
+            with self._index_of(entries) as index:  # without git's cache of trees, so that each blob is read
                 tree = self._repository.text("write-tree", index=index)
             commit = self._committer.put(tree, [head] if head else [], "trial")
             self._repository.run("update-ref", TRIAL, commit)
@@ -122,10 +122,10 @@ class Health:
             return f"nothing can be written to .git: {error.strerror}"
         return ""
 
-    # ------------------------------------------------------------ mending
+    # ------------------------------------------------------------ repairs
 
     def _mend_head(self, kept: Path) -> list[str]:
-        """Points a garbage HEAD to the branch that it was on."""
+        """Points a damaged HEAD to its likely branch."""
         if not self._repository.head_is_garbage():
             return []
         folder = self._repository.folder()
@@ -137,7 +137,7 @@ class Health:
         return [f"HEAD was damaged; it is on the branch {name} again"]
 
     def _likely_branch(self) -> str:
-        """The branch that was last checked out, else main, else any."""
+        """Returns `main` or `master`, else the branch that changed last."""
         common = self._repository.common_folder()
         known = {
             path.relative_to(base).as_posix(): path.stat().st_mtime
@@ -153,7 +153,7 @@ class Health:
         return usual[0] if usual else max(ours, key=known.__getitem__, default="main")
 
     def _mend_objects(self, kept: Path) -> list[str]:
-        """Moves damaged objects aside and writes missing ones again, from the work tree or from a remote."""
+        """Moves damaged objects aside and restores missing ones from the work tree or a remote."""
         done: list[str] = []
         moved = 0
         for _ in range(_ROUNDS):
@@ -178,14 +178,14 @@ class Health:
                 self._repository.run("fetch", "--quiet", "--refetch", name, seconds=NETWORK_SECONDS)
         after = len(self._lost()[0])
         if after < max(before, moved):
-            done.append("lost objects were written again, from the files as they are or from a remote")
+            done.append("lost objects were restored from the current files or a remote")
         if after:
-            back = "`git fetch --refetch` from a copy on another machine brings them back"
+            back = "`git fetch --refetch` from a copy on another machine restores them"
             done.append(f"objects that are still lost: {after}; {back}")
         return done
 
     def _rewrite_from_files(self) -> None:
-        """Writes blobs and trees of what git's index lists, where the files are as they were."""
+        """Writes the blobs and trees of git's index from the files that have not changed."""
         with contextlib.suppress(Failed):
             entries = self._repository.staged([])
             root = self._repository.root
@@ -197,7 +197,7 @@ class Health:
                 self._repository.run("write-tree", index=index)
 
     def _mend_branch(self, kept: Path) -> list[str]:
-        """Moves a branch whose last commit is lost to the newest one that is whole."""
+        """Moves a branch whose last commit is lost to its newest intact commit."""
         branch = self._repository.branch()
         if branch is None or self._repository.head() is not None or not self._repository.head_problem():
             return []
@@ -213,11 +213,11 @@ class Health:
                 loose.unlink()
             self._repository.run("update-ref", "-m", "repair", f"refs/heads/{branch}", found)
             self._reset_index(found, kept)
-            return [f"the branch {branch} had lost its last commit; it is at {found[:10]}, and no file has changed"]
+            return [f"the branch {branch} had lost its last commit; it is at {found[:10]} now, and no file has changed"]
         return []
 
     def _former_commits(self, branch: str) -> Iterator[str]:
-        """Commits that the branch was at, the newest first; then what remotes have of it."""
+        """Yields the branch's former commits from the reflogs, newest first, then those of remotes and our tags."""
         common = self._repository.common_folder()
         for log in (common / "logs" / "refs" / "heads" / branch, self._repository.folder() / "logs" / "HEAD"):
             with contextlib.suppress(OSError):
@@ -229,7 +229,7 @@ class Health:
             ).split()
 
     def _mend_last_commit(self, kept: Path) -> list[str]:
-        """Commits the files as they are on top of a last commit that cannot be read as a whole."""
+        """Commits the current files on top of a last commit that is damaged."""
         head = self._repository.head()
         if head is None or not self._trial():
             return []
@@ -238,13 +238,13 @@ class Health:
         with self._committer.index_of(None) as index:
             self._repository.run("update-index", "--add", "-z", "--stdin", index=index, stdin=nul(there))
             tree = self._repository.text("write-tree", index=index)
-        commit = self._committer.put(tree, [head], "maintenance: the files as they are, after a repair")
+        commit = self._committer.put(tree, [head], "maintenance: the current files, after a repair")
         self._repository.run("update-ref", "-m", "repair", "HEAD", commit, head)
         self._reset_index(commit, kept)
-        return [f"the last commit could not be read as a whole; {commit[:10]} holds all files as they are now"]
+        return [f"the last commit was damaged; the commit {commit[:10]} has all current files"]
 
     def _reset_index(self, commit: str, kept: Path) -> None:
-        """Makes git's index as the commit, so that what differs counts as changed, not as staged by the user."""
+        """Resets git's index to the commit, so that differing files count as changed, not as staged."""
         _keep(self._repository.folder() / "index", kept)
         with contextlib.suppress(FileNotFoundError):
             (self._repository.folder() / "index").unlink()

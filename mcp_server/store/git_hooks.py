@@ -1,9 +1,9 @@
-"""Our git hooks, beside whatever hooks there are.
+"""Our git hooks, which run the user's hooks as well.
 
-A hook of somebody else is never changed: where one stands in `.git/hooks`, it is renamed to `NAME.chained` and ours
-runs it. Where `core.hooksPath` leads to a folder of the user's, often one for all repositories, nothing is written
-there: the repository's own `core.hooksPath` then leads to a folder of ours, in which every hook runs the user's.
-Without our command the scripts do nothing of their own. `remove` puts everything back.
+The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and ours runs it. If
+`core.hooksPath` names a folder of the user, often one for all repositories, nothing is written there: the repository's
+own `core.hooksPath` is set to a folder of ours, in which every hook runs the user's hook. If our command is missing,
+the scripts only run the user's hooks. `remove` restores everything.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mcp_server.store.git_repository import OPEN, Failed, Repository
 OURS = ("pre-commit", "commit-msg", "post-commit")
 STAMP = "# context-manager "
 MARK = "context-manager-commit"
-"""The file in git's folder that the post-commit hook writes: the id of the newest commit that was made by hand."""
+"""The file in git's folder with the id of the newest commit made by hand; the post-commit hook writes it."""
 
 _FOLDER = "context-manager-hooks"
 _KEY = "contextmanager.hooksPath"
-"""Where a `core.hooksPath` of the repository itself is kept while ours stands in its place."""
+"""The setting that keeps the repository's own `core.hooksPath` while ours replaces it."""
 
 _OTHERS = (
     "applypatch-msg",
@@ -48,20 +48,20 @@ _OTHERS = (
 
 
 class Hooks:
-    """The hooks of one repository. Methods are synchronous; those that write, under `locks.git()`."""
+    """The hooks of one repository. Methods are synchronous; call those that write under `locks.git()`."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
     def in_place(self) -> bool:
-        """Whether this version's hooks stand where git looks for them: a quick look, without running git."""
+        """Returns whether this version's hooks are in place. Quick: does not run git."""
         git = self._git_folder()
         if str(git / _FOLDER) in (_read(git / "config") or ""):
             return all(_read(git / _FOLDER / name) == self._script(name, _asked(name)) for name in OURS)
         return all(_read(git / "hooks" / n) == self._script(n, str(git / "hooks" / f"{n}.chained")) for n in OURS)
 
     def ensure(self) -> None:
-        """Puts our hooks in place, or leaves them if they are. Raises Unavailable."""
+        """Writes our hooks if they are not in place. Raises Unavailable."""
         try:
             foreign = self._foreign_folder()
             if foreign is None:
@@ -70,10 +70,12 @@ class Hooks:
                 self._into_folder_of_ours()
             self._hide_local()
         except (Failed, OSError) as error:
-            raise Unavailable(f"the git hooks could not be written: {error}; commits by hand go unchecked") from error
+            raise Unavailable(
+                f"the git hooks could not be written: {error}; commits by hand are not checked"
+            ) from error
 
     def remove(self) -> None:
-        """Takes our hooks away; those that were there before stand where they stood. Raises Unavailable."""
+        """Removes our hooks and restores the user's. Raises Unavailable."""
         try:
             folder = self._git_folder() / "hooks"
             for name in OURS:
@@ -91,17 +93,17 @@ class Hooks:
                     self._repository.run("config", "--local", "--unset", _KEY)
                 shutil.rmtree(self._folder(), ignore_errors=True)
         except (Failed, OSError) as error:
-            raise Unavailable(f"the git hooks could not be taken away: {error}") from error
+            raise Unavailable(f"the git hooks could not be removed: {error}") from error
 
     def standing(self) -> str:
-        """How they stand, in words."""
+        """Returns the state of the hooks in words."""
         if not self.in_place():
-            return "not in place: what is committed by hand goes unchecked"
+            return "not in place: commits by hand are not checked"
         ours = str(self._folder()) in (_read(self._git_folder() / "config") or "")
         return "in place, with those of your core.hooksPath behind them" if ours else "in .git/hooks"
 
     def take_mark(self) -> str | None:
-        """The id of the newest commit that was made by hand since this was last asked; None if there was none."""
+        """Returns the id of the newest commit made by hand since the last call, or None."""
         place = self._repository.folder() / MARK
         found = _read(place)
         if found is not None:
@@ -117,7 +119,7 @@ class Hooks:
         return self._git_folder() / _FOLDER
 
     def _foreign_folder(self) -> str | None:
-        """The user's `core.hooksPath`, whether ours stands in its place by now or not; None without one."""
+        """Returns the user's `core.hooksPath`, also if ours has replaced it; None without one."""
         chosen = self._config("core.hooksPath")
         if chosen is None:
             return None
@@ -133,7 +135,7 @@ class Hooks:
         )
 
     def _into_git_folder(self) -> None:
-        if self._config("--local", "core.hooksPath") == str(self._folder()):  # theirs is gone by now
+        if self._config("--local", "core.hooksPath") == str(self._folder()):  # the user has removed theirs
             self._repository.run("config", "--local", "--unset", "core.hooksPath")
         folder = self._git_folder() / "hooks"
         folder.mkdir(exist_ok=True)
@@ -145,7 +147,7 @@ class Hooks:
                 _write(place, self._script(name, str(chained)))
 
     def _into_folder_of_ours(self) -> None:
-        """Every hook, since git looks for none of them in the user's folder any more."""
+        """Writes all hooks into a folder of ours, because git then no longer searches the user's folder."""
         local = self._config("--local", "core.hooksPath")
         self._folder().mkdir(exist_ok=True)
         for name in (*OURS, *_OTHERS):
@@ -167,11 +169,11 @@ class Hooks:
         return _filled(_template(name if name in OURS else "other"), fields)
 
     def hides_local(self) -> bool:
-        """Whether `ensure` ran in this very repository before: a clone does not copy what it wrote."""
+        """Returns whether `ensure` has run in this repository. A clone does not copy what it writes."""
         return "/.local/" in (_read(self._git_folder() / "info" / "exclude") or "").split("\n")
 
     def _hide_local(self) -> None:
-        """`.local/` is this machine's own, also in a repository whose .gitignore is not ours."""
+        """Excludes `.local/` from git, also in a repository whose .gitignore is not ours."""
         place = self._git_folder() / "info" / "exclude"
         text = _read(place) or ""
         if not self.hides_local():
@@ -186,7 +188,7 @@ class Hooks:
 
 
 def _asked(name: str) -> str:
-    """A hook in the folder that the user's own settings name, found when it is run."""
+    """Returns the shell expression for a hook in the user's hooks folder, which is evaluated when the hook runs."""
     scopes = (
         f"--local --type=path {_KEY}",
         *(f"{scope} --type=path core.hooksPath" for scope in ("--global", "--system")),
@@ -195,7 +197,7 @@ def _asked(name: str) -> str:
 
 
 def command() -> str:
-    """Our command as it is installed: beside the interpreter, else on PATH."""
+    """Returns the path of our installed command: next to the interpreter, else on PATH."""
     beside = Path(sys.executable).with_name("context-manager.exe" if os.name == "nt" else "context-manager")
     return str(beside) if beside.exists() else shutil.which("context-manager") or "context-manager"
 
@@ -211,7 +213,7 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
 
 
 def _in_quotes(path: str) -> str:
-    """Between double quotes of sh."""
+    """Escapes a path for double quotes in sh."""
     return "".join(f"\\{character}" if character in '\\"$`' else character for character in path)
 
 

@@ -1,9 +1,8 @@
-"""Merging without touching the user's index: three trees become one in a private index, and the work tree follows.
+"""Merges three trees in a private index, without touching the user's index, and then updates the work tree.
 
-What only one side changed is git's own work; where both did, `resolve` decides. The work tree is written before HEAD
-moves: a crash in between leaves merged files on the old commit, which the next commit takes in as they are, while the
-other order would make the next commit undo what came from the other side. Files that differ from the last commit are
-merged with what comes, never overwritten.
+Git merges files that only one side changed; `resolve` merges those that both changed. The work tree is written before
+HEAD moves: after a crash in between, the next commit commits the merged files. In the other order, the next commit
+would undo the other side's changes. Files that differ from the last commit are merged too, never overwritten.
 """
 
 from __future__ import annotations
@@ -21,15 +20,18 @@ from mcp_server.store.git_commits import Committer
 from mcp_server.store.git_repository import Failed, Repository, nul
 
 Resolve = Callable[[str, bytes | None, bytes, bytes], bytes]
-"""(path, base, ours, theirs) → what the file becomes; base is None where the two have none in common."""
+"""(path, base, ours, theirs) → the merged file; base is None if there is no common version."""
 
 _LINK, _MODULE = "120000", "160000"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A merge that can be carried out: from the commit `old` to `tree`, and what changes: path → (entry in `old`, entry
-    then), each as `mode blob`, empty where there is none. `both` are the paths that both sides had changed."""
+    """A planned merge from the commit `old` to `tree`.
+
+    `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
+    sides changed.
+    """
 
     old: str
     tree: str
@@ -38,14 +40,14 @@ class Plan:
 
 
 class Merger:
-    """Merges in one repository, under `locks.git()`; `apply` under `locks.files()` too."""
+    """Merges in one repository. Call it under `locks.git()`, and `apply` also under `locks.files()`."""
 
     def __init__(self, repository: Repository, committer: Committer) -> None:
         self._repository = repository
         self._committer = committer
 
     def base(self, ours: str, theirs: str) -> str | None:
-        """The commit that both come from; None if there is none."""
+        """Returns the merge base of two commits, or None."""
         try:
             return self._repository.text("merge-base", ours, theirs).split("\n")[0] or None
         except Failed:
@@ -59,8 +61,10 @@ class Merger:
         resolve: Resolve,
         keep: Callable[[str], bool] = lambda path: False,
     ) -> Plan:
-        """What merging the commit (or tree) `theirs` into the commit `old` makes, with `base` (None: nothing) as what
-        both come from. Paths that `keep` names stay as they are. Writes objects only. Raises Unavailable."""
+        """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
+
+        Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
+        """
         try:
             with self._committer.index_of(None) as index:
                 common = base or self._repository.text("mktree", stdin=b"")
@@ -78,7 +82,7 @@ class Merger:
         return Plan(old, tree, changed, tuple(path for path in both if path in changed))
 
     def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
-        """The plan with other contents of these files (None: without them), new ones among them."""
+        """Returns the plan with these contents instead; None removes a file."""
         if not contents:
             return plan
         with self._committer.index_of(None) as index:
@@ -91,32 +95,32 @@ class Merger:
         return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
 
     def content(self, path: str, entry: str) -> bytes | None:
-        """A file as it stands in the work tree (after git's filters), by its entry; None if there is none."""
+        """Returns a file's content by its entry, after git's filters; None if the entry is not a plain file."""
         if not entry.startswith("100"):
             return None
         return self._repository.opened(path, entry.split(" ")[1])
 
     def staged_by_user(self, plan: Plan) -> list[str]:
-        """Paths of the plan that the user has staged otherwise than they stand in the old commit."""
+        """Returns the paths of the plan whose staged version differs from the old commit."""
         staged = self._repository.staged(list(plan.changed))
         return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
 
     def apply(
         self, plan: Plan, files: WorkspaceFiles, resolve: Resolve, held: frozenset[str] = frozenset()
     ) -> list[str]:
-        """Brings the work tree from the old commit to the plan's tree; returns the paths that were written.
+        """Updates the work tree from the old commit to the plan's tree and returns the written paths.
 
-        A file that was changed since is merged, one in `held` stays as it is. Raises Conflict if a file changes
-        meanwhile: then try again.
+        Files that differ from the old commit are merged, files in `held` are kept. Raises Conflict if a file changes
+        meanwhile: the caller tries again.
         """
         hidden = self._left_out_here(list(plan.changed)) | held
         wanted = {path: entries for path, entries in plan.changed.items() if path not in hidden}
         written: list[str] = []
         with tempfile.TemporaryDirectory(prefix="merge-", dir=files.local) as folder:
             fresh = self._checked_out(plan.tree, [path for path, (_, new) in wanted.items() if new], Path(folder))
-            written += self._relinked(wanted, files, fresh)  # first: a folder may take the place of a link
+            written += self._relinked(wanted, files, fresh)  # first: a folder may replace a link
             wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
-            places = {path: files.resolve(path) for path in wanted}  # all are looked at before one is written
+            places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
             live = {path: _read(place) for path, place in places.items()}
             unchanged = self._as_committed(wanted, live)
             for path, (old, new) in wanted.items():
@@ -135,7 +139,7 @@ class Merger:
                 elif _read(places[path]) == now:
                     files.remove(path)
                 else:
-                    raise Conflict(f"{path} was changed by somebody else in between; try again")
+                    raise Conflict(f"{path} was changed by another program meanwhile; try again")
                 written.append(path)
         return written
 
@@ -147,20 +151,21 @@ class Merger:
         forward: str | None = None,
         held: frozenset[str] = frozenset(),
     ) -> str | None:
-        """Moves HEAD to a commit of the plan (or to `forward`, which has its tree); None if HEAD moved meanwhile.
+        """Moves HEAD to a new commit of the plan, or to `forward`, which has its tree. Returns None if HEAD moved
+        meanwhile.
 
-        Paths in `held` differ from then on between HEAD and the work tree; the user's index leaves them out here.
+        Paths in `held` differ between HEAD and the work tree afterwards; the user's index skips them.
         """
         commit = forward or self._committer.put(plan.tree, parents, message)
         hidden = [path for path in self._left_out_here(list(plan.changed)) | held if plan.changed[path][1]]
         subject = message.split("\n", 1)[0]
         if not self._committer.advance(plan.old, commit, plan.changed, f"merge: {subject}"):
             return None
-        self._mark("--skip-worktree", hidden)  # a sparse checkout goes on leaving out what it left out
+        self._mark("--skip-worktree", hidden)  # keeps a sparse checkout sparse
         return commit
 
     def committed(self, path: str) -> bytes | None:
-        """Returns a file as HEAD has it, as it would be in the work tree; None if HEAD has none. Raises Unavailable."""
+        """Returns HEAD's version of a file, after git's filters; None if HEAD lacks it. Raises Unavailable."""
         try:
             head = self._repository.head()
             entry = self._repository.entries_of(head, [path]).get(path, "") if head else ""
@@ -169,7 +174,7 @@ class Merger:
             raise Unavailable(f"git could not read {path}: {error}") from error
 
     def leave_out(self, paths: Sequence[str]) -> None:
-        """Makes the user's index leave these files out here, as in a sparse checkout. Raises Unavailable."""
+        """Makes the user's index skip these files, as in a sparse checkout. Raises Unavailable."""
         self._mark_known("--skip-worktree", paths)
 
     def take_in(self, paths: Sequence[str]) -> None:
@@ -189,7 +194,7 @@ class Merger:
             self._repository.run("update-index", how, "-z", "--stdin", stdin=nul(sorted(paths)))
 
     def _relinked(self, wanted: Mapping[str, tuple[str, str]], files: WorkspaceFiles, fresh: Path) -> list[str]:
-        """Removes and creates the symbolic links themselves, never what they lead to; returns their paths."""
+        """Removes and creates symbolic links, never their targets, and returns their paths."""
         done: list[str] = []
         for path, (old, new) in wanted.items():
             if not (old.startswith(_LINK) or new.startswith(_LINK)):
@@ -198,7 +203,7 @@ class Merger:
             place = (files.resolve(above) if above else files.root) / name
             if old.startswith(_LINK) and place.is_symlink():
                 if os.fsencode(place.readlink()) != self._repository.run("cat-file", "blob", old.split(" ")[1]):
-                    continue  # changed here meanwhile
+                    continue  # changed in the work tree
                 place.unlink()
                 done.append(path)
             if new.startswith(_LINK) and not os.path.lexists(place):
@@ -208,7 +213,7 @@ class Merger:
         return done
 
     def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
-        """Settles every path that both sides changed, in a private index; returns them."""
+        """Merges every path that both sides changed, in a private index, and returns the paths."""
         stages: dict[str, dict[str, str]] = {}
         for line in self._repository.run("ls-files", "--unmerged", "-z", index=index).split(b"\0"):
             if line:
@@ -218,7 +223,7 @@ class Merger:
         settled: dict[str, str] = {}
         for path, versions in stages.items():
             base, ours, theirs = (versions.get(stage, "") for stage in "123")
-            if not ours or not theirs:  # one side deleted what the other changed: it stays, or goes where it was moved
+            if not ours or not theirs:  # deleted on one side: keep the other's change, at its new path if it was moved
                 new, moved = renames.of(path, side=0 if not ours else 1) if base and (ours or theirs) else ("", "")
                 if new and new not in stages and new not in settled:
                     sides = (moved, theirs) if not ours else (ours, moved)
@@ -236,7 +241,7 @@ class Merger:
         return list(settled)
 
     def _stored(self, path: str, data: bytes | None, like: str) -> str:
-        """The entry of a file with this content, which is stored."""
+        """Stores a content as a blob and returns its entry."""
         if data is None:
             return ""
         blob = self._repository.text("hash-object", "-w", f"--path={path}", "--stdin", stdin=data)
@@ -251,7 +256,7 @@ class Merger:
             self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
 
     def _changed(self, old: str, new: str) -> dict[str, tuple[str, str]]:
-        """path → (old entry, new entry)"""
+        """Returns path → (old entry, new entry)."""
         found: dict[str, tuple[str, str]] = {}
         parts = iter(self._repository.run("diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0"))
         for part in parts:
@@ -262,7 +267,7 @@ class Merger:
         return found
 
     def _checked_out(self, tree: str, paths: Sequence[str], folder: Path) -> Path:
-        """These files of a tree as they stand in a work tree, in a folder of their own."""
+        """Checks these files of a tree out into a folder."""
         with self._committer.index_of(None) as index:
             self._repository.run("read-tree", tree, index=index)
             prefix = f"--prefix={folder}{os.sep}"
@@ -270,24 +275,24 @@ class Merger:
         return folder
 
     def _as_committed(self, wanted: Mapping[str, tuple[str, str]], live: Mapping[str, bytes | None]) -> frozenset[str]:
-        """Paths whose file is as the old commit has it."""
+        """Returns the paths whose files have not changed since the old commit."""
         paths = [path for path, data in live.items() if data is not None]
         if any("\n" in path for path in paths):
-            raise Refused("a file's name holds a line end; rename it")
+            raise Refused("a file's name contains a line end; rename it")
         given = "".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape")
         blobs = self._repository.text("hash-object", "--stdin-paths", stdin=given).split() if paths else []
         same = {path for path, blob in zip(paths, blobs, strict=True) if wanted[path][0].endswith(f" {blob}")}
         return frozenset(same)
 
     def _left_out_here(self, paths: Sequence[str]) -> frozenset[str]:
-        """Paths that a sparse checkout keeps out of this work tree."""
+        """Returns the paths that a sparse checkout leaves out of the work tree."""
         listed = self._repository.run("ls-files", "-t", "-z").split(b"\0")
         hidden = {os.fsdecode(line[2:]) for line in listed if line.startswith(b"S ")}
         return frozenset(hidden.intersection(paths))
 
 
 class _Renames:
-    """What was moved on either side since `base`; git is asked only once somebody wants to know."""
+    """The renames on either side since `base`, found on first use."""
 
     def __init__(self, repository: Repository, base: str, sides: tuple[str, str]) -> None:
         self._repository = repository
@@ -296,7 +301,7 @@ class _Renames:
         self._found: dict[int, dict[str, tuple[str, str]]] = {}
 
     def of(self, path: str, side: int) -> tuple[str, str]:
-        """Where a plain file went to on a side (0: ours, 1: theirs), and its entry there; empty if nowhere."""
+        """Returns a plain file's new path on a side (0: ours, 1: theirs) and its entry; "" if it was not moved."""
         if side not in self._found:
             self._found[side] = dict(self._listed(self._sides[side]))
         return self._found[side].get(path, ("", ""))
@@ -313,7 +318,7 @@ class _Renames:
 
 
 def remove_leftovers(local: Path) -> None:
-    """Deletes what a merge that was killed left in `.local/`."""
+    """Deletes the temporary folders of killed merges in `.local/`."""
     for folder in local.glob("merge-*"):
         shutil.rmtree(folder, ignore_errors=True)
 

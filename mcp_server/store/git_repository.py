@@ -1,4 +1,4 @@
-"""Running git: on the workspace's own repository, whatever folder or hook this process was started from."""
+"""Runs git on the workspace's own repository, independent of this process's folder and environment."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _BUSY = {
     "BISECT_LOG": "bisect",
 }
 _SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
-"""Whatever the user has set: what git stores is read by us, and line ends that it turns are no reason to refuse."""
+"""Overrides of the user's settings: we read git's output, and converted line ends must not be an error."""
 _FIRST, _LAST = -62_000_000_000, 253_000_000_000
-"""Seconds since 1970: in the years 5 and 9987, so that a time zone more or less is in the calendar, too."""
+"""Seconds since 1970, in the years 5 and 9987: in any time zone they are valid dates."""
 _ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
-"""What the file HEAD says on a branch, and where it is not told there (reftable)."""
+"""The beginning of the file HEAD on a branch, and its content if the branch is stored elsewhere (reftable)."""
 OPEN, _OPEN_SECONDS = "context-manager-open", 3600
-"""The file in git's folder in which our pre-commit hook writes the process of a commit that begins, and how long it may
-count: the system may give the number of a process that ended to another one."""
+"""The file in git's folder with the process id of an open commit, which our pre-commit hook writes, and the seconds for
+which it is valid: the system reuses process ids."""
 _HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
-_MANY = 200  # paths on one command line; beyond that the whole index is listed
+_MANY = 200  # paths on one command line; for more, the whole index is listed
 
 
 class Failed(Exception):
-    """A git command ended with an error; the text is its stderr, `output` its stdout, `status` how it ended."""
+    """A git command failed. The text is its stderr, `output` its stdout, `status` its exit code."""
 
     def __init__(self, said: str, status: int = 128, output: str = "") -> None:
         super().__init__(said)
@@ -50,27 +50,27 @@ class Failed(Exception):
 
 
 class Repository:
-    """The repository in `root/.git`, also where the workspace lies inside somebody else's repository.
+    """The repository in `root/.git`, also if the workspace is inside another repository.
 
-    Methods raise Failed for what git refuses, Unavailable where there is no git.
+    Methods raise Failed if git refuses, Unavailable if git is missing.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def exists(self) -> bool:
-        """True if there is a repository."""
+        """Returns True if there is a repository."""
         return (self.root / ".git").exists()
 
     def head(self) -> str | None:
-        """The id of the current commit; None before the first one."""
+        """Returns the id of the current commit; None before the first one."""
         try:
             return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
         except Failed:
             return None
 
     def branch(self) -> str | None:
-        """The name of the branch that HEAD is on; None where it is detached."""
+        """Returns the name of the branch that HEAD is on; None if HEAD is detached."""
         with contextlib.suppress(OSError):
             said = (self.folder() / "HEAD").read_text("utf-8", "replace").strip()
             if said.startswith(_ON_BRANCH) and said != _ELSEWHERE:
@@ -81,7 +81,7 @@ class Repository:
             return None
 
     def head_is_garbage(self) -> bool:
-        """Whether the file HEAD is missing, or names neither a branch nor a commit: then no git command works."""
+        """Returns whether the file HEAD is missing or names neither a branch nor a commit, so that git cannot work."""
         try:
             said = (self.folder() / "HEAD").read_bytes().strip()
         except OSError:
@@ -89,7 +89,7 @@ class Repository:
         return _HEAD.fullmatch(said) is None
 
     def head_problem(self) -> str:
-        """Returns why HEAD leads to no commit although it should; empty if it does, or nothing was committed yet."""
+        """Returns why HEAD has no commit; empty if it has one, or if nothing was committed yet."""
         if self.head_is_garbage():
             return f"{self.folder() / 'HEAD'} is damaged: it names no branch, so git cannot read the history"
         if self.head() is not None:
@@ -105,13 +105,13 @@ class Repository:
         return ""
 
     def busy(self) -> str | None:
-        """What git is in the middle of, in a word (`merge`, `rebase`, `commit`, …); None if nothing."""
+        """Returns git's unfinished operation (`merge`, `rebase`, `commit`, …), or None."""
         folder = self.folder()
         found = next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
         return found or ("commit" if _is_open(folder / OPEN) else None)
 
     def entry_blobs(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
-        """The blob of each of these paths in a commit; what is no plain file there is left out."""
+        """Returns the blob of each of these paths in a commit. Skips paths that are not plain files."""
         return {
             path: entry.split(" ")[1]
             for path, entry in self.entries_of(commit, paths).items()
@@ -119,8 +119,8 @@ class Repository:
         }
 
     def staged(self, paths: Sequence[str], index: Path | None = None) -> dict[str, str]:
-        """`mode blob` of each of these paths in the user's index, or in another `index`; of a path in conflict a text
-        that equals nothing."""
+        """Returns `mode blob` of each of these paths in the user's index, or in another `index`; `conflict` for an
+        unmerged path."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
         found: dict[str, str] = {}
         for line in self.run("ls-files", "--stage", "-z", *few, index=index).split(b"\0"):
@@ -131,7 +131,7 @@ class Repository:
         return found
 
     def entries_of(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
-        """`mode blob` of each of these paths in a commit."""
+        """Returns `mode blob` of each of these paths in a commit."""
         few = ("--", *paths) if len(paths) <= _MANY else ()
         found: dict[str, str] = {}
         for line in self.run("ls-tree", "-r", "-z", commit, *few).split(b"\0"):
@@ -142,15 +142,15 @@ class Repository:
         return found
 
     def opened(self, path: str, blob: str) -> bytes:
-        """A blob as it stands in the work tree under this path: after git's filters (git-crypt, LFS, line ends)."""
+        """Returns a blob's content in the work tree at this path, after git's filters (git-crypt, LFS, line ends)."""
         return self.run("cat-file", "--filters", f"--path={path}", blob)
 
     def is_closed(self, data: bytes) -> bool:
-        """Whether a blob holds something else than its file does: encrypted, or kept elsewhere."""
+        """Returns whether a blob's content is encrypted (git-crypt) or stored elsewhere (LFS)."""
         return data.startswith((b"\0GITCRYPT\0", b"version https://git-lfs.github.com/"))
 
     def filtered(self, paths: Sequence[str]) -> frozenset[str]:
-        """Those of these paths that a filter closes on their way into git."""
+        """Returns those paths that a filter changes on commit."""
         if not paths:
             return frozenset()
         said = self.run("check-attr", "-z", "--stdin", "filter", stdin=nul(paths)).split(b"\0")
@@ -158,12 +158,14 @@ class Repository:
         return frozenset(os.fsdecode(path) for path, value in values if value not in (b"unspecified", b"unset", b""))
 
     def ignored(self, paths: Sequence[str]) -> dict[str, str]:
-        """Those of these paths that git was told to ignore and does not hold yet, each with the place that says so
-        (`.gitignore:3`). They need not exist."""
+        """Returns those paths that git ignores and does not track, each with the place of the rule (`.gitignore:3`).
+
+        The paths need not exist.
+        """
         if not paths:
             return {}
-        given = nul([f"./{path}" for path in paths])  # a name that begins with ':' is a name
-        plain = {"GIT_LITERAL_PATHSPECS": "0"}  # this command alone refuses it
+        given = nul([f"./{path}" for path in paths])  # otherwise a leading ':' is special
+        plain = {"GIT_LITERAL_PATHSPECS": "0"}  # only this command refuses it
         try:
             said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
         except Failed as error:
@@ -178,17 +180,17 @@ class Repository:
         }
 
     def is_shallow(self) -> bool:
-        """Whether history begins somewhere in the middle (`git clone --depth`)."""
+        """Returns whether the repository is a shallow clone (`git clone --depth`)."""
         return (self.common_folder() / "shallow").is_file()
 
     def common_folder(self) -> Path:
-        """Where hooks, branches and objects lie: of a linked worktree in the repository that it belongs to."""
+        """Returns the folder of hooks, branches and objects; for a linked worktree that of its main repository."""
         folder = self.folder()
         common = folder / "commondir"
         return (folder / common.read_text("utf-8").strip()).resolve() if common.is_file() else folder
 
     def folder(self) -> Path:
-        """Git's own folder."""
+        """Returns git's own folder."""
         place = self.root / ".git"
         if place.is_file():  # a worktree or a submodule: the file names the folder
             named = place.read_text("utf-8").removeprefix("gitdir:").strip()
@@ -196,7 +198,7 @@ class Repository:
         return place
 
     def text(self, *arguments: str, **options: Any) -> str:
-        """What `run` says, as text."""
+        """Runs a git command and returns its output as text."""
         return self.run(*arguments, **options).decode("utf-8", "replace").strip()
 
     def run(
@@ -207,8 +209,10 @@ class Repository:
         who: Mapping[str, str] | None = None,
         seconds: float | None = None,
     ) -> bytes:
-        """One git command on this very repository: with another `index` than the user's, with `who` and the like added
-        to the environment, ended after so many `seconds`."""
+        """Runs a git command on this repository and returns its output.
+
+        `index` replaces the user's index, `who` is added to the environment, `seconds` is a time limit.
+        """
         git = library()
         folder = self.folder()
         environment = {
@@ -237,7 +241,7 @@ class Repository:
                     env=environment,
                     stdout_as_string=False,
                     strip_newline_in_stdout=False,
-                    # GitPython can end a command on time everywhere but on Windows.
+                    # GitPython has no time limit on Windows.
                     kill_after_timeout=None if sys.platform == "win32" else seconds,
                 )
             except git.GitCommandNotFound as error:
@@ -251,9 +255,9 @@ class Repository:
 
 
 def ask_git(folder: Path, *arguments: str) -> str | None:
-    """What git says about any folder of this machine; None if it says nothing, fails, or is not there.
+    """Returns git's output about any folder of this machine; None if it is empty, or if git fails or is missing.
 
-    Only for questions: a plain process, because loading GitPython takes longer than the answer.
+    Only for queries. It runs a plain process, because loading GitPython takes longer.
     """
     command = ["git", "-C", str(folder), *arguments]
     try:
@@ -267,7 +271,7 @@ def ask_git(folder: Path, *arguments: str) -> str | None:
 
 @functools.cache
 def library() -> Any:
-    """GitPython, told not to fail its own import where git is missing."""
+    """Imports GitPython. Raises Unavailable if git or GitPython is missing."""
     if shutil.which("git") is None:
         raise Unavailable(NEEDS_GIT)
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # noqa: TID251  GitPython reads it while it is imported
@@ -276,20 +280,20 @@ def library() -> Any:
     except ImportError as error:
         why = " ".join(str(error).split())
         raise Unavailable(
-            f"git or GitPython does not work here ({why}); see that `git --version` works, or reinstall "
+            f"git or GitPython does not work here ({why}); check that `git --version` works, or reinstall "
             "context-manager-mcp"
         ) from error
     return git
 
 
 def plain_environment() -> dict[str, str]:
-    """This process's environment without what a git hook that started it has set: that is about another repository."""
+    """Returns this process's environment without git's variables, which a git hook sets for another repository."""
     return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}  # noqa: TID251
 
 
 @functools.cache
 def version() -> str | None:
-    """git's version, such as `2.39.5`; None if it was not found."""
+    """Returns git's version, such as `2.39.5`; None if it was not found."""
     try:
         told = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -299,29 +303,28 @@ def version() -> str | None:
 
 
 def moment_of(seconds: str) -> datetime:
-    """A moment as git writes it, in UTC. Anybody may have dated a commit: what is outside the calendar is put at its
-    ends."""
+    """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
     return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
 
 
 def nul(parts: Sequence[str]) -> bytes:
-    """For a command's stdin with `-z`."""
+    """Returns the parts for a command's stdin with `-z`."""
     return b"".join(os.fsencode(part) + b"\0" for part in parts)
 
 
 def clean_path(path: str) -> str:
-    """A path inside the workspace as git writes it. Raises Refused for any other."""
+    """Returns a path inside the workspace in git's form. Raises Refused for any other path."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
-        raise Refused(f"{path!r} is no path inside the workspace")
+        raise Refused(f"{path!r} is not a path inside the workspace")
     return str(pure)
 
 
 def _is_open(mark: Path) -> bool:
-    """Whether the process in this file still runs: a commit by hand, whose editor may be open for long."""
+    """Returns whether the process in this file still runs: a commit by hand, whose editor may be open for long."""
     try:
         if os.name != "posix" or time.time() - mark.stat().st_mtime > _OPEN_SECONDS:
-            return False  # elsewhere sh has numbers of its own
+            return False  # on Windows sh has its own process ids
         os.kill(int(mark.read_text("ascii")), 0)
     except PermissionError:
         return True

@@ -36,7 +36,7 @@ class LexiconFile:
         return self._lexicon
 
     def read_or_shipped(self) -> tuple[Lexicon, str]:
-        """The lexicon, and what is wrong with the user's own if the one that ships had to stand in for it."""
+        """The lexicon, and the problem of the user's own file if the built-in lexicon is used instead."""
         try:
             return self.read(), ""
         except Invalid as error:
@@ -73,7 +73,7 @@ def parsed(text: str, where: str) -> Lexicon:
                 for group, (at, inner) in _entries(value, where).items()
             }
         else:
-            raise Invalid(f"{where}: line {line}: {name!r} is none of {', '.join((*GROUPS, *LISTS))}")
+            raise Invalid(f"{where}: line {line}: {name!r} is not one of {', '.join((*GROUPS, *LISTS))}")
     return Lexicon(grouped["technologies"], grouped["layers"], generic)
 
 

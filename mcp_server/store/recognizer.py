@@ -1,4 +1,4 @@
-"""The weights of the recognizer, read from the package once a process."""
+"""Loads the weights of the recognizer from the package, once per process."""
 
 from __future__ import annotations
 

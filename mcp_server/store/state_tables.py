@@ -9,7 +9,7 @@ from pathlib import Path
 VERSION = 3
 
 TABLES = """
--- One row a session: where its open (or last) transcript lies, and how far we have read it.
+-- One row for each session: its open (or last) transcript, and how far it was read.
 CREATE TABLE IF NOT EXISTS sessions (
     session      TEXT PRIMARY KEY,
     path         TEXT NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS sessions (
     size         INTEGER NOT NULL         -- bytes of the transcript that these rows know
 ) STRICT;
 
--- Both source keys of every turn (SPEC §2).
+-- Both source keys of every turn, to recognize repeats.
 CREATE TABLE IF NOT EXISTS turn_keys (
     session TEXT NOT NULL,
     number  INTEGER NOT NULL,
@@ -39,7 +39,7 @@ CREATE INDEX IF NOT EXISTS turn_keys_id ON turn_keys (session, turn_id) WHERE tu
 CREATE INDEX IF NOT EXISTS turn_keys_sha ON turn_keys (session, sha);
 CREATE INDEX IF NOT EXISTS turn_keys_turn ON turn_keys (turn_id) WHERE turn_id IS NOT NULL;
 
--- Reads and recoveries of files: the reference count of knowledge scores (SPEC §8). Compiling never writes here.
+-- Reads and recoveries of files: the reference count of knowledge scores. Compiling never writes here.
 CREATE TABLE IF NOT EXISTS access_log (
     path TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS access_log_path ON access_log (path);
 -- Random ids of folders that have no other name (`dir:` project keys).
 CREATE TABLE IF NOT EXISTS directories (folder TEXT PRIMARY KEY, id TEXT NOT NULL) STRICT, WITHOUT ROWID;
 
--- The live context of open sessions, piece by piece (SPEC §5). What is cold keeps its row: it may come back.
+-- The chunks of open sessions' live contexts. A cold chunk keeps its row, because it may be recovered.
 CREATE TABLE IF NOT EXISTS live_chunks (
     session   TEXT NOT NULL,
     id        TEXT NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE IF NOT EXISTS entries (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Adds the tables that a new file, or one of an older version, lacks."""
+    """Creates the tables that a new file or a file of an older version lacks."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version < VERSION:
         for statement in TABLES.split(";\n"):
@@ -94,8 +94,10 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def conversations(local: Path) -> tuple[int, str]:
-    """Returns how many sessions `state.db` knows, and when something last arrived in one (ISO 8601, "" for never); as
-    none if the file cannot be read at once."""
+    """Returns the number of sessions in `state.db` and the time of the last arrival (ISO 8601, "" for none).
+
+    Returns (0, "") if the file cannot be read at once.
+    """
     try:
         with closing(
             sqlite3.connect(f"{(local / 'state.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0.2)

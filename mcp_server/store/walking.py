@@ -1,4 +1,4 @@
-"""Listing a folder: what is hidden, a symbolic link, or has a name that no path here may have is left out."""
+"""Lists folders without hidden files, symbolic links, and names that are not allowed in a path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcp_server.store.paths import is_usable
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """A file as the folder lists it. Sizes in bytes."""
+    """A listed file. `size` is in bytes."""
 
     path: str
     size: int
@@ -23,11 +23,11 @@ class FileStat:
 
 
 def walk(folder: Path, prefix: str) -> Iterator[FileStat]:
-    """Every file below `folder`, in the order of names, its path after `prefix`; none if there is no such folder."""
+    """Yields every file below `folder`, ordered by name, with `prefix` before its path; none without the folder."""
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:  # no such folder, or one that we may not read
+    except OSError:  # the folder is missing or not readable
         return
     for entry in entries:
         if entry.name.startswith(".") or not is_usable(entry.name):
@@ -38,12 +38,12 @@ def walk(folder: Path, prefix: str) -> Iterator[FileStat]:
             elif entry.is_file(follow_symlinks=False):
                 found = entry.stat(follow_symlinks=False)
                 yield FileStat(prefix + entry.name, found.st_size, found.st_mtime_ns)
-        except OSError:  # gone since it was listed
+        except OSError:  # deleted since it was listed
             continue
 
 
 def count_files(root: Path) -> Counter[str]:
-    """Returns how many markdown files of each category a workspace has; "other" for those in folders of no category."""
+    """Returns the number of markdown files of each category; "other" for files in other folders."""
     known = set(get_args(Category))
     counts: Counter[str] = Counter()
     for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
@@ -57,7 +57,7 @@ def count_files(root: Path) -> Counter[str]:
 
 
 def unusable(folder: Path, prefix: str) -> Iterator[str]:
-    """The paths that `walk` leaves out for their names; of a folder that is left out, its own alone."""
+    """Yields the paths that `walk` skips because of their names. For a skipped folder, only its own path."""
     for here, folders, names in os.walk(folder):
         kept = [name for name in folders if not name.startswith(".")]
         odd = [name for name in (*kept, *names) if not name.startswith(".") and not is_usable(name)]

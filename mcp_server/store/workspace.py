@@ -1,4 +1,4 @@
-"""The workspace's folders and first files: what `init` creates, and whether a folder is a workspace at all."""
+"""Recognizes and creates workspaces: the folders and first files that `init` makes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mcp_server.store.git_repository import ask_git
 from mcp_server.store.paths import LOCAL
 
 SETTINGS = "memory-config.yaml"
-"""The settings that belong to the memory. Every workspace has this file."""
+"""The memory's own settings. Every workspace has this file."""
 
 IfMissing = Literal["create", "refuse", "adopt"]
-"""What opening a folder without a workspace does: `create` one if the folder is missing or empty, `refuse`, or `adopt`
-the folder whatever else is in it."""
+"""What to do with a folder that is not a workspace: `create` one if it is missing or empty, `refuse`, or `adopt` it
+with its other files."""
 
 FOLDERS = (
     "raw/conversations",
@@ -39,11 +39,11 @@ _DOTTED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes"}
 
 
 _DESKTOP = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
-"""Files that desktops put into every folder that is looked at: a folder with nothing else is empty."""
+"""Files that desktops create in folders that they show. A folder with only such files is empty."""
 
 
 def is_workspace(root: Path) -> bool:
-    """Whether the folder is a workspace. One that lost its settings file is recognized by its folders."""
+    """Returns whether the folder is a workspace. One without its settings file is recognized by its folders."""
     folders = [(root / name).is_dir() for name in ("knowledge", "raw/conversations", "topics")]
     if (root / SETTINGS).is_file():
         return any(folders) or not _has_repository(root)
@@ -51,11 +51,11 @@ def is_workspace(root: Path) -> bool:
 
 
 def check_may_open(root: Path, if_missing: IfMissing) -> None:
-    """Raises if `root` is no workspace and none may be created there.
+    """Raises if `root` is not a workspace and none may be created there.
 
     Raises:
-        NotFound: the folder is missing or empty, and the caller only reads.
-        Refused: the folder holds something else, such as another project's repository.
+        NotFound: the folder is missing or empty, and `if_missing` is `refuse`.
+        Refused: the folder contains other files, such as another project's repository.
         Unavailable: the folder cannot be read.
     """
     try:
@@ -67,9 +67,9 @@ def check_may_open(root: Path, if_missing: IfMissing) -> None:
     here = f"context-manager --workspace {root} init"
     other = "name another folder with --workspace or CONTEXT_MANAGER_HOME"
     if not free:
-        holds = "a git repository" if _has_repository(root) else "other files"
+        content = "a git repository" if _has_repository(root) else "other files"
         raise Refused(
-            f"{root} is not a memory: it holds {holds}, and nothing was written there; {other}, or, if you want a "
+            f"{root} is not a memory: it contains {content}, and nothing was written there; {other}, or, if you want a "
             f"memory among these files: {here} --adopt"
         )
     if if_missing == "refuse":
@@ -77,7 +77,7 @@ def check_may_open(root: Path, if_missing: IfMissing) -> None:
 
 
 def _is_free(root: Path) -> bool:
-    """Whether the folder is missing, empty, or as a killed `create` left it. Raises OSError if it is unreadable."""
+    """Returns whether the folder is missing, empty, or left by a killed `create`. Raises OSError if unreadable."""
     if not root.is_dir():
         return not root.exists()
 
@@ -98,8 +98,10 @@ def _is_free(root: Path) -> bool:
 
 
 def _is_clone_without_files(root: Path) -> bool:
-    """Whether only git's folder is there, and it holds a memory: git checks nothing out if the remote's HEAD names a
-    branch that does not exist."""
+    """Returns whether the folder has only a git repository, which contains a memory.
+
+    Git leaves such a clone if the remote's HEAD names a branch that does not exist.
+    """
     if not _has_repository(root) or {path.name for path in root.iterdir()} - {".git", LOCAL} - _DESKTOP:
         return False
     refs = (ask_git(root, "for-each-ref", "--format=%(objectname)") or "").split()
@@ -111,11 +113,10 @@ def _has_repository(root: Path) -> bool:
 
 
 def create(root: Path, generated: Mapping[str, str]) -> bool:
-    """Makes the workspace; False if it was there already, and then nothing has changed.
+    """Creates the workspace. Returns False, and changes nothing, if it exists.
 
-    `generated` are files that are not shipped but written by other rooms (path -> text), the settings among them.
-    They are written last and mark a finished workspace: in one that has them all, a template that its owner deleted
-    stays deleted. Raises Unavailable where the disk does not allow it.
+    `generated` are further files (path -> text), such as the settings. They are written last: a workspace that has them
+    all is complete, and templates that its owner deleted stay deleted. Raises Unavailable if the disk refuses.
     """
     place = WorkspaceFiles(root)
     if generated and all(place.exists(path) for path in generated):
@@ -127,19 +128,19 @@ def create(root: Path, generated: Mapping[str, str]) -> bool:
         if not place.exists(path):
             try:
                 place.write_atomic(path, text, new=True)
-            except Conflict:  # another process is making the same workspace
+            except Conflict:  # another process is creating the same workspace
                 continue
     return True
 
 
 @functools.cache
 def templates() -> Mapping[str, str]:
-    """The shipped files: path in the workspace -> text."""
+    """Returns the shipped files: path in the workspace -> text."""
     return dict(_bundled(files("mcp_server.data") / "workspace", ""))
 
 
 def is_untouched_template(path: str, text: str) -> bool:
-    """True if `text` is the shipped file of that path, whatever the line ends: nobody has filled it in."""
+    """Returns True if `text` equals the shipped file of that path, ignoring line ends: it was not filled in."""
     shipped = templates().get(path)
     return shipped is not None and _plain(shipped) == _plain(text)
 

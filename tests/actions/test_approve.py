@@ -126,7 +126,7 @@ async def test_a_proposal_that_somebody_forged_writes_nowhere_else(memory: Memor
     path.write_text(json.dumps(forged))
     (memory.files.local / "pending" / "broken.json").write_text("{")
     (found,) = await waiting(memory)
-    assert "is none of the files" in found.problem
+    assert "is not a file" in found.problem
     with pytest.raises((Refused, Conflict)):
         await approve(memory, number, anyway=True)
 

@@ -1,4 +1,4 @@
-"""What happens when a message comes in."""
+"""`observe` stores a message and answers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(mem
     (path,) = (await show_session(memory, "s")).paths
     head = memory.transcripts.read(path).head
     assert (head.delivery, head.kind) == ("replace", "subagent")
-    with pytest.raises(Conflict, match="has delivery 'replace' for good"):
+    with pytest.raises(Conflict, match="has delivery 'replace' already"):
         await said(memory, "three", delivery="add")
     assert await said(memory, "three", delivery="replace") == 3
 
@@ -145,14 +145,14 @@ async def test_kind_and_delivery_are_fixed_by_the_first_call_that_names_them(mem
 @pytest.mark.parametrize(
     ("turn", "says"),
     [
-        (NewTurn("robot", "x"), "role 'robot' is none of user, agent"),
+        (NewTurn("robot", "x"), "role 'robot' is not one of user, agent"),
         (NewTurn("user", "x", session="a\0b"), "session must be"),
         (NewTurn("user", "x", turn_id=" "), "turn_id must be"),
-        (NewTurn("user", "x", session="ghp_" + "a1B2" * 10), r"^session is a secret \(github-token\) and would"),
-        (NewTurn("user", "x", turn_id="ghp_" + "a1B2" * 10), r"^turn_id is a secret \(github-token\) and would"),
+        (NewTurn("user", "x", session="ghp_" + "a1B2" * 10), r"^session contains a secret \(github-token\) and would"),
+        (NewTurn("user", "x", turn_id="ghp_" + "a1B2" * 10), r"^turn_id contains a secret \(github-token\) and would"),
         (NewTurn("user", "x", name="n" * 300), "name must be"),
-        (NewTurn("user", "x", kind="boss"), "kind 'boss' is none of main"),
-        (NewTurn("user", "x", delivery="push"), "delivery 'push' is none of add"),
+        (NewTurn("user", "x", kind="boss"), "kind 'boss' is not one of main"),
+        (NewTurn("user", "x", delivery="push"), "delivery 'push' is not one of add"),
     ],
 )
 async def test_a_malformed_turn_says_what_is_wrong(memory: Memory, turn: NewTurn, says: str) -> None:

@@ -107,7 +107,7 @@ async def test_small_talk_finds_the_gate_closed(stored: Memory) -> None:
     assert not (await find(stored, SearchRequest("ok thanks", scope="all"))).gate.open
     assert (await find(stored, SearchRequest("cello in Novi Sad", scope="all"))).gate.open
     answer = await search(stored, SearchRequest("tea quantum chromodynamics lattice gauge", scope="all"))
-    assert answer.gate.open or "nothing stored seems to be about this" in answer.notes[-1]
+    assert answer.gate.open or "the memory seems to have nothing about this" in answer.notes[-1]
 
 
 async def test_the_gate_follows_the_setting(stored: Memory) -> None:

@@ -1,4 +1,4 @@
-"""What is stored, how its parts are, what is wrong."""
+"""`status` shows the stored data, the state of each part, and the problems."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_one_view_or_one_session_can_be_asked_for(memory: Memory) -> None:
     assert (await status(memory, "sessions", "s")).views["sessions"]["turns"] == 1
     with pytest.raises(NotFound, match="did you mean 's'"):
         await status(memory, "sessions", "ss")
-    with pytest.raises(Invalid, match="none of all, sessions"):
+    with pytest.raises(Invalid, match="not one of all, sessions"):
         await status(memory, "weather")
 
 

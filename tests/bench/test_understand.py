@@ -69,7 +69,7 @@ def test_items_and_lines_are_counted_by_kind_and_state(tmp_path: Path) -> None:
     assert told == {("decision", "missed", "Ship on Friday"), ("rule", "false", RULE)}
 
 
-def test_where_nothing_was_settled_each_item_is_false(tmp_path: Path) -> None:
+def test_every_item_is_false_in_a_conversation_without_labels(tmp_path: Path) -> None:
     report = measure_understanding([written(tmp_path, conversation(), LABELED)], recognizer())
     assert (report.talk_items, report.talk_turns) == (4, 8)
     assert report.false_per_100 == 50.0

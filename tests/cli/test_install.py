@@ -74,7 +74,7 @@ def test_a_client_is_installed_tried_listed_and_taken_out(run: Run, home: Path, 
     assert "nothing was changed" in run("install", "cursor")
     (found,) = [each for each in json.loads(run("install", "--json")) if each["client"] == "cursor"]
     assert found["state"] == "installed"
-    assert "has the bytes it had before" in run("uninstall", "cursor")
+    assert "was restored exactly" in run("uninstall", "cursor")
     assert file.read_text() == '{"theirs": 1}\n'
     assert "nothing of this memory" in run("uninstall", "cursor")
 
@@ -110,7 +110,7 @@ def test_a_project_gets_a_file_of_its_own(run: Run, home: Path) -> None:
     assert "keep it out of what you share" in run("install", "vscode", "--project")
     assert (home / "work/.vscode/mcp.json").exists()
     assert "vscode (in ~/work)" in run("install")
-    assert "is gone" in run("uninstall", "vscode", "--project")
+    assert "was deleted" in run("uninstall", "vscode", "--project")
     assert not (home / "work/.vscode").exists()
 
 
@@ -126,14 +126,14 @@ def test_a_broken_file_is_one_line_that_says_where(run: Run, home: Path) -> None
 
 @pytest.fixture
 def spoken(home: Path) -> Path:
-    """What Claude Code has kept of a conversation."""
+    """A transcript of Claude Code."""
     return everything().write(home / ".claude" / "projects")
 
 
 def test_what_claude_code_has_said_is_offered(
     run: Run, home: Path, spoken: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "Bring them in with: context-manager import" in run("install", "claude-code")
+    assert "Import them with: context-manager import" in run("install", "claude-code")
     run("uninstall", "claude-code")
     assert json.loads(run("session", "list", "--json")) == []
     answering(monkeypatch, "n")
@@ -171,7 +171,7 @@ def test_doctor_sees_the_chain_and_ends_with_1_if_a_link_is_broken(run: Run, hom
     run("install", "cursor")
     said = run("doctor")
     assert "connected in" in said
-    assert "All that matters works." in said
+    assert "Everything important works." in said
     assert {"versions", "space", "hook door", "Cursor"} <= {
         check["name"] for check in json.loads(run("doctor", "--json"))
     }
@@ -181,7 +181,7 @@ def test_doctor_sees_the_chain_and_ends_with_1_if_a_link_is_broken(run: Run, hom
     said = run("doctor", code=1)
     assert "there is no /gone/context-manager-mcp" in said
     assert "→ context-manager install cursor" in said
-    assert "1 to mend" in said
+    assert "1 to fix" in said
 
 
 def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
@@ -193,15 +193,15 @@ def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
     run("install", "codex")
     run("observe", "The pump needs a seal.")
     assert "name a client, or say --all" in run("uninstall", code=2)
-    assert "--purge goes with --all" in run("uninstall", "cursor", "--purge", code=2)
-    assert "say --yes" in run("uninstall", "--all", "--purge", code=2)
+    assert "--purge needs --all" in run("uninstall", "cursor", "--purge", code=2)
+    assert "confirm it with --yes" in run("uninstall", "--all", "--purge", code=2)
     answering(monkeypatch, "n")
     said = run("uninstall", "--all", "--purge", code=1)
     assert f"This deletes {workspace}: 1 conversations" in said
     assert "memory" in file.read_text()
     answering(monkeypatch, "y")
     said = run("uninstall", "--all", "--purge")
-    assert "has the bytes it had before" in said
+    assert "was restored exactly" in said
     assert f"Deleted: {workspace}" in said
     assert not workspace.exists()
     assert file.read_text() == '{"theirs": 1}\n'
@@ -213,9 +213,9 @@ def test_the_plugin_is_not_ours_to_take_out_and_is_named(run: Run, home: Path, w
     (home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
     run("init")
     for words in (("claude-code",), ("--all",)):
-        assert "take it out with: claude plugin uninstall context-manager@here" in run("uninstall", *words)
+        assert "remove it with: claude plugin uninstall context-manager@here" in run("uninstall", *words)
     said = run("uninstall", "--all", "--purge", "--yes", code=1)
-    assert "would begin an empty memory in its place" in said
+    assert "would create an empty memory in its place" in said
     assert workspace.is_dir()
 
 

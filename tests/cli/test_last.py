@@ -1,4 +1,4 @@
-"""What was last pushed, shown and explained; and pauses from the command line."""
+"""`last` shows and explains the last push; `pause` and `resume` work from the command line."""
 
 from __future__ import annotations
 

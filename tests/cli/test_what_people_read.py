@@ -1,4 +1,4 @@
-"""What the commands say is right, whole and in words: found by using them as a newcomer does."""
+"""The output of the commands is correct, complete and in plain words: problems that a new user met."""
 
 from __future__ import annotations
 
@@ -160,5 +160,5 @@ def test_every_option_of_every_command_says_what_it_does() -> None:
 def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
     run("logs", "stats", "--since", "yesterday")
     run("search", "pump", "--since", "yesterday")
-    assert "'soonish' is no date; write 2026-03-01" in run("logs", "stats", "--since", "soonish", code=2)
+    assert "'soonish' is not a date; write 2026-03-01" in run("logs", "stats", "--since", "soonish", code=2)
     assert "%Y" not in run("logs", "stats", "--help")

@@ -111,7 +111,7 @@ def test_a_folder_with_other_files_stays_as_it_was(run: Run, workspace: Path, ar
     (workspace / "knowledge").mkdir(parents=True)
     (workspace / "knowledge" / "thesis.md").write_text("# Thesis\n")
 
-    assert "it holds other files" in run(*arguments, code=1)
+    assert "it contains other files" in run(*arguments, code=1)
 
     assert everything(workspace) == {"knowledge/thesis.md": b"# Thesis\n"}
 

@@ -115,7 +115,7 @@ async def test_new_facts_are_in_the_first_three_prompts_of_new_windows_that_ask_
                 window.wait_for_text("●Fine.")
 
 
-def test_without_any_server_a_prompt_gets_what_the_index_says_and_a_later_server_knows_it(
+def test_without_a_server_a_prompt_gets_passages_from_the_index_and_a_later_server_knows_it(
     desk: Desk, tmp_path: Path
 ) -> None:
     for number, (fact, _, _) in enumerate(FACTS[:2]):

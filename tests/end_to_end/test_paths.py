@@ -1,4 +1,4 @@
-"""Whatever looks like a way out of the workspace, in every argument: nothing outside is read or made."""
+"""Paths that lead out of the workspace, in every argument: nothing outside is read or written."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def outside(root: Path) -> dict[str, bytes]:
 
 
 def everything(name: str) -> dict[str, object]:
-    """What a message may carry besides its words."""
+    """Returns all optional fields of a message, each with this value."""
     return {
         **{"name": name, "model": name, "channel": name},
         "tool_calls": [{"name": name, "files": [name]}],
@@ -128,7 +128,7 @@ def test_no_argument_of_a_command_leads_out(
     monkeypatch.chdir(root.parent)
 
     def said(*arguments: str, codes: tuple[int, ...] = (1,)) -> str:
-        """What a command printed; clear words where it failed."""
+        """Returns what a command printed, and checks that a failure has a clear message."""
         capfd.readouterr()
         code = main(list(arguments))
         printed = capfd.readouterr()

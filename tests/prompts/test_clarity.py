@@ -32,7 +32,7 @@ async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         with pytest.raises(MCPError, match="no conversation yet"):
             await prompt(client, "clarity")
-        with pytest.raises(MCPError, match="none of status, scores"):
+        with pytest.raises(MCPError, match="not one of status, scores"):
             await prompt(client, "clarity", action="dance")
         with pytest.raises(MCPError, match="anchor needs an item"):
             await prompt(client, "clarity", action="anchor")

@@ -96,7 +96,7 @@ async def test_what_all_share_and_the_list_of_conversations_fit_the_budget_toget
 
 
 @pytest.mark.parametrize("path", ["../x", "%2e%2e/x", "%00", ".local/state.db", ".git/config", "a/../../x"])
-async def test_a_refused_path_is_the_callers_mistake_and_no_internal_error(tmp_path: Path, path: str) -> None:
+async def test_a_refused_path_is_the_callers_mistake_and_not_an_internal_error(tmp_path: Path, path: str) -> None:
     async with connected(tmp_path) as client:
         await say(client, "Hello")
         with pytest.raises(MCPError) as refusal:

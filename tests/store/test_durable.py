@@ -51,7 +51,7 @@ def test_an_append_cuts_off_what_was_never_acknowledged(files: WorkspaceFiles) -
 
     assert files.append_durable("t.md", b"two\n", 4) == 8
     assert files.read_text("t.md") == "one\ntwo\n"
-    with pytest.raises(Conflict, match="somebody cut it"):
+    with pytest.raises(Conflict, match="another program cut it"):
         files.append_durable("t.md", b"x", 9)
 
 
@@ -128,7 +128,7 @@ def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows renames no locked file")
-def test_a_temporary_file_goes_as_soon_as_its_writer_is_dead_and_not_before(
+def test_a_temporary_file_is_deleted_once_its_writer_is_dead_and_not_before(
     files: WorkspaceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(durable, "NEW_SECONDS", 0)

@@ -38,7 +38,7 @@ async def test_a_secret_never_reaches_the_disk(tmp_path: Path) -> None:
 async def test_kind_is_fixed_by_the_first_call_that_names_it(tmp_path: Path) -> None:
     async with connected(tmp_path) as client:
         await say(client, "Hello", session="s", kind="shared")
-        assert "for good" in await refused(client, "observe", role="user", content="Hm", session="s", kind="main")
+        assert "already" in await refused(client, "observe", role="user", content="Hm", session="s", kind="main")
 
 
 async def test_one_call_can_bring_the_compiled_context_along(tmp_path: Path) -> None:

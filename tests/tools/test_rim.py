@@ -116,9 +116,7 @@ async def test_stored_text_is_harmless_in_structured_answers_too(tmp_path: Path)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_call_that_takes_long_tells_its_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode
-) -> None:
+async def test_a_long_call_reports_its_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
     told: list[float] = []
     twice = anyio.Event()
     quick = search_action.search

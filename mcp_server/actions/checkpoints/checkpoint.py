@@ -1,9 +1,9 @@
-"""Checkpoint: the state of a session as a file that a person can read and `recover` can go back to (SPEC §11).
+"""Checkpoint: the state of a session as a file that a person can read and that `restore` can go back to.
 
-    what is there (under the transcript's lock) → what its context is compiled from → the knowledge's tree, on disk
-      → the file, on disk: from here on the checkpoint exists → old automatic ones go
+    the session's state (under the transcript's lock) → the compile inputs → the tree of knowledge files, on disk
+      → the file, on disk: now the checkpoint exists → old automatic checkpoints are deleted
 
-A crash in between leaves a tree that no file names; housekeeping clears it away.
+A crash in between leaves a tree that no file names; housekeeping deletes it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from mcp_server.store.session_states import SessionState
 from mcp_server.store.state import SessionRow
 
 LOCK = "checkpoints"
-"""Shared by those who make a checkpoint, so that nobody takes its tree for a leftover."""
+"""Held, shared, while a checkpoint is made, so that `sweep` does not delete its tree."""
 
 LONGEST_NOTE = 500
 ENRICHING = "enriching"
-"""Namespace of the state: checkpoint → its session, for those that an LLM shall still look over."""
+"""Namespace of the state: checkpoint → its session, for checkpoints that an LLM has yet to review."""
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +85,15 @@ async def make(memory: Memory, session: str, reason: Reason, note: str = "") -> 
 async def made(
     memory: Memory, row: SessionRow, reason: Reason, note: str = "", recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """As `make`, for those who hold the transcript's lock. `recovery` says what is about to be recovered."""
+    """Makes a checkpoint under the caller's lock on the transcript. `recovery` describes the recovery that follows."""
     return await _kept(memory, await _seen(memory, row), reason, note, recovery)
 
 
 async def before(memory: Memory, session: str, reason: Reason, since: int | None = None) -> None:
-    """Makes a checkpoint before something is done to a session, under the caller's lock on its transcript. Nothing is
-    made where the last one has seen turn number `since` already. A failure is logged: what is to be done is done."""
+    """Makes a checkpoint before the caller changes a session, under the caller's lock on its transcript.
+
+    Makes none if the last checkpoint already covers turn number `since`. Logs a failure instead of raising it.
+    """
     try:
         if since is not None:
             heads = await run_sync(CheckpointFiles(memory.files).heads, session)
@@ -105,7 +107,7 @@ async def before(memory: Memory, session: str, reason: Reason, since: int | None
 
 
 async def sweep(memory: Memory) -> int:
-    """Clears away trees without a checkpoint; returns how many. Nothing happens while somebody makes one."""
+    """Deletes trees without a checkpoint and returns how many. Does nothing while a checkpoint is being made."""
     held = await run_sync(memory.locks.try_exclusive, LOCK)
     if held is None:
         return 0
@@ -117,7 +119,7 @@ async def sweep(memory: Memory) -> int:
 
 
 async def _seen(memory: Memory, row: SessionRow) -> _Seen:
-    """What there is of a session, up to its last turn, or to the one that it was wound back to."""
+    """Reads a session up to its last turn, or to the turn that it was wound back to."""
     session = row.session
     hidden = await as_of(memory, session)
     turn = row.turns if hidden is None else hidden
@@ -128,7 +130,7 @@ async def _seen(memory: Memory, row: SessionRow) -> _Seen:
         request = CompileRequest(session=session, as_of=turn)
         gathered = await gather(memory, request, Caller(source="checkpoint", session=session))
         inputs = await stored(memory, gathered.inputs, shown.paths_by_turn)
-    except (ContextManagerError, OSError) as error:  # a broken index: the rest of the state is worth keeping
+    except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
     notes = await noted(memory, session, turn)
     outcome = await outcome_of(memory, notes)
@@ -149,7 +151,7 @@ async def _seen(memory: Memory, row: SessionRow) -> _Seen:
 async def _kept(
     memory: Memory, seen: _Seen, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Puts it on disk: the tree, then the file."""
+    """Writes the checkpoint to disk: the tree, then the file."""
     number, session = new_id(), seen.row.session
     state = seen.state.with_chunks(seen.chunks).to_json()
     async with _making(memory):
@@ -190,13 +192,13 @@ async def _kept(
 
 
 def _milliseconds(moment: datetime) -> datetime:
-    """The moment as the file has it."""
+    """Returns the moment with the precision of a checkpoint file."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 @asynccontextmanager
 async def _making(memory: Memory) -> AsyncIterator[None]:
-    """While this lasts, nobody clears away trees."""
+    """Holds the lock that keeps `sweep` from deleting trees."""
     while (held := await run_sync(memory.locks.share, LOCK)) is None:  # noqa: ASYNC110 - another process may sweep
         await sleep(0.005)
     try:
@@ -206,7 +208,7 @@ async def _making(memory: Memory) -> AsyncIterator[None]:
 
 
 async def _thinned(memory: Memory, session: str) -> None:
-    """Of a session's automatic checkpoints the newest are kept; those that somebody asked for stay."""
+    """Deletes a session's old automatic checkpoints. Checkpoints that were asked for stay."""
 
     def thin() -> list[str]:
         files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files)
@@ -220,5 +222,5 @@ async def _thinned(memory: Memory, session: str) -> None:
     try:
         for path in await run_sync(thin):
             memory.changes.publish(Change("file", path))
-    except ContextManagerError as error:  # the new one is there; the next one tries again
-        log.warning("old checkpoints of %s were not cleared away: %s", session, error)
+    except ContextManagerError as error:  # the next checkpoint tries again
+        log.warning("old checkpoints of %s were not deleted: %s", session, error)

@@ -1,4 +1,4 @@
-"""Checkpoints: the ones that are kept, read and listed. `checkpoint` makes one, `restore` goes back to one."""
+"""Checkpoints: reads, lists and rewrites stored ones. `checkpoint` makes one, `restore` goes back to one."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Head", "forget", "latest", "listed", "named_chunks", "read", "rewrit
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
-    """The checkpoint of this id. Raises NotFound with the nearest one, Invalid for a file that is broken."""
+    """Returns the checkpoint of this id. Raises NotFound with the nearest id, Invalid if its file is broken."""
     files = CheckpointFiles(memory.files)
     return await run_sync(lambda: files.read(files.find(number.strip())))
 
 
 async def listed(memory: Memory, session: str | None = None) -> list[Head]:
-    """What is kept of a session or of all, the newest first."""
+    """Returns the checkpoints of a session, or of all sessions, newest first."""
     return await run_sync(CheckpointFiles(memory.files).heads, session)
 
 
 async def latest(memory: Memory, session: str) -> Checkpoint | None:
-    """The last checkpoint of a session, None if it has none."""
+    """Returns the last checkpoint of a session, or None if it has none."""
     files = CheckpointFiles(memory.files)
 
     def newest() -> Checkpoint | None:
@@ -42,22 +42,24 @@ async def latest(memory: Memory, session: str) -> Checkpoint | None:
 
 
 async def rewrite(memory: Memory, before: Checkpoint, after: Checkpoint) -> None:
-    """Puts `after` in the place of `before`. Raises Conflict if that does not stand so any more."""
+    """Replaces `before` with `after`. Raises Conflict if the stored checkpoint no longer equals `before`."""
     async with memory.locks.files():
         path = await run_sync(CheckpointFiles(memory.files).write, after, before)
     memory.changes.publish(Change("file", path))
 
 
 async def forget(memory: Memory, session: str) -> None:
-    """Makes what a session's checkpoints say of its words anew from the transcript, after something of it was deleted
-    there. What was counted, and the compile inputs, go: a recovery counts again. Call it under the transcript's lock,
-    when the state knows the transcript as it is now."""
+    """Rewrites the words in a session's checkpoints from the transcript, after words were deleted there.
+
+    Counts and compile inputs are removed: a recovery counts again. Call it under the transcript's lock, after the state
+    was updated from the transcript.
+    """
     files = CheckpointFiles(memory.files)
     turns = await sessions.session_turns(memory, session)
 
     def clean() -> None:
         for head in files.heads(session):
-            with suppress(Invalid):  # one that cannot be read is cleaned as a file among files
+            with suppress(Invalid):  # an unreadable one is cleaned as any other file
                 before = files.read(head.path)
                 seen = [turn for turn in turns if turn.number <= before.turn]
                 said = notes.noted(seen, memory.recognizer())
@@ -78,13 +80,16 @@ async def forget(memory: Memory, session: str) -> None:
 
 
 def named_chunks(memory: Memory) -> frozenset[str]:
-    """The cold chunks that checkpoints name which somebody asked for: those do not expire. The automatic ones name all
-    that was ever cold, and going back to one makes records again that are missing."""
+    """Returns the cold chunks that must not expire, because a checkpoint that was asked for names them.
+
+    Automatic checkpoints do not count: they name all chunks that were ever cold, and going back to one recreates
+    missing records.
+    """
     files = CheckpointFiles(memory.files)
     found: set[str] = set()
     for head in files.heads():
         if head.reason != "asked":
             continue
-        with suppress(ContextManagerError):  # a broken one names nothing; git has it whole
+        with suppress(ContextManagerError):  # a broken checkpoint names no chunks
             found.update(files.read(head.path).cold)
     return frozenset(found)

@@ -1,9 +1,9 @@
-"""Keeps the notes of each session in state.db while it is said: items, files touched, the last tool call.
+"""Keeps the notes of each session in state.db while it goes on: items, touched files, the last tool call.
 
-    a turn is on disk → `heard` reads what is final → state.db
+    a turn is on disk → `heard` → state.db
     a checkpoint is made → `noted`, `outcome_of`
 
-The notes follow from the transcript: if the state has none, they are made from there.
+Notes that are missing from the state are made again from the transcript.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ NAMESPACE = "checkpoint"
 
 
 async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Notes turns that were just recorded, oldest first. Call it under the transcript's lock.
+    """Adds recorded turns, oldest first, to the session's notes. Call it under the transcript's lock.
 
-    A turn counts once, whoever calls; turns that were recorded and not noted (a crash came between) are noted now.
+    Ignores turns that are in the notes, and adds earlier turns that a crash kept out of them.
     """
     if not turns:
         return
@@ -37,11 +37,11 @@ async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
     if turns[0].number > before.turn + 1:
         turns = await sessions.session_turns(memory, session)
     new = await _after(memory, before, turns)
-    await memory.state.put(NAMESPACE, session, new.as_dict(), waits=False)  # the transcript has it all
+    await memory.state.put(NAMESPACE, session, new.as_dict(), waits=False)  # can be made again from the transcript
 
 
 async def noted(memory: Memory, session: str, until: int | None = None) -> Noted:
-    """The notes of a session as of its last turn, or of turn number `until`. Raises NotFound."""
+    """Returns the notes of a session as of its last turn, or of turn number `until`. Raises NotFound."""
     row = await sessions.require(memory, session)
     last = row.turns if until is None else min(until, row.turns)
     before = notes_.from_dict(await memory.state.get(NAMESPACE, row.session))
@@ -52,12 +52,12 @@ async def noted(memory: Memory, session: str, until: int | None = None) -> Noted
 
 
 async def outcome_of(memory: Memory, notes: Noted) -> Outcome:
-    """Returns what holds at the end of a session's notes."""
+    """Returns the decisions and open items that follow from a session's notes."""
     return await run_sync(lambda: notes_.outcome(notes, memory.recognizer()))
 
 
 async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> None:
-    """Puts what a model made of the notes as they were after turn number `turn` in the place of what was found."""
+    """Stores a model's review of the notes, as they were after turn number `turn`."""
     async with memory.locks.transcript(session):
         stored = await memory.state.get(NAMESPACE, session)
         if stored is None:
@@ -71,13 +71,12 @@ async def learn(memory: Memory, session: str, turn: int, said: Enrichment) -> No
 
 
 async def forget(memory: Memory, session: str) -> None:
-    """Drops the notes of a session whose transcript was written anew: they are made from there again."""
+    """Drops the notes of a session whose transcript was rewritten. They are made again when they are needed."""
     await memory.state.remove(NAMESPACE, session)
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops the notes of sessions that ended long ago; returns how many. They can be made again from the
-    transcripts."""
+    """Drops the notes of sessions that ended long ago and returns how many."""
     kept = await memory.state.keys_of(NAMESPACE)
     old = sorted(set(kept) & await sessions.ended_long_ago(memory)) if kept else []
     if old:

@@ -1,11 +1,11 @@
-"""Restore: a session's state, and if asked the knowledge, become again what a checkpoint holds (SPEC §11).
+"""Restores the state of a session, and on request the knowledge files, from a checkpoint.
 
-    plan: what would change, as text (that is the dry run)
-      → a checkpoint of its own, which is the undo → the intent, on disk → files → commit → the session's state → done
+    plan: the changes as text (a dry run ends here)
+      → a new checkpoint, which is the undo → the intent, on disk → files → commit → the session's state → done
 
-From the intent on every step can be done twice: what a crash leaves is carried on by the next process (`finish`). What
-somebody else has written meanwhile is left alone and named. Conversations are never touched: turns after the checkpoint
-stay in their transcript, go to cold storage, and are hidden until the next message.
+After the intent is written, every step can be repeated: after a crash the next process continues (`finish`). A file
+that another program changed meanwhile is left unchanged and reported. Conversations never change: turns after the
+checkpoint stay in their transcript, go to cold storage, and are hidden until the next message.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What going back to a checkpoint changes (`applied`: has changed), in words. `undo` is the checkpoint that takes
-    it back, `paths` the files that were written or deleted."""
+    """The changes of a restoration, in words. `applied` is False for a dry run. `undo` is the checkpoint that reverses
+    it; `paths` are the files that were written or deleted."""
 
     checkpoint: Checkpoint
     knowledge: bool
@@ -53,9 +53,10 @@ class Restored:
 async def restore(
     memory: Memory, number: str, caller: Caller, *, apply: bool, knowledge: bool | None = None
 ) -> Restored:
-    """Shows what going back to a checkpoint would change; with `apply` does it, durably, and so that it can be undone.
-    `knowledge` says whether the files of the knowledge go back too; by default they do in an undo of what took them
-    back, and else do not.
+    """Returns the changes that restoring a checkpoint would make; with `apply` makes them, durably and with an undo.
+
+    `knowledge` says whether the knowledge files are restored too. By default they are only if the checkpoint is the
+    undo of a restoration that included them.
 
     Raises:
         NotFound: no such checkpoint, or its conversation is not there.
@@ -85,7 +86,7 @@ async def restore(
 
 
 async def finish(memory: Memory) -> int:
-    """Carries on recoveries that a crash interrupted; returns how many. One that somebody is just at is left to him."""
+    """Finishes recoveries that a crash interrupted; returns their number. Skips one that another process is running."""
     intents = RecoveryIntents(memory.files)
     done = 0
     for intent in await run_sync(intents.all):
@@ -109,7 +110,7 @@ async def finish(memory: Memory) -> int:
 
 
 def unfinished_sentences(memory: Memory) -> list[str]:
-    """What `status` and `doctor` say about recoveries that were begun and not finished."""
+    """Returns a sentence per unfinished recovery, for `status` and `doctor`."""
     return [
         f"going back to checkpoint {intent.target} was interrupted; the next server or `context-manager recover` "
         f"carries it on (undo: {intent.undo})"
@@ -120,11 +121,11 @@ def unfinished_sentences(memory: Memory) -> list[str]:
 async def _carried_out(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Every step, under the caller's lock on the transcript; returns the files that changed, and notes."""
+    """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
     notes: list[str] = []
     async with memory.locks.files():
         paths, left = await run_sync(put_back, memory, intent, then, own)
-        notes += [f"{path} was changed by somebody else meanwhile and is left alone" for path in left]
+        notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
         if intent.knowledge:
             notes += await committed(memory, intent, then, own)
     await restore_session(memory, intent, then)
@@ -149,6 +150,6 @@ def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple
 
 
 def _took_knowledge(of: Checkpoint) -> bool:
-    """Whether a checkpoint is the undo of a recovery that took the knowledge back too."""
+    """Returns whether a checkpoint is the undo of a recovery that included the knowledge files."""
     about = (of.state or {}).get("recovery")
     return isinstance(about, Mapping) and bool(about.get("knowledge"))

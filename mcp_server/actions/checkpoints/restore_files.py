@@ -1,7 +1,7 @@
-"""The files of a recovery: anchors, and the knowledge if asked, become what a checkpoint holds, and are committed.
+"""Restores the files of a checkpoint, anchors and on request the knowledge, and commits them.
 
-Every step may be done twice. A file that is neither what it was when the recovery began, nor what it shall be, was
-changed by somebody else meanwhile: it is left alone and named.
+Every step can be repeated. A file with neither its old nor its new content was changed by another program meanwhile: it
+is left unchanged and reported.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TAG = "memory/before/"
 def put_back(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Anchors, and the knowledge if asked, as they were; returns what was written or deleted, and what was left alone
-    because it is neither what it was when the recovery began, nor what it shall be."""
+    """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
+    were left unchanged because another program changed them meanwhile."""
     trees = CheckpointTrees(memory.files)
     before, after = _contents(memory, trees, own, intent), _contents(memory, trees, then, intent)
     wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
@@ -48,7 +48,7 @@ def put_back(
 
 
 def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: RecoveryIntent) -> dict[str, bytes]:
-    """The files of a checkpoint that this recovery is about, without what was forgotten on request since."""
+    """Returns the checkpoint's files that this recovery restores, without text that was forgotten on request since."""
     try:
         names = trees.names(of.knowledge_tree) if of.knowledge_tree else {}
     except Unavailable:
@@ -73,10 +73,10 @@ def _anchors_text(of: Checkpoint) -> bytes:
 
 
 async def committed(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:
-    """Tags the commit before, and commits what has changed; what cannot be committed stays in the work tree."""
+    """Tags the last commit, and commits the changes; a change that cannot be committed stays in the work tree."""
     if not memory.git.available() or not memory.settings.git.auto_commit:
         why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
-        return [f"{why}: nothing was committed; the files are what they were"]
+        return [f"{why}: nothing was committed; the files were restored"]
     trees = CheckpointTrees(memory.files)
     tag = f"{TAG}{intent.undo}"
     message = (

@@ -1,6 +1,6 @@
-"""Session state: everything of a session that a checkpoint keeps and a recovery puts back, raw, by a table.
+"""Session state: the entries of a session that a checkpoint stores and a recovery puts back.
 
-A feature that keeps something by session in the state needs one line here and nothing else.
+A feature that stores entries by session needs one line in `KEPT`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ TOPICS = "topics"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An entry of the state: its key is `prefix` and the session. `heard` is the field of its value, if it has one,
-    that says up to which turn the conversation was taken in: what came later is taken in when somebody looks."""
+    """An entry of the state, with the key `prefix` + session.
+
+    `heard` is the field of its value, if any, that holds the number of the last turn that was processed. Later turns
+    are processed when the entry is read.
+    """
 
     namespace: str
     prefix: str = ""
@@ -54,8 +57,10 @@ async def snapshot(memory: Memory, session: str) -> SessionState:
 async def put_back(
     memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
 ) -> None:
-    """Puts a session's state in the place of what is there, with these live chunks, in one transaction. `turn` is the
-    last turn that it has seen; of the `turns` that there are the later ones are hidden."""
+    """Replaces a session's state and live chunks in one transaction.
+
+    `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
+    """
     places = [kept.place(session) for kept in KEPT] + [(as_of.NAMESPACE, session)]
     said = await sessions.session_turns(memory, session)
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
@@ -74,8 +79,10 @@ def _with_notes(
 
 
 async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """A session that was wound back goes on with these turns: those that were hidden are not taken in any more. Call it
-    under the transcript's lock, before anything hears the turns."""
+    """Ends the rewound state of a session, which goes on with `turns`: the hidden turns are never processed.
+
+    Call it under the transcript's lock, before the turns are processed.
+    """
     hidden = await memory.state.get(as_of.NAMESPACE, session)
     if hidden is None:
         return
@@ -89,7 +96,7 @@ async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
 
 
 def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
-    """The active topics of a session's entries, by name."""
+    """Returns the sorted names of the active topics in a session's entries."""
     value = stored.get(TOPICS, {}).get(session)
     if isinstance(value, Mapping):
         return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))

@@ -13,7 +13,8 @@ from mcp_server.store.history.history import History
 from mcp_server.store.paths import LOCAL
 
 _OWN_KEYS = re.compile(rf"{re.escape(LOCAL)}/(?:[a-z-]{1, 20}token|installs/.*)|\.git(?:ignore|attributes)")
-"""The tokens that our own servers ask for, and backups of clients' settings, whose keys the clients need."""
+"""Files that are not searched: tokens of our own servers, and backups of clients' settings, whose keys the clients
+need."""
 
 
 @dataclass(frozen=True, slots=True)

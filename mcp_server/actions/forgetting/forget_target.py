@@ -1,4 +1,4 @@
-"""What a person means by "forget this": a text, a turn, a conversation, a file or some lines of it, as a request."""
+"""Turns a target of `forget` (a text, turn, conversation, file, lines of a file, or all secrets) into a request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from mcp_server.memory import Memory
 from mcp_server.store.transcripts import stem_of
 
 SENTENCE = 6
-"""A turn, or a line, of so many words is forgotten wherever it stands; a shorter one ("yes, please") only there."""
+"""A turn or line of at least this many words is forgotten everywhere; a shorter one ("yes, please") only in its
+place."""
 MOST_LINES = 500
 DELETABLE = ("knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", "scratch/", "tmp/")
 _LEADING = re.compile(r"^\s*(?:[-*+>]\s+|\d+[.)]\s+|#{1,6}\s+)*(?:\[[ xX]\]\s+)?(?:\d{4}-\d\d-\d\d\s*[:—–-]?\s*)?")
@@ -29,7 +30,7 @@ _LEADING = re.compile(r"^\s*(?:[-*+>]\s+|\d+[.)]\s+|#{1,6}\s+)*(?:\[[ xX]\]\s+)?
 
 @dataclass(frozen=True, slots=True)
 class ForgetTarget:
-    """Exactly one of `text`, `turn` (`SESSION#N`), `session`, `path`, `secrets` (every secret that is stored).
+    """Exactly one of `text`, `turn` (`SESSION#N`), `session`, `path`, `secrets` (all stored secrets).
 
     `lines` (first, last) are lines of `path`.
     """
@@ -43,9 +44,9 @@ class ForgetTarget:
 
 
 async def meant(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
-    """The request, and the runs of letters whose cut-off beginnings are to be found as well.
+    """Returns the request, and the texts whose truncated copies are searched for as well.
 
-    Raises NotFound for a conversation, turn or file that is not there, Invalid and Refused as `forget` does.
+    Raises NotFound if the conversation, turn or file does not exist, Invalid and Refused as `forget` does.
     """
     given = [value for value in (target.text, target.turn, target.session, target.path) if value is not None]
     if len(given) + target.secrets != 1 or (target.lines and target.path is None):
@@ -73,7 +74,7 @@ def _text(request: Forgotten, text: str) -> tuple[Forgotten, tuple[str, ...]]:
     run = joined(text)
     if len(run) < (SHORTEST if run.isascii() else 2):
         raise Invalid(
-            f"{text[:40]!r} has fewer than {SHORTEST} letters or digits: it would be found nearly everywhere. "
+            f"{text[:40]!r} has fewer than {SHORTEST} letters or digits: it would match nearly everywhere. "
             "Give more of the sentence, or use --turn or --path with --lines"
         )
     return replace(request, windows=frozenset({request.window(text)})), (run,)
@@ -156,17 +157,17 @@ def _file(
     if path.startswith("raw/"):
         raise Refused(f"{path} is a transcript; forget a turn of it (--turn SESSION#N) or all of it (--session ID)")
     if not path.startswith(DELETABLE):
-        raise Refused(f"{path} is not deleted so; only files under {', '.join(DELETABLE)} are")
+        raise Refused(f"{path} cannot be forgotten; only files under {', '.join(DELETABLE)} are")
     memory.files.stat(path)  # raises NotFound with the nearest name
     try:
         text = memory.files.read_text(path)
     except Invalid:
         if lines:
             raise
-        text = ""  # a binary file has no lines, and can be deleted all the same
+        text = ""  # a binary file has no lines, but can be deleted
     found = text.splitlines()
     if lines is None:
-        # What was imported holds other people's sentences too: then the file alone goes.
+        # An imported file holds other people's sentences too: only the file is deleted.
         texts = [] if path.startswith("knowledge/reference/") else _sentences(found)
         request = replace(request, paths=frozenset({request.path_hash(path)}))
         return _everywhere(request, texts)
@@ -177,12 +178,12 @@ def _file(
     short = [line for line in chosen if len(joined(line)) < SHORTEST]
     if short or not chosen:
         what = repr(short[0][:40]) if short else "an empty line"
-        raise Invalid(f"{path}: {what} is too short to be recognised; edit the file by hand and name other lines")
+        raise Invalid(f"{path}: {what} is too short to be recognized; edit the file by hand and name other lines")
     return _with(request, chosen), tuple(joined(line) for line in chosen)
 
 
 def _sentences(lines: Iterable[str]) -> list[str]:
-    """The lines of a file that say something of their own; headings and front matter do not."""
+    """Returns the lines of a file without headings, front matter, tables and code fences."""
     body = [line for line in lines if not line.startswith(("#", "---", "|", "```")) and not re.match(r"\w+:", line)]
     if len(body) > MOST_LINES:
         body = body[:MOST_LINES]
@@ -190,7 +191,7 @@ def _sentences(lines: Iterable[str]) -> list[str]:
 
 
 def _derived(memory: Memory, changes: Iterable[KnowledgeChange]) -> Iterator[str]:
-    """What a conversation has written into knowledge files, as it stands there: the transcript has its beginning."""
+    """Yields the whole texts that a conversation wrote into knowledge files; the transcript has truncated summaries."""
     for change in changes:
         said = change.summary.removesuffix("…")
         if said == change.summary:
@@ -209,7 +210,7 @@ def _derived(memory: Memory, changes: Iterable[KnowledgeChange]) -> Iterator[str
 def _everywhere(
     request: Forgotten, texts: Iterable[str], derived: Iterable[str] = ()
 ) -> tuple[Forgotten, tuple[str, ...]]:
-    """The request with those texts that are long enough to be nobody else's, and with what was derived from them."""
+    """Adds the texts that are long enough to be unique, and the texts that were derived from them."""
     whole = [text for text in texts if len(text.split()) >= SENTENCE and joined(text)]
     whole += [text for text in derived if len(text.split()) > 1 and len(joined(text)) >= SHORTEST]
     return _with(request, whole), tuple(joined(text) for text in whole if len(text) < 4000)

@@ -1,4 +1,4 @@
-"""What people read of forgetting: what git and others still hold, the places in short, and what is asked before."""
+"""The texts about forgetting for people: the receipt, the copies that remain, and the question before deleting."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 
 ELSEWHERE = (
-    "Out of reach: the client's own records of the conversation (what is imported from them again comes without it), "
-    "other machines and backups of yours, and what a drive keeps of overwritten blocks."
+    "Out of reach: the client's own records of the conversation (a new import leaves the forgotten words out), "
+    "your other machines and backups, and overwritten blocks that a drive keeps."
 )
 MOST_FILES = 40
 LONGEST_NAMED = 300
-"""Characters of a text, or of a message, that a question shows."""
+"""Characters of a text or message that a question shows."""
 
 ADD_HISTORY = "Add --history to rewrite the history."
 IN_A_TERMINAL = "`context-manager forget`, in a terminal, rewrites the history with --history."
 
 
 def as_text(receipt: Receipt) -> str:
-    """The receipt in markdown. Words that were forgotten stand in it only as parts of old file names."""
+    """Returns the receipt in markdown. It contains forgotten words only as parts of old file names."""
     if receipt.nothing and not receipt.done:
         return "\n".join(["No copy was found: nothing would change.", *_similar(receipt)])
     lines = [f"Forgotten ({receipt.id}):" if receipt.done else "This would be forgotten:"]
@@ -37,7 +37,7 @@ def as_text(receipt: Receipt) -> str:
 
 
 def places(receipt: Receipt) -> list[str]:
-    """A line for every file: where in it, and what happens there."""
+    """Returns a line for every file: the places in it and what happens there."""
     lines = []
     for copy in receipt.copies[:MOST_FILES]:
         parts = [place.what if place.line is None else f"line {place.line}: {place.what}" for place in copy.places[:5]]
@@ -51,13 +51,13 @@ def places(receipt: Receipt) -> list[str]:
 
 
 def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) -> list[str]:
-    """What git holds, in plain words; `advice` says how it is taken out of the history."""
+    """Returns sentences about the copies in git; `advice` says how to remove them from the history."""
     past = receipt.history
     said: list[str] = []
     if receipt.commit:
         said.append(f"Committed as {receipt.commit[:10]}, with the trailer `Forget: {receipt.id}`.")
     if receipt.rewritten:
-        said.append("Git's history was rewritten: commits have new ids, and no object holds it any more.")
+        said.append("Git's history was rewritten: commits have new ids, and no object contains the forgotten words.")
     if receipt.backup:
         said.append(
             f"The backup {receipt.backup} STILL HOLDS ALL OF IT. When you have seen that all is well, "
@@ -82,24 +82,27 @@ def git_sentences(receipt: Receipt, history: bool, advice: str = ADD_HISTORY) ->
 
 
 async def question(memory: Memory, target: ForgetTarget) -> str:
-    """What a person is asked before an agent's wish is carried out: what goes, and from where; the same text while
-    nothing changes. Empty if there is nothing to forget. Raises as `plan_forget` does."""
+    """Returns the question to the user before an agent's request to forget is carried out.
+
+    It lists the files. The text stays the same while nothing changes. Empty if there is nothing to forget. Raises as
+    `plan_forget` does.
+    """
     receipt = await plan_forget(memory, target)
     if receipt.nothing:
         return ""
     files = f"{len(receipt.copies):,} file{'' if len(receipt.copies) == 1 else 's'}"
     return "\n".join(
         [
-            f"An agent wants to delete this from your memory, for real and for good: {await _named(memory, target)}",
+            f"An agent wants to delete this from your memory, permanently: {await _named(memory, target)}",
             "",
-            f"It stands in {files}:",
+            f"It is in {files}:",
             *places(receipt),
         ]
     )
 
 
 async def _named(memory: Memory, target: ForgetTarget) -> str:
-    """The words that a person knows it by."""
+    """Returns the target in words that a person recognizes."""
     if target.secrets:
         return "every secret that is stored"
     if target.text is not None:

@@ -1,4 +1,4 @@
-"""Came over: conversations that nobody here wrote; git brought them from another machine."""
+"""Reads transcripts that git brought from another machine into the state."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from mcp_server.memory import Memory
 
 
 async def take_in(memory: Memory) -> int:
-    """Reads the transcripts that nobody here wrote (another machine's, that git brought) into the state; returns how
-    many. One that cannot be read is left to `status`."""
+    """Reads transcripts that the state does not know yet and returns how many. `status` names unreadable ones."""
     known = {row.path for row in await memory.state.sessions()}
     taken = 0
     for path in await run_sync(lambda: sorted(set(memory.transcripts.all()) - known)):
@@ -20,9 +19,9 @@ async def take_in(memory: Memory) -> int:
             async with memory.locks.transcript(session):
                 row = await memory.state.session(session)
                 if row is not None and row.status == "open":
-                    continue  # it goes on here; once it is closed, the later of both is the current one
+                    continue  # it is open here; after it is closed, the later of both transcripts is current
                 if row is not None and (await run_sync(memory.transcripts.find, session))[-1] == row.path:
-                    continue  # an earlier part of it
+                    continue  # an earlier transcript of the session
                 await sessions.restore(memory, path)
         except ContextManagerError:
             continue

@@ -1,8 +1,8 @@
-"""Committing: what changed goes into git on a cadence, with a message that says what it was.
+"""Committing: commits changed files at intervals, with messages that describe the change.
 
-A closed conversation is committed at once (`closed_sessions.commit_pending`); everything else, whoever wrote it, every
-`lifecycle.commit_interval_minutes` and when a server ends. What may not go in (see `core.history.admission`) is left
-out and named in `status` until it is mended; a commit that fails is tried again.
+`closed_sessions.commit_pending` commits a closed conversation at once. All other changes are committed every
+`lifecycle.commit_interval_minutes` and when a server ends. Files that `core.history.admission` refuses are left out and
+named in `status` until they are corrected. A failed commit is retried.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ OURS = (
     ".gitattributes",
     ".gitmodules",
 )
-"""What is committed by itself; anything else in the workspace is its owner's."""
+"""Paths that are committed automatically. The owner commits everything else in the workspace."""
 
 STATE, LAST, REPORT, PUSH = "git", "swept", "report", "push"
-"""Namespace of the state; keys in it: when it was last looked what changed, what was then left out, and why nothing
-could be pushed."""
+"""Namespace of the state, and its keys: time of the last round, its report, and why the last push failed."""
 
 WRITTEN_IN = "written_in"
 """Namespace of the state: path of a knowledge file → transcript of the conversation that last wrote to it."""
@@ -52,8 +51,8 @@ WRITTEN_IN = "written_in"
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a round did: the commits' ids, what was left out and why, what goes in but should be seen to, what waits for
-    the user's own commit, and why nothing could be committed."""
+    """The result of a round: ids of the commits, files left out with the reason, committed files with a warning, files
+    that wait for the user's own commit, and why nothing could be committed."""
 
     commits: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -63,9 +62,9 @@ class Swept:
 
 
 async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:
-    """Commits everything of ours that changed, one commit a type. `ask`: an LLM may word the messages.
+    """Commits all changed files in `OURS`, one commit for each type. `ask`: an LLM may word the messages.
 
-    Never raises for what git refuses: `note` says it, and the next round tries again.
+    If git refuses, the result's `note` says why, and the next round tries again.
     """
     if not memory.settings.git.auto_commit:
         return Swept(note="git.auto_commit is off")
@@ -81,7 +80,7 @@ async def commit_changes(memory: Memory, *, ask: bool = True) -> Swept:
 
 
 async def commit_if_due(memory: Memory) -> Swept | None:
-    """A round, if the last one is long enough ago; None if it is not."""
+    """Runs a round if the commit interval has passed; otherwise returns None."""
     now = memory.clock()
     last = await memory.state.get(STATE, LAST)
     if last is None:  # a new memory: its first files are committed
@@ -94,7 +93,7 @@ async def commit_if_due(memory: Memory) -> Swept | None:
 
 
 async def report(memory: Memory) -> Swept:
-    """What the last round said."""
+    """Returns the result of the last round."""
     found: Mapping[str, Any] = await memory.state.get(STATE, REPORT) or {}
     return Swept(
         commits=tuple(found.get("commits", ())),
@@ -132,7 +131,7 @@ async def _swept(memory: Memory, ask: bool) -> Swept:
 
 
 async def _message(memory: Memory, kind: Type, group: Sequence[FileChange], ask: bool) -> str:
-    """The commit's message: an LLM's, if there is one and it gives a usable one, else ours. No lock is held."""
+    """Returns the commit message: the LLM's if there is an LLM and its answer is usable, else ours. Holds no lock."""
     if ask and memory.llm is not None and kind != "conversation":
         try:
             prompt = request(memory.templates("commit_message"), kind, group)

@@ -1,7 +1,7 @@
-"""Explore: what if? A branch of the memory with a folder of its own, to be merged or dropped within a week.
+"""Explore: a branch of the memory in its own folder, to be merged or dropped within a week.
 
-The live files are never switched. What is in an exploration's folder is a whole workspace: edit it, or point any
-command at it with `--workspace`.
+The live files never change branch. An exploration's folder is a complete workspace: edit it, or use it with any command
+through `--workspace`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 EXPLORATIONS = BranchFolders("explore/", "exploration", "explore")
 
 DAYS = 7
-"""An exploration is dropped after so many days; what was not merged keeps a tag."""
+"""Days after which an exploration is dropped. Unmerged work keeps a tag."""
 
 STATE = "explore"
 """Namespace of the state: name → when it was begun."""
@@ -41,8 +41,8 @@ STATE = "explore"
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """One: where its folder is (None: it is gone), since when, how many commits and uncommitted files it has of its
-    own, and when it is dropped."""
+    """An exploration: its folder (None if it is gone), when it began, the number of its own commits and uncommitted
+    files, and when it is dropped."""
 
     name: str
     place: str | None
@@ -54,19 +54,19 @@ class Exploration:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What was dropped, and the tag that its unmerged work has now."""
+    """A dropped exploration, and the tag of its unmerged work."""
 
     name: str
     tag: str | None
 
 
 async def create(memory: Memory, name: str) -> Exploration:
-    """Begins one from the memory as it is now, with this machine's settings.
+    """Creates an exploration from the memory as it is now, with this machine's settings.
 
     Raises:
-        Invalid: `name` is no name for a branch.
-        Conflict: there is one of this name.
-        Refused: changes from another machine wait for approval; in the new folder they would count.
+        Invalid: `name` is not valid for a branch.
+        Conflict: an exploration of this name exists.
+        Refused: changes from another machine wait for approval; in the new folder they would have effect.
         Unavailable: git is missing.
     """
     await EXPLORATIONS.check(memory, name)
@@ -86,7 +86,7 @@ def _copy_machine_settings(root: Path, place: Path) -> None:
 
 
 async def explorations(memory: Memory) -> list[Exploration]:
-    """All of them, the oldest first. Raises Unavailable without git."""
+    """Returns all explorations, oldest first. Raises Unavailable without git."""
     branches = await EXPLORATIONS.all(memory)
     begun = await memory.state.entries(STATE)
     found = [await run_sync(_shown, branch, begun.get(EXPLORATIONS.short(branch))) for branch in branches]
@@ -94,8 +94,10 @@ async def explorations(memory: Memory) -> list[Exploration]:
 
 
 async def merge(memory: Memory, name: str) -> Joined | None:
-    """Brings an exploration's work into the memory and ends it; None if it had none. Raises NotFound, Refused if files
-    that it changes are staged, Unavailable."""
+    """Merges an exploration into the memory and ends it. Returns None if it had no changes.
+
+    Raises NotFound, Refused if files that it changes are staged, Unavailable.
+    """
     branch = await _committed(memory, name)
     joined = await join(memory, branch.commit, lambda plan: f"explore: merge {name}")
     await _remove(memory, branch)
@@ -103,8 +105,7 @@ async def merge(memory: Memory, name: str) -> Joined | None:
 
 
 async def drop(memory: Memory, name: str) -> Dropped:
-    """Ends an exploration; its unmerged work gets a tag under `memory/before/`, and the folder goes. Raises NotFound,
-    Unavailable."""
+    """Deletes an exploration and tags its unmerged work under `memory/before/`. Raises NotFound, Unavailable."""
     branch = await _committed(memory, name)
     tag: str | None = None
     if branch.ahead:
@@ -117,7 +118,7 @@ async def drop(memory: Memory, name: str) -> Dropped:
 
 
 async def drop_old(memory: Memory) -> list[Dropped]:
-    """Ends every exploration whose days are over; returns them. One that cannot be ended stays; the log says why."""
+    """Drops every expired exploration and returns those. Logs why if one cannot be dropped."""
     if not await run_sync(memory.git.worktrees.any, EXPLORATIONS.prefix):
         return []
     now = memory.clock()
@@ -126,13 +127,13 @@ async def drop_old(memory: Memory) -> list[Dropped]:
         if one.until <= now:
             try:
                 dropped.append(await drop(memory, one.name))
-            except ContextManagerError as error:  # a secret in its folder: the others go all the same
-                log.warning("the exploration %s is over and was not dropped: %s", one.name, error)
+            except ContextManagerError as error:  # such as a secret in its folder; the others are still dropped
+                log.warning("the exploration %s has expired and was not dropped: %s", one.name, error)
     return dropped
 
 
 async def _committed(memory: Memory, name: str) -> Branch:
-    """The branch, with what lies uncommitted in its folder."""
+    """Commits the changes in an exploration's folder and returns its branch."""
     branch = await EXPLORATIONS.find(memory, name)
     if branch.place is not None:
         there = Git(branch.place, memory.git.clock)
@@ -143,7 +144,7 @@ async def _committed(memory: Memory, name: str) -> Branch:
                 left_out = (await run_sync(there.commit_files, [one.path for one in found], text)).left_out
             if left_out:
                 path, reason = next(iter(left_out.items()))
-                raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Mend or delete it first")
+                raise Conflict(f"{path} in the exploration cannot be committed: {reason}. Correct or delete it first")
     return await EXPLORATIONS.find(memory, name)
 
 

@@ -1,4 +1,4 @@
-"""What `status` says of git: where the branch stands, what waits, what was left out, what is off."""
+"""Git in `status`: the branch, waiting commits, files left out, problems."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PROBES = {
     "raw/conversations/2026/01/01/x.md": "raw/conversations/",
     "anchors.yaml": "anchors.yaml",
 }
-"""A path that may not exist, in each of our places, and how the place is called."""
+"""A path in each of our folders, which need not exist, and the name of the folder."""
 
 
 async def git_view(memory: Memory) -> Mapping[str, Any]:
-    """JSON values all the way down. Never raises for what is wrong with git: it says so."""
+    """Returns JSON values. Problems with git are reported in the result, not raised."""
     knobs = memory.settings.git
     version = await run_sync(memory.git.version)
     waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
@@ -62,14 +62,14 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
 
 
 async def git_problems(memory: Memory) -> list[str]:
-    """What `status` shows among the problems: files that are not committed, and why nothing can be."""
+    """Returns git's problems for `status`: files that are not committed, and why commits fail."""
     report = await committing.report(memory)
     named = [f"{path} is not committed: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
     if memory.settings.git.auto_commit and report.note:
         named.append(f"nothing could be committed: {report.note}")
     if await run_sync(memory.git.available):
         if damage := await run_sync(memory.git.health.quick):
-            said = f"{damage}; nothing is committed until `context-manager doctor --repair` has mended it"
+            said = f"{damage}; nothing is committed until `context-manager doctor --repair` has repaired it"
             return [said, *(one for one in named if damage not in one)]
         if memory.settings.git.auto_commit:
             named += await _ignored(memory)
@@ -81,7 +81,7 @@ async def git_problems(memory: Memory) -> list[str]:
 
 
 async def _ignored(memory: Memory) -> list[str]:
-    """Folders of ours that the user's .gitignore keeps out of git."""
+    """Returns sentences about our folders that the user's .gitignore excludes."""
     try:
         found = await run_sync(memory.git.ignored, list(PROBES))
     except ContextManagerError:
@@ -92,14 +92,14 @@ async def _ignored(memory: Memory) -> list[str]:
 
 
 def _reach(memory: Memory) -> str:
-    """How far back history goes."""
+    """Says whether git has the whole history or a shallow one."""
     if memory.git.is_shallow():
-        return "shallow: what is older was never fetched; `git fetch --unshallow` in the workspace brings it"
+        return "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
     return "whole"
 
 
 def _remote(memory: Memory) -> Mapping[str, Any]:
-    """How far this copy and the remote's were apart when it was last fetched."""
+    """Returns the remote, and how many commits both sides were apart at the last fetch."""
     remotes = memory.git.remote.names()
     name = memory.settings.git.remote or (remotes[0] if len(remotes) == 1 else None)
     if name is None or name not in remotes:

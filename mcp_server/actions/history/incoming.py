@@ -1,9 +1,9 @@
-"""Incoming changes: what another machine changed in identity, topics and settings waits for the user's approval.
+"""Incoming changes: another machine's changes of identity, topics and settings wait for the user's approval.
 
-Such a file steers agents on this machine, and whoever can push to the remote can write it. After a merge HEAD has their
-version, so that nothing is undone on the other machine; the work tree keeps the version of this machine, which is the
-only one that is compiled, searched or triggers anything. A proposal in `.local/pending/` (written before HEAD moves)
-marks the difference, and git's skip-worktree bit hides it from `git status`.
+These files steer agents, and everyone with access to the remote can write them. After a merge, HEAD has the remote's
+version, so that a later push does not undo it on the other machine. The work tree keeps this machine's version, and
+only the work tree is compiled, searched and used for triggers. A proposal in `.local/pending/`, written before HEAD
+moves, records the difference. Git's skip-worktree bit hides the difference from `git status`.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ from mcp_server.store.workspace import SETTINGS
 from mcp_server.store.yaml_text import load
 
 ACTION = "incoming"
-"""What `Proposal.fact["action"]` says of such a proposal; `base` in it is git's entry of the file before the merge."""
+"""Value of `fact["action"]` in a proposal of this module. Its `fact["base"]` is git's entry of the file before the
+merge."""
 
 
 def is_incoming(proposal: Proposal) -> bool:
-    """Whether a proposal is about a change from another machine."""
+    """Returns whether a proposal is about a change from another machine."""
     return proposal.fact.get("action") == ACTION
 
 
 def held_paths(memory: Memory) -> frozenset[str]:
-    """Returns the files whose incoming changes wait: this machine's version of them is not committed meanwhile."""
+    """Returns the files whose incoming changes wait. Until then this machine's version is not committed."""
     return frozenset(one.path for one in Pending(memory.files).all() if is_incoming(one))
 
 
 def of_this_machine(memory: Memory, plan: Plan) -> list[str]:
-    """Returns the paths of a plan that lie in `.local/`, which no other machine may write."""
+    """Returns the paths of a plan that are in `.local/`; other machines must not write there."""
     return sorted(path for path in plan.changed if _real(memory, path).split("/")[0].casefold() == LOCAL)
 
 
 def hold(memory: Memory, plan: Plan, remote: str) -> frozenset[str]:
-    """Writes a proposal for each file of the plan whose change must wait, and returns their paths. Under
-    `locks.files()`."""
+    """Writes a proposal for each file of the plan whose change must wait, and returns the files' paths.
+
+    Call it under `locks.files()`.
+    """
     pending = Pending(memory.files)
     known = {one.path for one in pending.all() if is_incoming(one)}
     asked = memory.settings.knowledge.approve
@@ -63,14 +66,15 @@ def hold(memory: Memory, plan: Plan, remote: str) -> frozenset[str]:
 
 
 def settle(memory: Memory) -> list[Proposal]:
-    """Drops proposals that would change nothing any more; returns the others. Under `locks.files()` and `locks.git()`.
+    """Drops proposals that no longer change anything and returns the others.
 
-    A merge that was killed leaves such proposals, and so does another machine that took its change back.
+    Such proposals remain after a killed merge, or if the other machine reverts its change. Call it under
+    `locks.files()` and `locks.git()`.
     """
     waiting: list[Proposal] = []
     for proposal in filter(is_incoming, Pending(memory.files).all()):
         if _here(memory, proposal.path) == _there(memory, proposal.path):
-            _release(memory, proposal)
+            release(memory, proposal)
         else:
             waiting.append(proposal)
     memory.git.merging.leave_out([one.path for one in waiting])
@@ -78,8 +82,7 @@ def settle(memory: Memory) -> list[Proposal]:
 
 
 def ignored_settings(memory: Memory) -> list[str]:
-    """Returns the settings in the memory's last commit that this machine ignores, because they belong to each
-    machine."""
+    """Returns the settings in the last commit that this machine ignores, because each machine has its own."""
     try:
         return sorted(machine_settings(load(_there(memory, SETTINGS) or "", SETTINGS)))
     except ContextManagerError:
@@ -87,16 +90,18 @@ def ignored_settings(memory: Memory) -> list[str]:
 
 
 def shown(memory: Memory, proposal: Proposal) -> tuple[str, str]:
-    """Returns the diff that `accept` would make, and why nothing would change, if so."""
+    """Returns the diff that `accept` would make; if it is empty, also the reason."""
     before, after = _here(memory, proposal.path), _accepted(memory, proposal)
     if before == after:
-        return "", "nothing differs any more"
+        return "", "the file already has this content"
     return difference(before or "", after or "", proposal.path), ""
 
 
 def accept(memory: Memory, proposal: Proposal) -> str:
-    """Takes the incoming version over, with what was changed here meanwhile, and returns the diff. Under
-    `locks.files()` and `locks.git()`."""
+    """Merges the incoming version into this machine's file and returns the diff.
+
+    Call it under `locks.files()` and `locks.git()`.
+    """
     path = proposal.path
     before, after = _here(memory, path), _accepted(memory, proposal)
     diff = difference(before or "", after or "", path)
@@ -106,22 +111,17 @@ def accept(memory: Memory, proposal: Proposal) -> str:
         data = after.encode("utf-8", "surrogateescape")
         old = None if before is None else before.encode("utf-8", "surrogateescape")
         memory.files.write_bytes_atomic(path, data, old, new=before is None)
-    _release(memory, proposal)
+    release(memory, proposal)
     memory.changes.publish(Change("file", path))
     return diff
 
 
-def reject(memory: Memory, proposal: Proposal) -> None:
-    """Keeps the version of this machine; the next commit and sync bring it to the others. Under `locks.files()` and
-    `locks.git()`."""
-    _release(memory, proposal)
-
-
 def _accepted(memory: Memory, proposal: Proposal) -> str | None:
-    """The file after `accept`. Raises Refused for a proposal that this module did not write."""
+    """Returns the file's text after `accept`, None if the file is deleted. Raises Refused for a proposal that this
+    module did not write."""
     path = proposal.path
     if not _waits(memory, path):
-        raise Refused(f"{path} is none of the files whose incoming changes wait; reject {proposal.id}")
+        raise Refused(f"{path} is not a file whose incoming changes wait; reject {proposal.id}")
     here, there = _here(memory, path), _there(memory, path)
     entry = proposal.fact.get("base") or ""
     base = _text(memory.git.merging.content(path, entry) if entry else None)
@@ -131,8 +131,11 @@ def _accepted(memory: Memory, proposal: Proposal) -> str | None:
     return merged(path, base, here, there, (day, day)).text
 
 
-def _release(memory: Memory, proposal: Proposal) -> None:
-    """Lets git compare the file again and drops the proposal, in this order."""
+def release(memory: Memory, proposal: Proposal) -> None:
+    """Lets git compare the file again, then drops the proposal. The next commit takes this machine's version.
+
+    Call it under `locks.files()` and `locks.git()`.
+    """
     memory.git.merging.take_in([proposal.path])
     Pending(memory.files).remove(proposal.id)
 
@@ -142,10 +145,10 @@ def _waits(memory: Memory, path: str) -> bool:
 
 
 def _real(memory: Memory, path: str) -> str:
-    """The path behind symbolic links, which an earlier push may have brought."""
+    """Returns the path behind symbolic links, which an earlier push may have brought."""
     try:
         return memory.files.relative(path)
-    except Refused:  # the merge refuses it, too
+    except Refused:  # the merge refuses it too
         return path
 
 

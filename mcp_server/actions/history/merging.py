@@ -1,7 +1,7 @@
-"""Bringing another line of history into this one: what `sync`, `explore merge` and `revert` share.
+"""Merges another commit into the current branch, for `sync`, `explore merge` and `revert`.
 
-Nothing of either side is lost, and no conflict marker is written (`core.history.merging`). What was forgotten on
-request does not come back with somebody else's copy.
+Nothing of either side is lost, and no conflict marker is written (`core.history.merging`). Forgotten words that the
+other side still has do not come back.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a merge did: the commit that HEAD is at now, the files that changed here, and those that both sides had
-    edited in the same place (both versions stand in them), the name that the commit got, if any, and the files that
-    were not merged because no other machine may write them."""
+    """The result of a merge.
+
+    `commit` is the new HEAD, `paths` are the files that changed here. `contested` files were edited on both sides in
+    the same place and contain both versions. `tag` is the commit's tag, if any. `refused` files were not merged,
+    because they belong to this machine.
+    """
 
     commit: str
     paths: tuple[str, ...] = ()
@@ -46,11 +49,10 @@ async def join(
     *,
     remote: str | None = None,
 ) -> Joined | None:
-    """Merges the commit `theirs` into the current branch and the work tree; None if it is in there already.
+    """Merges the commit `theirs` into the current branch and the work tree. Returns None if there is nothing to merge.
 
     Args:
-        begun: the commit from which on `theirs` counts, if it is not the last common one: then nothing is merged unless
-            something changed since.
+        begun: the commit that changes of `theirs` are counted from, if it is not the merge base.
         remote: the remote that `theirs` comes from. Its changes of identity, topics and settings wait for approval.
 
     Raises Refused if files that it changes are staged, Unavailable if git is busy, Conflict if files keep changing.
@@ -59,7 +61,7 @@ async def join(
         try:
             async with memory.locks.files(), memory.locks.git():
                 done = await run_sync(_joined, memory, theirs, message, begun, remote)
-        except Conflict:  # an editor, which takes no lock, was in between
+        except Conflict:  # an editor, which takes no lock, changed a file
             if attempt == TRIES - 1:
                 raise
             continue
@@ -68,13 +70,13 @@ async def join(
             for path in moved:
                 memory.changes.publish(Change("file", path))
             return joined
-    raise Unavailable("the branch keeps moving under the merge; try again")
+    raise Unavailable("the branch keeps changing during the merge; try again")
 
 
 def _joined(
     memory: Memory, theirs: str, message: Callable[[Plan], str], begun: str | None, remote: str | None
 ) -> tuple[Joined | None, list[str]] | None:
-    """(what was done, what was written); None if HEAD moved meanwhile."""
+    """Returns (the result, the written files), or None if HEAD moved meanwhile."""
     git, merger = memory.git, memory.git.merging
     git.check_free()
     ours = git.head()
@@ -95,7 +97,7 @@ def _joined(
     held = incoming.hold(memory, cleaned, remote) if remote else frozenset()
     known = set(beside)
     written = merger.apply(cleaned, memory.files, resolve, held)
-    for path in sorted(set(beside) - known):  # what stands beside a file that is not committed yet
+    for path in sorted(set(beside) - known):  # second versions of uncommitted files
         if not memory.files.exists(path):
             memory.files.write_bytes_atomic(path, beside[path] or b"", new=True)
             written.append(path)
@@ -110,13 +112,16 @@ def _joined(
 def resolver(
     memory: Memory, ours: str, theirs: str, contested: set[str], beside: dict[str, bytes | None] | None = None
 ) -> Resolve:
-    """Decides what becomes of a file that both sides changed; those edited in the same place are added to `contested`,
-    and what cannot stand in one file, such as two pictures, is put `beside` it under a name of its own."""
+    """Returns the function that merges a file which both sides changed.
+
+    It adds files that both sides edited in the same place to `contested`. Versions that cannot be merged into one file,
+    such as pictures, are added to `beside` under a second name.
+    """
     days = (_day(memory, memory.git.past.commit(ours).at), _day(memory, memory.git.past.commit(theirs).at))
 
     def _transcript(path: str, base: bytes | None, one: bytes, other: bytes) -> bytes:
-        """Ours; theirs if it goes on after ours. A conversation that went on here and there in the same minute has two
-        transcripts of one name, and theirs gets another one."""
+        """Returns theirs if it continues ours, else ours. If a conversation went on in both places in the same minute,
+        theirs is kept under another name."""
         bodies = [split_front_matter(_text(data)).body for data in (one, other)]
         if base is None and not bodies[0].startswith(bodies[1]):
             if bodies[1].startswith(bodies[0]):
@@ -153,7 +158,7 @@ def refuse_staged(memory: Memory, plan: Plan) -> None:
 
 
 def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
-    """Files of the plan that hold what was forgotten on request, without it."""
+    """Returns the files of the plan that contain forgotten words, without those words."""
     cleaned: dict[str, bytes | None] = {}
     if not memory.forgotten.requests():
         return cleaned
@@ -169,7 +174,7 @@ def _forgotten(memory: Memory, plan: Plan) -> dict[str, bytes | None]:
 
 
 def _other_name(path: str, data: bytes, day: str) -> str:
-    """`a.other-2026-02-16-1a2b3c.png` for `a.png`: the same on every machine."""
+    """Returns `a.other-2026-02-16-1a2b3c.png` for `a.png`, the same on every machine."""
     folder, slash, name = path.rpartition("/")
     stem, dot, ending = name.partition(".")
     return f"{folder}{slash}{stem}.other-{day}-{sha256(data).hexdigest()[:6]}{dot}{ending}"

@@ -1,8 +1,8 @@
-"""Sync: two copies of one memory, on two machines, become the same.
+"""Sync: brings this memory and its copy on another machine together, through a git remote.
 
-What is here is committed, what is there is fetched and merged (`merging`), and the result is pushed, never by force. If
-somebody pushes in between, it is done again. Without the network what is here is committed. What another machine
-changed in identity, topics and settings waits for approval (`incoming`).
+Local changes are committed, the remote's are fetched and merged (`merging`), and the result is pushed, never by force.
+If another machine pushes in between, this is repeated. Without a network, local changes are still committed. Another
+machine's changes of identity, topics and settings wait for approval (`incoming`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a sync did: commits that were made of what was here, how many came from the remote, the files that changed
-    here, those in which two versions now stand side by side, and whether it was pushed.
+    """The result of a sync.
 
-    `waiting` and `refused` are sentences about incoming changes that have no effect: those that wait for approval, and
-    those that no other machine may make.
+    `committed` are the commits of local changes, `received` is the number of commits from the remote, `changed` are the
+    files that changed here, `contested` those that now contain both versions. `waiting` and `refused` are sentences
+    about incoming changes without effect: changes that wait for approval, and changes of this machine's own settings
+    and files.
     """
 
     remote: str
@@ -46,13 +47,13 @@ class Synced:
 
     @property
     def markdown(self) -> str:
-        """In words."""
+        """The result in words."""
         lines = [
             f"{self.remote}/{self.branch}: {_count(len(self.committed), 'commit')} made, "
             f"{_count(self.received, 'commit')} received, {_count(len(self.changed), 'file')} changed here, "
             f"{'pushed' if self.pushed else 'nothing to push'}"
         ]
-        lines += [f"- {path}: both copies had edited the same; both versions stand there" for path in self.contested]
+        lines += [f"- {path}: edited on both sides; the file contains both versions" for path in self.contested]
         lines += [f"- waits for your approval: {said}" for said in self.waiting]
         lines += [f"- not taken over: {said}" for said in self.refused]
         lines += [f"- left out: {said}" for said in self.left_out]
@@ -60,12 +61,12 @@ class Synced:
 
 
 async def sync(memory: Memory, remote: str | None = None) -> Synced:
-    """Brings this copy and the remote's together. `remote` defaults to `git.remote`, else to the only one there is.
+    """Brings this copy and the remote's together. `remote` defaults to `git.remote`, else to the only remote.
 
     Raises:
         NotFound: no such remote, or none at all.
         Refused: files that the other side changed are staged here with changes.
-        Unavailable: no network, no permission, git is missing or in the middle of something.
+        Unavailable: no network, no permission, git is missing or busy.
     """
     git = memory.git
     await run_sync(git.check_free)
@@ -90,12 +91,11 @@ async def sync(memory: Memory, remote: str | None = None) -> Synced:
             return await _synced(memory, name, branch, swept, received, joined, pushed=False)
         if await run_sync(git.remote.push, name, branch) == "pushed":
             return await _synced(memory, name, branch, swept, received, joined, pushed=True)
-    raise Unavailable(f"{name} keeps changing; what is here is committed, sync again later")
+    raise Unavailable(f"{name} keeps changing; local changes are committed, sync again later")
 
 
 async def push_if_wanted(memory: Memory) -> str:
-    """For `git.auto_push`: pushes what is committed and not on the remote yet, without merging. Returns what is wrong,
-    in a sentence; empty if nothing is."""
+    """Pushes new commits if `git.auto_push` is on, without merging. Returns what went wrong; empty if nothing did."""
     knobs = memory.settings.git
     if not knobs.auto_push:
         return ""
@@ -115,7 +115,7 @@ async def push_if_wanted(memory: Memory) -> str:
 
 
 def _message(remote: str, plan: Plan) -> str:
-    """The merge's message names the files that both copies had changed."""
+    """Returns the merge's message; it names the files that both sides changed."""
     both = sorted(plan.both)
     subject = f"memory: sync with {remote}" + (f": {', '.join(map(label, both[:2]))}" if both else "")
     body = [f"- {path}: changed on both sides" for path in both[:MOST_NAMED]]

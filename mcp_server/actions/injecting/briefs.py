@@ -1,14 +1,13 @@
-"""Briefs: what a new session begins with, kept ready as files so that a hook needs no server to print it.
+"""Briefs: the first text of a new session, kept in files so that a hook can print it without a server.
 
-    .local/brief/{project}.md   the exact text for a session of that project; empty while nothing is to be pushed
+    .local/brief/{project}.md   the exact text for a session of that project; empty while pushing is paused
     .local/brief/global.md      for every other session
     .local/brief/index.json     real folder → the name of its file, and its project's names in the index (null while
-                                nothing is to be pushed); "" stands for every other folder
+                                nothing is pushed with prompts); "" is the entry of every other folder
 
-A brief is compiled like any context, with the slots for identity, memory, projects and journal, within
-`hooks.start_tokens`: first what holds (rules, decisions in force, open items). Conversations are not in it: what was
-said comes with a prompt that needs it.
-A file is rewritten only when what it is made of has changed.
+A brief is compiled like any context, within `hooks.start_tokens`: rules, decisions in force and open items first, then
+identity, memory, project and journal. It contains no conversations.
+A file is rewritten only when its inputs have changed.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ FOLDERS = "folders"
 """Namespace of the state: real folder → `{"project": raw key, "at": …}`."""
 
 MADE = "briefs"
-"""Namespace of the state: file name → the digest of what it was made of."""
+"""Namespace of the state: file name → digest of its inputs."""
 
 MOST_FOLDERS = 1000
 
 SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 1.0}
-"""A brief has no scored knowledge: what that leaves goes to the files."""
+"""A brief has no scored knowledge, so the files get its share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """`text` is what a hook injects, "" for nothing to say; `digest` of what it was made of."""
+    """A brief's text ("" if there is nothing to say) and the digest of its inputs."""
 
     file: str
     text: str
@@ -60,15 +59,15 @@ class Brief:
 
 
 def file_of(project: Project) -> str:
-    """The name of a project's file."""
+    """Returns the name of a project's file."""
     if project.slug is None:
         return GLOBAL_FILE
     return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
 
 
 async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *, whole: bool = True) -> Brief:
-    """The brief of a project as things stand. `stood` is where the session that it is for was when its window was
-    emptied; not `whole`: nothing but that."""
+    """Compiles the brief of a project. `stood` is where the session was when its window was compacted; without `whole`
+    the brief contains only that."""
     inputs = replace(await _inputs(memory, project), checkpoint=stood)
     if stood is not None:
         inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
@@ -77,7 +76,7 @@ async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *
 
 
 async def keep(memory: Memory, project: Project) -> bool:
-    """Rewrites a project's file if what it is made of has changed: then True."""
+    """Rewrites a project's file if its inputs have changed, and returns whether it did."""
     name = file_of(project)
     paused = await pauses.why_silent(memory, project)
     inputs = None if paused else await _inputs(memory, project)
@@ -85,14 +84,14 @@ async def keep(memory: Memory, project: Project) -> bool:
     if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
         return False
     text = (await _compiled(memory, project, inputs, digest)).text if inputs else ""
-    text = memory.forgotten.clean(text)  # it may be made of what was read before somebody asked to forget it
+    text = memory.forgotten.clean(text)  # the inputs may be older than a request to forget
     await run_sync(memory.files.write_atomic, f"{FOLDER}/{name}", text)
     await memory.state.put(MADE, name, digest)
     return True
 
 
 async def refresh(memory: Memory) -> int:
-    """Brings every brief up to date, and the index of folders; returns how many files were rewritten."""
+    """Updates every brief and the index of folders. Returns how many briefs were rewritten."""
     folders = {"": None, **await memory.state.entries(FOLDERS)}
     known: dict[str, dict[str, Any]] = {}
     projects: dict[str, Project] = {GLOBAL: Project()}
@@ -111,7 +110,7 @@ async def refresh(memory: Memory) -> int:
 
 
 async def know_folder(memory: Memory, folder: str, project: Project) -> None:
-    """Remembers which project a folder belongs to, so that its next session finds the right brief."""
+    """Stores which project a folder belongs to, so that its next session finds the right brief."""
     real = await run_sync(os.path.realpath, folder)
     known = await memory.state.get(FOLDERS, real)
     if isinstance(known, dict) and known.get("project") == project.key:
@@ -145,7 +144,7 @@ def _says_something(inputs: CompileInputs) -> bool:
 
 
 async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, digest: str) -> Brief:
-    """Compiles within tokens and characters; nothing to say costs nothing, not even loading the tokenizer."""
+    """Compiles the brief. If there is nothing to say, the tokenizer is not even loaded."""
     if inputs.budget <= 0 or not _says_something(inputs):
         return Brief(file_of(project), "", 0, digest)
     compiled = await run_sync(compiled_within, memory, inputs)
@@ -155,7 +154,7 @@ async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, dig
 
 
 def compiled_within(memory: Memory, inputs: CompileInputs) -> Compiled:
-    """Compiles, and again with fewer tokens while the text has more characters than an injection may have."""
+    """Compiles, with fewer tokens each time, until the text has at most `LONGEST` characters."""
     compiled = compile_inputs(inputs, memory.tokens.count)
     while len(compiled.text) > LONGEST:
         fewer = compiled.tokens * LONGEST * 9 // (10 * len(compiled.text))
@@ -174,7 +173,7 @@ def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:
 
 
 def shown(compiled: Compiled | None) -> Sequence[dict[str, Any]]:
-    """What stands in a text that was compiled for a window, for the log: id, slot, tokens, why."""
+    """Returns the entries of a compiled text for the log: id, slot, tokens, reason."""
     considered = compiled.receipt.considered if compiled else ()
     return [
         {

@@ -291,7 +291,7 @@ async def _stood(memory: Memory, session: str, window: Window) -> LeftOff | None
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """What a prompt finds: among all passages, and among the lines of the project's page."""
+    """The hits for a prompt: among all passages, and among the lines of the project's page."""
 
     all: Found
     lines: Found

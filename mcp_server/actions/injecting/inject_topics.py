@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_server.actions.watching import watch
-from mcp_server.actions.watching.topic_context import as_it_stands
+from mcp_server.actions.watching.topic_context import active_context
 from mcp_server.core.compiler.inputs import ActiveTopic
 from mcp_server.core.compiler.receipt import Receipt
 from mcp_server.core.injection import fingerprints, was_sent
@@ -44,7 +44,7 @@ async def offered(memory: Memory, session: str, prompt: str, seen: watch.Seen, s
     """Judges the prompt, and returns what is active and not in the window; `sent` are the fingerprints of what is."""
     topics, standing = await watch.ahead(memory, session, prompt, seen)
     living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
-    active = await as_it_stands(memory, topics, standing.active, living)
+    active = await active_context(memory, topics, standing.active, living)
     fresh = tuple(
         replace(topic, subscriptions=tuple(one for one in topic.subscriptions if not was_sent(one.text, sent)))
         for topic in active.topics

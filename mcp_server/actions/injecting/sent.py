@@ -1,7 +1,7 @@
-"""Sent: what a client's window holds of ours, so that nothing is pushed into it twice.
+"""Sent: the texts of ours that a client's window holds, so that none is pushed twice.
 
-A window loses it with a compaction, which the client's hooks tell of, or with a turn of the transcript that says so
-where no server heard them.
+A compaction removes them from the window. The client's hooks report it; if no server was running, the transcript has a
+compaction turn.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from mcp_server.actions import sessions
 from mcp_server.memory import Memory
 
 SENT = "sent"
-"""Namespace of the state: session → what its window holds of ours (`Window`)."""
+"""Namespace of the state: session → its `Window`."""
 
 KEEP_WINDOWS = timedelta(days=60)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a session's window holds of ours, since it began or was last compacted: `lines` are fingerprints, `brief`
-    says that a brief is among it, `compacting` that the client has begun to compact. `start` is the number of the
-    compaction turn that it began with; `unmarked` that this turn is not recorded yet. `checkpoint` is the id of the one
-    that was sent. `printed` is the time (seconds since 1970) of the hook's last report that is counted."""
+    """The texts of ours in a session's window since it began or was last compacted.
+
+    `lines` are fingerprints of the texts' lines. `brief`: it holds a brief. `compacting`: the client has begun to
+    compact. `start` is the number of the compaction turn that the window begins with; `unmarked`: that turn is not
+    recorded yet. `checkpoint` is the id of the checkpoint that was sent, `tokens` counts those pushed with prompts.
+    `printed` is the time, in seconds since 1970, of the hook's last report that was counted.
+    """
 
     lines: frozenset[str] = frozenset()
     brief: bool = False
@@ -34,12 +37,11 @@ class Window:
     at: str = ""
     checkpoint: str = ""
     tokens: int = 0
-    """Tokens pushed with prompts so far."""
     printed: float = 0.0
 
 
 async def window_of(memory: Memory, session: str) -> Window:
-    """What the session's window holds of ours; an empty one if nothing is known of it."""
+    """Returns the session's window; an empty one if nothing is known of it."""
     stored = await memory.state.get(SENT, session)
     if not isinstance(stored, dict):
         return Window()
@@ -58,9 +60,10 @@ async def window_of(memory: Memory, session: str) -> Window:
 
 
 async def window_from(memory: Memory, session: str, start: int | None) -> Window:
-    """As `window_of`, of a window that begins with turn number `start` (`sessions.window_start`)."""
+    """Returns the session's window if it still begins with turn number `start` (`sessions.window_start`), else a new
+    one."""
     window = await window_of(memory, session)
-    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` nobody has told us
+    if start is not None and (window.start or 0) < start:  # compacted; without `unmarked` no hook reported it
         if window.unmarked:
             return replace(window, start=start, unmarked=False)
         return Window(start=start, at=window.at, printed=window.printed)
@@ -68,7 +71,7 @@ async def window_from(memory: Memory, session: str, start: int | None) -> Window
 
 
 async def keep(memory: Memory, session: str, window: Window) -> None:
-    """This is what the session's window holds from now on."""
+    """Stores the session's window."""
     stored = {
         "lines": sorted(window.lines),
         "brief": window.brief,
@@ -84,20 +87,22 @@ async def keep(memory: Memory, session: str, window: Window) -> None:
 
 
 async def compacting(memory: Memory, session: str) -> None:
-    """The client begins to compact the session's window."""
+    """Stores that the client has begun to compact the session's window."""
     await keep(memory, session, replace(await window_of(memory, session), compacting=True))
 
 
 async def compacted(memory: Memory, session: str) -> None:
-    """The client has compacted it: what was sent is gone from it, but for a brief that came right with it."""
+    """Empties the session's window after a compaction, unless the brief that followed it has done so."""
     window = await window_of(memory, session)
     if window.compacting:
         await keep(memory, session, await emptied(memory, session, window))
 
 
 async def emptied(memory: Memory, session: str, window: Window) -> Window:
-    """The window after a compaction, whose turn may or may not be recorded by now; the same one, if this compaction
-    was told of before."""
+    """Returns the window after a compaction, or the same window if this compaction was reported before.
+
+    The compaction's turn may not be recorded yet.
+    """
     row = await sessions.current_row(memory, session)
     start = await sessions.window_start(memory, row) if row else None
     if window.at and not window.compacting and start == window.start:
@@ -106,7 +111,7 @@ async def emptied(memory: Memory, session: str, window: Window) -> Window:
 
 
 async def forget_old(memory: Memory) -> int:
-    """Removes what is known of windows that nothing was sent to for two months; returns how many."""
+    """Removes windows that nothing was sent to for two months and returns how many."""
     oldest = memory.clock() - KEEP_WINDOWS
     removed = 0
     for session, stored in (await memory.state.entries(SENT)).items():

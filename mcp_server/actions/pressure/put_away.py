@@ -1,7 +1,7 @@
-"""Put away: at the end of a session what is still live goes to cold storage (S1 "session-end"), and the live set goes.
+"""At the end of a session its live chunks are written to cold storage, and the live set is deleted.
 
-What stands whole keeps that form in its record: what is said in the session later makes it live again, as it was. These
-records are copies: the sealed transcript has every word of them.
+A record says whether the chunk was whole: if the session goes on later, the chunk is live again in that form. The
+records are copies: the sealed transcript has the full text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 from mcp_server.core.model import Turn
 from mcp_server.core.pressure.chunks import LiveChunk, original_of
 from mcp_server.core.pressure.cold import ColdRecord
-from mcp_server.core.text.query import bounded
+from mcp_server.core.text.words import bounded
 from mcp_server.memory import Memory
 
 

@@ -1,13 +1,12 @@
-"""Similar: what of a session's context is about the message at hand, by the ordinary search.
+"""Finds the chunks of a session's context that are similar to a message, by the ordinary search.
 
-Scores are scaled so that the best piece has 1. A search gives every turn of a conversation its part for standing beside
-a match, or for being short: what has little to do with the message still has something, so that only what has clearly
-less than the rest is dropped. But what comes back by itself must say something about the message itself. Where the gate
-lets nothing pass scores say nothing, and all are 0.
+Scores are scaled so that the best chunk has 1. A search raises every turn that is short or beside a match, so that an
+unrelated turn also has a score; only chunks with a clearly lower score than the rest are dropped. A chunk comes back
+automatically only if its own text matches the message. If the gate is closed, scores mean nothing and all are 0.
 
-Measured on the questions of public conversations (LoCoMo and BEAM development halves, wordllama): half the best score
-keeps 94% and 90% of the labelled evidence, and 29% and 55% of all else; of what comes back by itself 31% and 32% is
-labelled evidence.
+Measured on the questions of public conversations (LoCoMo and BEAM development halves, wordllama): a limit of half the
+best score keeps 94% and 90% of the labeled evidence, and 29% and 55% of the other turns; of the chunks that come back
+automatically, 31% and 32% are labeled evidence.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from mcp_server.actions import sessions
 from mcp_server.actions.search import SearchRequest, find
 from mcp_server.core.model import Hit, Turn
 from mcp_server.core.pressure.chunks import LiveChunk
-from mcp_server.core.text.query import bounded
-from mcp_server.core.text.words import TALK_WORDS, content_words
+from mcp_server.core.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.memory import Memory
 
 LEAST_CONTENT_WORDS = 3
@@ -35,18 +33,18 @@ TOGETHER = 3
 MORE_HITS = 50
 
 OWN_TERMS = ("keywords", "meaning", "coverage", "phrase")
-"""Terms of a search's score (`core/scoring/ranking.py`) for what a turn says itself, whatever stands around it."""
+"""Terms of a search's score (`core/scoring/ranking.py`) for a turn's own words, without its neighbors."""
 
 OWN_SHARE = 0.1
-"""A turn says something about the message if these terms make up so much of what the best turn has of them."""
+"""A turn is about the message if its score from these terms is at least this share of the best turn's score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Similar:
-    """What compares with the message. `scaled` holds chunk ids with 0 < similarity ≤ 1; `unknown` the chunks that
-    nobody could compare: the message itself, what came with it, and what the index does not know yet.
+    """How similar the chunks of a session are to the message. `scaled` has chunk ids with 0 < similarity ≤ 1. `unknown`
+    has the chunks without a similarity: the message itself, chunks of the same turn, and chunks not yet indexed.
 
-    `tells` says whether anything can be judged by it: the message itself says something, and the gate is open.
+    `tells` is True if the similarities can be used: the message has content words, and the gate is open.
     """
 
     query: str
@@ -59,9 +57,9 @@ class Similar:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How the turns of a session compare with what was said last in it. `scores` has those that have something to do
-    with it, by number; `telling` those that say something about it themselves, and not only its own words. Of turns
-    behind number `last` nothing is known."""
+    """How similar the turns of a session are to its last message. `scores` has the similar turns by number. `telling`
+    has the turns that also say something about the message and do not only repeat its words. Turns after number `last`
+    were not compared."""
 
     query: str
     gate_open: bool = False
@@ -72,8 +70,8 @@ class Compared:
     tells: bool = False
 
     def of(self, chunks: Sequence[LiveChunk]) -> Similar:
-        """How chunks of the session compare, the best of them scaled to 1. What a client only named is compared by the
-        words of its name and tags."""
+        """Returns the similarities of these chunks, scaled so that the best is 1. A chunk without text is compared by
+        the words of its name and tags."""
         unknown = frozenset(chunk.id for chunk in chunks if chunk.has_text and chunk.turn > self.last)
         if not self.gate_open:
             return Similar(self.query, False, unknown=unknown, hits=self.hits)
@@ -83,7 +81,7 @@ class Compared:
         return Similar(self.query, True, scaled | _by_name(chunks, self.query), unknown, self.hits, self.tells)
 
     def suiting(self, chunks: Sequence[LiveChunk]) -> Mapping[str, float]:
-        """Of chunks, by id, those that say something about the message; the best that any turn says is scaled to 1."""
+        """Returns the chunks, by id, whose own text matches the message; the best turn of all is scaled to 1."""
         if not self.gate_open:
             return {}
         best = max((self.scores[turn] for turn in self.telling if turn <= self.last), default=0.0)
@@ -96,8 +94,9 @@ class Compared:
 
 
 class Seen:
-    """A session as one message finds it: its turns, and how they compare with what was said last; each is looked up
-    when it is first asked for. Good for as long as the transcript's lock is held."""
+    """The turns of a session and their similarity to its last message; both are read when they are first needed.
+
+    Valid while the transcript's lock is held."""
 
     def __init__(self, memory: Memory, session: str, turns: Sequence[Turn] | None = None) -> None:
         self._memory = memory
@@ -106,20 +105,20 @@ class Seen:
         self._compared: Compared | None = None
 
     async def turns(self) -> Sequence[Turn]:
-        """All turns of the session, the oldest first."""
+        """Returns all turns of the session, oldest first."""
         if self._turns is None:
             self._turns = await sessions.session_turns(self._memory, self.session)
         return self._turns
 
     async def compared(self) -> Compared:
-        """How they compare with the last message."""
+        """Returns their similarity to the last message."""
         if self._compared is None:
             self._compared = await compared(self._memory, self.session, await self.turns())
         return self._compared
 
 
 async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compared:
-    """Compares the turns of a session, oldest first, with what was said last among them."""
+    """Compares the turns of a session, oldest first, with its last message."""
     asking = asking_turns(turns)
     query = query_of(turns)
     if not query.strip():
@@ -150,8 +149,8 @@ async def compared(memory: Memory, session: str, turns: Sequence[Turn]) -> Compa
 
 
 def _telling(hits: Sequence[Hit], query: str) -> frozenset[int]:
-    """The turns that say something about a message themselves, and not only its own words. Few hits have so much that
-    their words must be looked at: the best come first."""
+    """Returns the turns whose own text matches a message and does not only repeat it. Hits come best first, so that few
+    of them have to be read."""
     said = set(content_words(query))
     by_own = sorted(((math.fsum(hit.terms[name] for name in OWN_TERMS), place) for place, hit in enumerate(hits)))
     least = 0.0
@@ -167,13 +166,13 @@ def _telling(hits: Sequence[Hit], query: str) -> frozenset[int]:
 
 
 def says_something(turn: Turn) -> bool:
-    """Whether a turn is about anything, and not only about the talk itself."""
+    """Returns whether a turn has content words besides words about the conversation itself."""
     return bool(content_words(bounded(turn.content), TALK_WORDS))
 
 
 def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
-    """The user's turns that a message is understood by: the last one; if that says little, with the two before it, and
-    with more until there is something to go by."""
+    """Returns the user's turns that make up the query: the last one. If it has few content words, the two turns before
+    it are added, and then more until there are enough."""
     asking: list[Turn] = []
     said: set[str] = set()
     for turn in reversed(turns):
@@ -187,12 +186,12 @@ def asking_turns(turns: Sequence[Turn]) -> list[Turn]:
 
 
 def query_of(turns: Sequence[Turn]) -> str:
-    """The words that chunks are compared with: of a long message, or many, beginning and end."""
+    """Returns the query for the comparison: beginning and end of a long message, or of many messages."""
     return bounded("\n".join(bounded(turn.content) for turn in asking_turns(turns)))
 
 
 def _by_name(chunks: Sequence[LiveChunk], query: str) -> dict[str, float]:
-    """Of what clients named, the share of the message's words that stand in its name, tags and topics."""
+    """Returns for each named chunk the share of the message's words that its name, tags and topics contain."""
     asked = set(content_words(query))
     shares = {}
     for chunk in chunks:

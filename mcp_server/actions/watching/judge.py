@@ -1,10 +1,10 @@
-"""Judge: which of the topics that a message brings up come in (S4 §4.1, §5)?
+"""Judge: decides which topics a message activates.
 
-    tier 1 matched, or has no triggers → score (tier 2) → route (table) → gate (LLM, else arithmetic) → in or out
+    tier 1 matched, or has no triggers → score (tier 2) → route (table) → gate (LLM, else arithmetic) → active or not
 
-An LLM is asked about `watchers.gate_calls` topics of a message at most, the most important first, and waited for
-`watchers.gate_timeout_seconds` in all; where it gives no usable answer the arithmetic gate decides, and the verdict
-says so. Call it without a lock: an LLM takes its time.
+An LLM is asked about at most `watchers.gate_calls` topics of a message, the most important first, within
+`watchers.gate_timeout_seconds` in all. Without a usable answer the arithmetic gate decides, and the verdict says so.
+Call it without a lock: an LLM may take seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mcp_server.memory import Memory
 from mcp_server.store.topic_files import TopicSet
 
 MESSAGE_SHOWN, DESCRIPTION_SHOWN = 500, 200
-"""Characters that an LLM is shown, as S4 §5.2 has it."""
+"""Characters of a message and of a description that an LLM is shown."""
 
 ANSWERS_KEPT = 2_000
 
@@ -40,8 +40,7 @@ _PLACE = re.compile(r"\{(message|topic|description|not_for)\}")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a topic that a message brought up comes in, and all that led to it. `note` tells of an LLM that gave no
-    answer."""
+    """The decision about one topic and one message, with all its inputs. `note` says why an LLM gave no answer."""
 
     about: Topic
     matches: tuple[Match, ...]
@@ -52,7 +51,7 @@ class Verdict:
 
     @property
     def topic(self) -> str:
-        """Its name."""
+        """The topic's name."""
         return self.about.name
 
     @property
@@ -62,7 +61,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """Who decided, and why, in few words."""
+        """The decider and its reason, in a few words."""
         match self.by:
             case "none":
                 return self.decision.routed.why
@@ -86,11 +85,11 @@ async def judge(
     exchange: int = 0,
     turn: int = 0,
 ) -> tuple[Verdict, ...]:
-    """Judges what a message brings up: the topics that tier 1 matched, and for what people say those without triggers
-    whose score reaches their threshold. The ones that come in first, by priority, score and name.
+    """Judges the topics that tier 1 matched and, for a user's message, topics without triggers that reach their
+    threshold. Returns active ones first, by priority, score and name.
 
-    `leave_out` are names that are not considered. `quiet`: no LLM is asked and nothing is logged. `exchange` and `turn`
-    say where in the session the message stands, for the log.
+    `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
+    message's place in the session, for the log.
     """
     if not _brought_up(heard, topics, tier1):
         return ()
@@ -105,8 +104,8 @@ async def judge(
 async def decided(
     memory: Memory, heard: Heard, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
 ) -> tuple[Verdict, ...]:
-    """What was weighed, with the gate's answers, in the order of `judge`. `alone`: no LLM is asked, but what one said
-    of this message before counts."""
+    """Returns the weighed topics with the gate's answers, in the order of `judge`. `alone`: uses only cached answers of
+    an LLM."""
     waiting = [one for one in weighed if one.decision.routed.way == "gate"]
     most = 0 if alone else memory.settings.watchers.gate_calls
     answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
@@ -117,7 +116,7 @@ async def decided(
 
 
 def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
-    """Score and way of every candidate (also of those that are not asked), and what the arithmetic gate says of it."""
+    """Returns score, route and the arithmetic gate's value of every candidate."""
     knobs = memory.settings.watchers
     names = _brought_up(heard, topics, tier1)
     if not names:
@@ -144,8 +143,8 @@ def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[
 
 
 def _brought_up(heard: Heard, topics: TopicSet, tier1: Tier1) -> list[str]:
-    """The names of those that tier 1 matched, and for what people say of those without triggers."""
-    if heard.direction != "input":  # an agent's own answer is like every topic that it was just told of
+    """Returns the names of topics that tier 1 matched and, for a user's message, of those without triggers."""
+    if heard.direction != "input":  # an agent's answer resembles every topic that was just in its context
         return list(tier1.matches)
     untriggered = topics.derived(
         "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
@@ -156,7 +155,7 @@ def _brought_up(heard: Heard, topics: TopicSet, tier1: Tier1) -> list[str]:
 async def _asked(
     memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict], most: int
 ) -> Mapping[str, Verdict]:
-    """The gate's answers by topic, with `most` new questions."""
+    """Returns the gate's answers by topic, with at most `most` calls of the LLM."""
     knobs = memory.settings.watchers
     known = topics.derived("gate answers", Answers)
     answered: dict[str, Verdict] = {}
@@ -184,7 +183,7 @@ async def _asked(
                     tasks.start_soon(ask, one, key)
                 else:
                     answered[one.topic] = _by_arithmetic(
-                        one, f"the LLM is asked {most} times a message" if most else ""
+                        one, f"the LLM is asked at most {most} times a message" if most else ""
                     )
     late = f"no answer from the LLM within {knobs.gate_timeout_seconds:g} s"
     return {one.topic: answered.get(one.topic) or _by_arithmetic(one, late) for one in waiting}
@@ -207,7 +206,7 @@ async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
 
 
 def _prompt(template: str, message: str, topic: Topic) -> str:
-    """The template filled in one pass, so that no text can fill another's place or end the quotation."""
+    """Fills in the template in one pass, so that no text can fill another placeholder or end the quotation."""
     shown = {
         "message": message[:MESSAGE_SHOWN],
         "topic": topic.name,
@@ -218,25 +217,25 @@ def _prompt(template: str, message: str, topic: Topic) -> str:
 
 
 def cache_key(message: str, topic: Topic) -> str:
-    """The same for the same beginning of a message and the same topic file, in every process: SHA-256, hex."""
+    """Returns a SHA-256 (hex) of the message's first characters and the topic file."""
     return hashlib.sha256(f"{message[:MESSAGE_SHOWN]}\0{topic.digest}".encode("utf-8", "replace")).hexdigest()
 
 
 class Answers:
-    """What an LLM said of messages and topics: the last `most`, the least recently used go first."""
+    """An LRU cache of an LLM's answers about messages and topics."""
 
     def __init__(self, most: int = ANSWERS_KEPT) -> None:
         self._most = most
         self._kept: OrderedDict[str, bool] = OrderedDict()
 
     def get(self, key: str) -> bool | None:
-        """What it said, if it is known."""
+        """Returns the cached answer, if any."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
     def keep(self, key: str, said: bool) -> None:
-        """Notes an answer."""
+        """Stores an answer."""
         self._kept[key] = said
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:

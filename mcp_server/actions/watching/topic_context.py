@@ -1,7 +1,7 @@
-"""Topics for a compilation: what is active in a session, as texts (S4 §6.3).
+"""Collects the texts of active topics for a compilation.
 
-A message that nobody observed is judged here too, without writing anything: whoever asks for the context of "review the
-PR" gets the playbook for it.
+A message that was not observed is judged too, without writing anything: a request for the context of "review the PR"
+includes the playbook for reviews.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from mcp_server.core.clarity.extraction import extract
 from mcp_server.core.compiler.inputs import ActiveTopic, SourceFile
 from mcp_server.core.text.links import links, resolve
 from mcp_server.core.text.markdown import sections, split_front_matter
-from mcp_server.core.text.query import bounded
-from mcp_server.core.text.words import fold, words
+from mcp_server.core.text.words import bounded, fold, words
 from mcp_server.core.topics import Heard, Topic
 from mcp_server.core.watchers.activations import Activation, Activations, Correction
 from mcp_server.errors import ContextManagerError
@@ -39,7 +38,7 @@ NOBODY = ""
 
 @dataclass(frozen=True, slots=True)
 class InContext:
-    """What topics give a compilation; `keywords` join its search."""
+    """The topics' part of a compilation. `keywords` are added to its search."""
 
     topics: tuple[ActiveTopic, ...] = ()
     corrections: tuple[Correction, ...] = ()
@@ -47,7 +46,7 @@ class InContext:
 
 
 async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
-    """What is active in a session now, with what the message `asked` would bring in besides."""
+    """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
     topics = await run_sync(memory.topics.read)
     if not topics.topics:
         return InContext()
@@ -59,13 +58,13 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
         heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
-    return await as_it_stands(memory, topics, stored, living)
+    return await active_context(memory, topics, stored, living)
 
 
-async def as_it_stands(
+async def active_context(
     memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, Activation]
 ) -> InContext:
-    """The topics that are `living`, and the corrections of what is `stored`, for whoever has just read both."""
+    """Returns the topics that are `living` and the corrections among the `stored` activations."""
     known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
     if not known and not stored.corrections:
         return InContext()
@@ -76,7 +75,7 @@ async def as_it_stands(
 
 
 async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation]) -> tuple[ActiveTopic, ...]:
-    """Activations of these topics with all the texts that come with them."""
+    """Returns the activations of these topics with all their texts."""
 
     def read() -> tuple[ActiveTopic, ...]:
         return tuple(_as_text(memory, topics, topics.topics[one.name], one) for one in living)
@@ -85,7 +84,7 @@ async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation
 
 
 async def items_of_active(memory: Memory, session: str) -> frozenset[str]:
-    """The ids of what a session's active topics name, as Clarity counts it: projects, tools and files in their
+    """Returns the ids of Clarity's items that a session's active topics name: projects, tools and files in their
     instructions, and their keywords."""
     stored = await activations.of(memory.state, session)
     if not stored.topics:
@@ -103,13 +102,13 @@ def _items(topic: Topic) -> frozenset[str]:
 
 
 def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
-    """What the files name, else the words that are most a topic's own."""
+    """Yields the keywords of each topic's file; if it has none, the words that are most typical of the topic."""
     for topic in active:
         yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
 
 
 def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: Activation) -> ActiveTopic:
-    """The topic with the texts of its subscriptions, of what its instructions link to, and of who was mentioned."""
+    """Returns the topic with the texts of its subscriptions, linked files, and the people who were mentioned."""
     found: dict[str, SourceFile] = {}
     missing: list[str] = []
     paths = _Paths(memory)
@@ -149,14 +148,14 @@ class _Paths:
         self._known: list[str] | None = None
 
     def subscribed(self, wanted: str) -> SourceFile | None:
-        """A subscription: a path, or a wiki link."""
+        """Returns the file of a subscription, which is a path or a wiki link."""
         (link, *_) = links(wanted) or (None,)
         if link is not None:
             return self.linked(link.name, link.heading)
         return self.read(wanted) or self.linked(wanted, None)
 
     def linked(self, name: str, heading: str | None) -> SourceFile | None:
-        """What `[[name#heading]]` means."""
+        """Returns the file, or the section of it, to which `[[name#heading]]` refers."""
         if self._known is None:
             self._known = [stat.path for folder in LINKABLE for stat in self._memory.files.walk(folder)]
         path = resolve(name, self._known)
@@ -164,7 +163,7 @@ class _Paths:
         return _section(source, heading) if source and heading else source
 
     def read(self, path: str) -> SourceFile | None:
-        """The text of a file; None for one that is not there, is no text, or is the machine's own."""
+        """Returns a file; None if it is missing, not text, or only for this machine."""
         try:
             clean = self._memory.files.relative(path)
             if clean.startswith(".") or not self._memory.files.exists(clean):
@@ -177,7 +176,7 @@ class _Paths:
 
 
 def _section(source: SourceFile, heading: str) -> SourceFile:
-    """A heading's section of a file, with what stands under it; the whole file if it has no such heading."""
+    """Returns a heading's section of a file with its subsections; the whole file if it has no such heading."""
     found = sections(source.text, source.first_line)
     wanted = fold(heading.strip())
     for place, section in enumerate(found):
@@ -192,8 +191,8 @@ def _section(source: SourceFile, heading: str) -> SourceFile:
 
 
 def person_file(name: str, people: Iterable[str]) -> str | None:
-    """The file of a person who was named: all of the name's words are in the file's; None if that is nobody's or
-    several people's."""
+    """Returns the file of a named person: its name has all words of the person's name. None if no file or several
+    match."""
     said = set(words(name))
     of_all: Mapping[str, set[str]] = {
         path: set(words(path.removeprefix(PEOPLE).removesuffix(".md"))) for path in people

@@ -1,8 +1,8 @@
-"""Watch: which topics does what was just said bring in, and what is an agent told about its last answer? (S4 §4, §5)
+"""Watch: activates topics for a new turn, and finds corrections of an agent's answer.
 
     tier 1: triggers → tiers 2 and 3: `judge` → activations and corrections, stored → the compiler shows them
 
-It comes after a turn is on disk and outside its lock, since the gate may ask an LLM.
+It runs after the turn is on disk and without its lock, because the gate may ask an LLM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_server.actions.watching.senses import watchers
 from mcp_server.core.model import COMPACTION, Caller, Turn
 from mcp_server.core.source_keys import content_sha
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.core.text.query import bounded
+from mcp_server.core.text.words import bounded
 from mcp_server.core.topics import Heard, Match, Mention, Trouble
 from mcp_server.core.watchers.activations import Activation, Activations, Correction, fingerprint
 from mcp_server.core.watchers.patterns import Limits, Tier1
@@ -39,18 +39,18 @@ ALL_PATTERNS = 5
 """The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
 
 AHEAD_SECONDS = 0.6
-"""What the gate may take while a prompt waits."""
+"""Time limit of the gate while a prompt waits."""
 
 LONGEST_WATCHED = 20_000
-"""Characters of a message that are watched, at its beginning and its end: a turn may not wait for a book."""
+"""Characters of a message that are watched, from its beginning and its end, which bounds the time."""
 
 LONGEST_SHOWN = 60
-"""Characters that are shown of what a trigger matched."""
+"""Characters shown of the text that a trigger matched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The topics that a message activates, the corrections that it earns, and its patterns that a limit stopped."""
+    """The topics that a message activates, its corrections, and the patterns that a time limit stopped."""
 
     topics: tuple[Activation, ...] = ()
     corrections: tuple[Correction, ...] = ()
@@ -58,18 +58,20 @@ class Judged:
 
 
 async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()) -> tuple[str, ...]:
-    """Judges the turns that were just recorded in `row`'s session, oldest first; `loaded` are files that entered the
-    client's context with the last. Returns notes for the answer; what goes wrong is one of them, and never raised."""
+    """Judges turns that were just recorded in `row`'s session, oldest first, and returns notes for the answer.
+
+    `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
+    """
     try:
         return await _heard(memory, row, turns, loaded)
-    except Exception as error:  # the turn is recorded, whatever becomes of the rest
+    except Exception as error:  # the turn is recorded: observe must not fail
         log.warning("watching for topics failed: %s", error, exc_info=True)
         return (f"the turn is recorded, but watching for topics failed: {error}",)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What tier 1 sees in a message, among the topics that there are at this moment."""
+    """The result of tier 1 for a message, and the topics at that moment."""
 
     message: Heard
     topics: TopicSet
@@ -77,7 +79,7 @@ class Seen:
 
 
 def look(memory: Memory, prompt: str) -> Seen:
-    """Tier 1 for a prompt. It reads files and counts: call it in a thread."""
+    """Runs tier 1 for a prompt. It reads files: call it in a thread."""
     message = Heard(bounded(prompt, LONGEST_WATCHED))
     topics = memory.topics.read()
     return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
@@ -164,7 +166,7 @@ def first_tier(memory: Memory, topics: TopicSet, message: Heard, *, retry: bool 
 
 
 def said_by(matches: Sequence[Match], score: float | None) -> str:
-    """What set a topic off, in a few words: `pattern “inbox”`, `likeness 0.31`."""
+    """Returns what activated a topic, in a few words: `pattern “inbox”`, `likeness 0.31`."""
     if matches:
         said = " ".join(neutralise(matches[0].said).split())
         shown = said if len(said) <= LONGEST_SHOWN else f"{said[: LONGEST_SHOWN - 1]}…"
@@ -183,7 +185,7 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
     troubles: dict[Trouble, None] = {}
     for place, turn in enumerate(spoken):
         at = exchange - sum(later.role == "user" for later in spoken[place + 1 :])
-        if exchange - at <= ttl:  # what earlier exchanges brought in has left again
+        if exchange - at <= ttl:  # topics of earlier exchanges have expired
             after, found = await _heard_one(memory, row, turn, loaded if turn is turns[-1] else (), topics, at)
             troubles.update(dict.fromkeys(found))
     after = await activations.of(memory.state, row.session) if not spoken else after
@@ -224,7 +226,7 @@ async def _heard_one(
 
 
 async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
-    """Events that no conversation was open for come into this one, if it is of their project."""
+    """Adds events that arrived while no conversation of their project was open."""
     if row.kind == "subagent":
         return
     ttl = memory.settings.watchers.topic_ttl
@@ -237,7 +239,7 @@ async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
 
 
 def as_fired(event: Event, exchange: int) -> Activation:
-    """What an event from outside makes of its topic."""
+    """Returns the activation that an event from outside causes."""
     return Activation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
 
 
@@ -259,7 +261,7 @@ def _people(matches: Sequence[Match]) -> tuple[str, ...]:
 
 
 def _notes(before: Activations, after: Activations, exchange: int, ttl: int) -> tuple[str, ...]:
-    """One line about what came in, one for each new correction."""
+    """Returns a line about new topics, and one for each new correction."""
     known = before.living(exchange, ttl)
     new = [one for name, one in after.living(exchange, ttl).items() if name not in known]
     lines = [f"topics now active: {', '.join(f'{one.name} ({one.by})' for one in new)}"] if new else []

@@ -1,7 +1,7 @@
-"""What the hook command does where no server answers: it sees whether one is starting, queues what has to be done
-later, and finds what it can print itself: the brief on disk, or what the index says about a prompt.
+"""The hook command without a server: detects a starting server, queues events for the next one, and reads the brief on
+disk or the index for a prompt.
 
-A module of its own, because most prompts need nothing of it. It imports little: a prompt waits.
+The module is separate because most prompts do not need it, and imports little because a prompt waits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 LONGEST_BRIEF = 9_500
-"""Characters; Claude Code makes a file of anything over 10,000."""
+"""Characters. Claude Code writes anything over 10,000 to a file."""
 
 
 def starting(local: str) -> bool:
-    """True while a server is about to listen."""
+    """Returns True while a server is about to listen."""
     run = os.path.join(local, "run")
     try:
         names = [name for name in os.listdir(run) if name.startswith(wire.STARTING)]
@@ -33,10 +33,10 @@ def starting(local: str) -> bool:
 
 
 def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
-    """Writes an event to the queue of the next server, durably; returns the entry's path.
+    """Writes an event durably to the queue of the next server, and returns the entry's path.
 
-    A session's later event of the same name replaces an earlier one, because its work includes the earlier one's.
-    Reports of printed texts are all kept: the hash of the text is part of the name.
+    A session's later event of the same name replaces the earlier one, because it includes the earlier one's work.
+    Reports of printed texts are all kept: their names contain the text's hash.
     """
     kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
     folder = os.path.join(local, wire.QUEUE)
@@ -54,7 +54,7 @@ def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
     finally:
         os.close(handle)
     os.replace(written, path)
-    if os.name == "posix":  # a new name is only on disk once its folder is
+    if os.name == "posix":  # the folder's sync puts the new name on disk
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
@@ -62,8 +62,10 @@ def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
 
 
 def reports(local: str, session: str) -> list[dict[str, Any]]:
-    """Returns the queued reports of texts that the hook printed into a session's window, oldest first; also those that
-    a server has taken from the queue and not finished."""
+    """Returns the queued reports of texts that the hook printed into a session's window, oldest first.
+
+    Includes reports that a server has taken from the queue and not finished.
+    """
     folder = os.path.join(local, wire.QUEUE)
     try:
         names = [name for name in os.listdir(folder) if name.startswith(f"{_name(session)}-")]
@@ -76,7 +78,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
                 entry = json.load(file)
             if not name.endswith(".tmp") and isinstance(entry["given"]["printed"], str):
                 found.append({**entry, "at": float(entry["at"])})
-        except FileNotFoundError:  # a server has just taken it, which changes its name, or has finished it
+        except FileNotFoundError:  # a server has just renamed it (taken) or finished it
             return reports(local, session)
         except (OSError, ValueError, LookupError, TypeError):  # another event
             continue
@@ -84,7 +86,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
 
 
 def brief(local: str, fields: Mapping[str, object]) -> str:
-    """Returns the brief of the folder's project as it is on disk; "" for none."""
+    """Returns the brief on disk for the folder's project; "" if there is none."""
     try:
         with open(os.path.join(local, wire.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
             text = file.read(LONGEST_BRIEF + 1)
@@ -94,8 +96,10 @@ def brief(local: str, fields: Mapping[str, object]) -> str:
 
 
 def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tuple[str, int]:
-    """Returns what the index on disk says about a prompt, by keywords alone, and how many passages that is: none if
-    `deadline` (monotonic clock) comes first, or if the window was sent all of it."""
+    """Returns the text of passages that the index on disk finds for a prompt by keywords, and their number.
+
+    Returns none after `deadline` (monotonic clock), or if the window already has all of them.
+    """
     prompt, session = str(fields.get("prompt") or ""), str(fields.get("session_id") or "")
     _, projects = _known(local, fields)
     if projects is None or not session or fields.get("agent_id"):
@@ -110,7 +114,7 @@ def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tupl
 
 
 def injected(event: str, text: str, what: str) -> str:
-    """Returns the hook's output for a text. Counting its tokens would take longer than all the rest."""
+    """Returns the hook's output for a text. The token count is an estimate: counting takes longer than all the rest."""
     line = f"memory: {what}, about {len(text) // 4:,} tokens"
     return json.dumps(
         {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}, "systemMessage": line}
@@ -118,8 +122,10 @@ def injected(event: str, text: str, what: str) -> str:
 
 
 def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | None]:
-    """The brief's file name and the project names of the folder that a client works in, as the server noted them; None
-    instead of names where nothing is to be pushed."""
+    """Returns the brief's file name and the project names for the client's folder, from the server's index of folders.
+
+    The names are None if nothing is pushed there.
+    """
     try:
         with open(os.path.join(local, wire.BRIEFS, "index.json"), encoding="utf-8") as file:
             known = json.load(file)
@@ -135,7 +141,7 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
 def _lives(pid: str, marker: str) -> bool:
     if time.time() - os.stat(marker).st_mtime > wire.STARTING_SECONDS:
         return False
-    if os.name != "posix":  # elsewhere signal 0 is no question
+    if os.name != "posix":  # on Windows signal 0 would end the process
         return True
     try:
         os.kill(int(pid), 0)
@@ -147,16 +153,16 @@ def _lives(pid: str, marker: str) -> bool:
 
 
 def _make_private(folder: str) -> None:
-    """The folder and those above it that are missing, for this user alone."""
+    """Makes the folder and its missing parents, for this user only."""
     if not os.path.isdir(folder):
         _make_private(os.path.dirname(folder))
         try:
             os.mkdir(folder, mode=0o700)
-        except FileExistsError:  # another command was quicker
+        except FileExistsError:  # another command has just made it
             return
 
 
 def _name(text: str) -> str:
-    """`text` as part of a file's name: ids of clients are fit for that as they are."""
+    """Returns `text` for use in a file name: unchanged if it is safe, as clients' ids are, else in hexadecimal."""
     plain = text.isascii() and text.replace("-", "").replace("_", "").isalnum()
     return text if plain and len(text) <= 80 else text.encode("utf-8", "replace")[:60].hex()

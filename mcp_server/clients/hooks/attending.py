@@ -1,7 +1,7 @@
-"""What the process that maintains a workspace does for the hooks of clients: first what waited, then what comes.
+"""Serves clients' hooks in the process that maintains a workspace: first the queued events, then new ones.
 
-The next session's first prompt often follows on the last session's end (`claude -p`), which no server saw. So the door
-opens when what that left in the queue is recorded and can be found, or after a little while anyway.
+With `claude -p` no server sees the end of a session, and the first prompt of the next one follows soon. So the server
+listens only when the queued events are recorded and indexed, or after `FIRST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mcp_server.memory import Memory
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
-"""How long a starting server works off the queue before it answers hooks: a prompt waits 1.5 s at most."""
+"""Seconds that a starting server works on the queue before it answers hooks: a prompt waits 1.5 s at most."""
 
 AGAIN_SECONDS = 30.0
-"""So long after a door could not be made it is tried again: people mend what is in its way."""
+"""Seconds between attempts to listen, after one failed."""
 
 
 async def attend(memory: Memory) -> None:
-    """Works off the queue, answers hooks, and works off what is queued later; until it is cancelled."""
+    """Works on the queue, then also answers hooks, until it is cancelled."""
     first_done = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_keep_working, memory, first_done)
@@ -38,7 +38,7 @@ async def attend(memory: Memory) -> None:
 
 
 async def _keep_listening(memory: Memory) -> None:
-    """Where no door can be made (no sockets here, a folder of somebody else's), the queue does it until one can."""
+    """Listens, and retries if it cannot (no sockets, another user's folder). Until then the queue keeps events."""
     told = ""
     while True:
         try:
@@ -46,22 +46,24 @@ async def _keep_listening(memory: Memory) -> None:
         except OSError as error:
             if str(error) != told:
                 told = str(error)
-                log.warning("clients' hooks cannot reach this server yet, what they record is read later: %s", error)
+                log.warning(
+                    "clients' hooks cannot reach this server yet, so their events are recorded later: %s", error
+                )
             await anyio.sleep(AGAIN_SECONDS)
 
 
 async def begun(memory: Memory) -> None:
-    """Returns once the door of a server that is just starting is open: for the tool `hook`, which needs no door."""
+    """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
     local = str(memory.files.local)
-    if alone.starting(local):  # one look at a folder, at every prompt: a thread would take longer to wake up
+    if alone.starting(local):  # lists one folder, faster than starting a thread
         await run_sync(_wait_for_the_door, local)
 
 
 def _wait_for_the_door(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
-    with contextlib.suppress(TimeoutError):  # somebody is there, and busy
+    with contextlib.suppress(TimeoutError):  # a server listens and is busy
         while alone.starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
-            time.sleep(0.02)  # another process is about to listen, or this one: there is nothing to wait on yet
+            time.sleep(0.02)  # there is no socket to wait on yet
 
 
 async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
@@ -69,7 +71,7 @@ async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
         if await queue.drain(memory, work):
             await memory.index.refresh()
     except ContextManagerError as error:
-        log.warning("what clients' hooks left could not all be recorded yet: %s", error)
+        log.warning("some queued events of clients' hooks could not be recorded yet: %s", error)
     finally:
         first_done.set()
     await queue.watch(memory, work)

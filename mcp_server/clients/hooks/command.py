@@ -1,40 +1,39 @@
-"""`context-manager hook EVENT`: gives a client's hook to the running server and prints the answer.
+"""`context-manager hook EVENT`: sends a client's hook to the running server and prints the answer.
 
-A client starts this for every prompt, so it must be quick: the standard library only, and little of it (a test holds
-that). A prompt is passed on unread (`wire`). It never fails and never keeps the user waiting: whatever goes wrong, it
-prints nothing and exits 0.
+A client starts this for every prompt, so it must be fast: it imports only a few standard modules (a test checks that)
+and does not parse the prompt (`wire`). On any error it prints nothing and exits 0.
 
     a server listens      → its answer
-    none answers          → SessionStart: the brief on disk; UserPromptSubmit: what the index says by keywords, else
-                            the answer of a server that is just starting, if it comes in time
-    it printed that       → an entry in the queue, so that the next server knows what the window holds
-    it was not seen to    → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
+    none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
+                            answer of a starting server, if it comes in time
+    it printed that text  → a report in the queue, so that the next server knows what the window holds
+    no server took it     → Stop, SessionEnd, PreCompact, PostCompact: an entry in the queue
 """
 
 from __future__ import annotations
 
-import _socket  # what `socket` adds to it takes 3 ms to import: a tenth of what a prompt waits for this command
+import _socket  # importing `socket` takes 3 ms more, a tenth of this command's time
 import os
 import sys
 import time
 
 from mcp_server.clients.hooks import wire
 
-TYPE_CHECKING = False  # `typing` would be heavy, and so is `collections`
+TYPE_CHECKING = False  # importing `typing` or `collections` takes long
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BUDGET = 1.5
-"""Seconds for everything; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
+"""Seconds in all; `CONTEXT_MANAGER_HOOK_SECONDS` gives a slow machine more."""
 
 LAST_BUDGET = 1.0
-"""At SessionEnd, where Claude Code gives 1.5 s to all hooks together, their start included."""
+"""Seconds at SessionEnd, where Claude Code gives all hooks together 1.5 s, including their start."""
 
 READ_SECONDS = 0.3
-"""Of the budget, what reading the index may take if no server answers."""
+"""Part of the budget for reading the index if no server answers."""
 
 CONNECT_SECONDS = 0.25
-"""A port of this machine answers at once where somebody listens; where nobody does, Windows tries for two seconds."""
+"""Limit for connecting to a port: a listening port answers at once, but Windows tries a closed one for 2 s."""
 
 LONGEST_INPUT = 64_000_000
 
@@ -42,12 +41,12 @@ NOTHING: Mapping[str, str] = {}
 
 
 def main(arguments: list[str]) -> int:
-    """The command, its name `hook` left out: `[EVENT] [--workspace DIR]`. Always 0: a client takes 2 for a veto."""
+    """Runs the command with the arguments `[EVENT] [--workspace DIR]`. Returns 0 always: exit code 2 is a veto."""
     try:
         event, workspace = _parsed(arguments)
         said = b"" if sys.stdin.isatty() else sys.stdin.buffer.read(LONGEST_INPUT)
         respond(event, said, workspace, os.environ, _show)
-    except BaseException:  # whatever it is: the user's prompt must go on
+    except BaseException:  # the user's prompt must go on after any error
         if os.environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
             sys.excepthook(*sys.exc_info())
     return 0
@@ -68,7 +67,7 @@ def respond(
 ) -> str:
     """Returns what the hook prints for the input `said`: JSON in ASCII, or nothing. `show` prints it.
 
-    Without `event` the input's own `hook_event_name` counts; `workspace` is as the user gave it.
+    Without `event` the input's `hook_event_name` is used. `workspace` is the user's argument.
     """
     began = time.monotonic()
     beside = _beside(environ)
@@ -77,7 +76,7 @@ def respond(
         os.path.expanduser(workspace or environ.get("CONTEXT_MANAGER_HOME") or os.path.join("~", ".context-manager"))
     )
     local = local_folder(root, environ)
-    if not os.path.isdir(root):  # nothing is remembered yet; a server may be making the workspace at this moment
+    if not os.path.isdir(root):  # no memory yet, or a server is just creating it
         if event in wire.LATER and _fields(said, beside).get("transcript_path"):
             _later(local, event, said, beside)
         return _silent(environ, f"there is no memory in {root}")
@@ -99,27 +98,25 @@ def respond(
         if queued:
             _taken_back(queued)
         if answer == "{}" or (paused and event in wire.INJECTING):
-            return _silent(environ, f"{event} was heard, and brings in nothing (context-manager last says why)")
+            return _silent(environ, f"{event} was received, and adds nothing (context-manager last says why)")
         show(answer)
         return answer
     if event in wire.LATER and not queued:
         _later(local, event, said, beside)
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
-    kept = "; what was said is recorded by the next one" if event in wire.LATER else ""
-    return _silent(environ, f"{where}, so {event or 'an event without a name'} brings in nothing{kept}")
+    kept = "; the next server records the conversation" if event in wire.LATER else ""
+    return _silent(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
 
 
 def _is_ours(root: str) -> bool:
-    """Whether nothing but a workspace is in the folder: one that is there, is being created, or waits for a server with
-    our queue in it."""
+    """Returns whether the folder is a workspace, is becoming one, or contains only our queue."""
     names = set(os.listdir(root))
     being_created = os.path.isdir(os.path.join(root, "raw", "conversations"))  # the settings are written last
     return "memory-config.yaml" in names or names <= {".local"} or being_created
 
 
 def local_folder(root: str, environ: Mapping[str, str]) -> str:
-    """Returns the folder `.local` of a workspace, moved or not: the one setting that is read here, without a YAML
-    parser."""
+    """Returns the folder `.local` of a workspace, or its place by the setting, which is read without a YAML parser."""
     chosen = environ.get("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR") or ""
     if not chosen:
         try:
@@ -136,8 +133,11 @@ def local_folder(root: str, environ: Mapping[str, str]) -> str:
 def ask(
     local: str, event: str, patience: float, said: bytes = b"{}", beside: Mapping[str, str] = NOTHING
 ) -> str | None:
-    """The server's answer, a JSON object; None if none listens. Raises TimeoutError if one does and says nothing until
-    `patience` (on the monotonic clock). `beside` is what only this process can see (`wire`)."""
+    """Returns the server's answer, a JSON object, or None if no server listens.
+
+    Raises TimeoutError if a server listens and does not answer until `patience` (monotonic clock). `beside` are values
+    of this process's environment (`wire.BESIDE`).
+    """
     if len(said) > wire.LONGEST_SAID:
         said = _shortened(said)
     try:
@@ -159,13 +159,13 @@ def ask(
         answer = received[:-1].decode("ascii")
     except TimeoutError:
         raise
-    except (OSError, ValueError):  # nobody there, or nobody that we know
+    except (OSError, ValueError):  # no server, or another program
         return None
     return answer if answer.startswith("{") and answer.endswith("}") else None
 
 
 def _asked(local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]) -> tuple[str | None, bool]:
-    """Returns the server's answer, and whether one listens that did not answer in time."""
+    """Returns the server's answer, and True if a server listens but did not answer in time."""
     try:
         return ask(local, event, patience, said, beside), False
     except TimeoutError:
@@ -175,22 +175,22 @@ def _asked(local: str, event: str, patience: float, said: bytes, beside: Mapping
 def _when_started(
     local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
 ) -> tuple[str | None, bool]:
-    """Returns the same of a server that is just starting, as soon as it listens; (None, False) if none is starting."""
+    """Waits for a starting server and returns as `_asked` does; (None, False) if none is starting."""
     from mcp_server.clients.hooks.alone import starting
 
     while time.monotonic() < patience:
-        is_starting = starting(local)  # asked first: what begins to listen in between is heard by the question below
+        is_starting = starting(local)  # checked first: a server that listens in between gets the request below
         answer, stalls = _asked(local, event, patience, said, beside)
         if answer is not None or stalls or not is_starting:
             return answer, stalls
-        time.sleep(0.02)  # the socket of a server that starts is not there yet: nothing to wait on
+        time.sleep(0.02)  # there is no socket to wait on yet
     return None, False
 
 
 def _printed_alone(
     local: str, event: str, said: bytes, beside: Mapping[str, str], show: Callable[[str], object]
 ) -> str:
-    """Prints what the disk says without a server, and only then reports it to the next one; "" if that is nothing."""
+    """Prints the brief or the passages found on disk, then queues a report for the next server. Returns the output."""
     from mcp_server.clients.hooks import alone
 
     fields = _fields(said, beside)
@@ -209,14 +209,14 @@ def _printed_alone(
 
 
 def _silent(environ: Mapping[str, str], why: str) -> str:
-    """Nothing to print. Who looks for a reason is told it on stderr."""
+    """Returns "" and, if CONTEXT_MANAGER_HOOK_DEBUG is set, writes the reason to stderr."""
     if environ.get("CONTEXT_MANAGER_HOOK_DEBUG"):
         sys.stderr.write(f"context-manager hook: {why}\n")
     return ""
 
 
 def _taken_back(queued: str) -> None:
-    """The server has seen to it; it may have taken the entry from the queue meanwhile."""
+    """Deletes a queued entry that the server has handled; the server may have taken it from the queue."""
     try:
         os.unlink(queued)
     except FileNotFoundError:
@@ -230,7 +230,7 @@ def _later(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> st
 
 
 def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
-    """Event and workspace. What we do not know is left out: a wrong word must not stop anybody's prompt."""
+    """Returns event and workspace. Ignores unknown words: a typing error must not stop a prompt."""
     event = workspace = None
     words = iter(arguments)
     for word in words:
@@ -279,7 +279,7 @@ def _connected(kind: str, where: bytes, patience: float) -> _socket.socket:
         except TimeoutError:
             if unix:
                 raise
-            raise ConnectionError("nobody listens") from None
+            raise ConnectionError("no server listens") from None
     except BaseException:
         connection.close()
         raise

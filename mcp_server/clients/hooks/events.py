@@ -1,16 +1,16 @@
-"""What happens at each event of a client's hooks: what was said is recorded, and what is known is pushed.
+"""Handles the events of a client's hooks: records the conversation and pushes relevant memory.
 
-    SessionStart       the brief; after a compaction again, with where the work stood; in a resumed window not twice
-    UserPromptSubmit   record, then what this prompt is about, if the window does not hold it
-    PostToolUse        record, now and then; nothing is pushed
+    SessionStart       push the brief once a window; after a compaction again, with the state of the work
+    UserPromptSubmit   record; push passages relevant to the prompt that the window does not hold
+    PostToolUse        record, at most every `TOOL_PAUSE`
     Stop               record
-    PreCompact         record, and make a checkpoint: what the client is about to summarise is on disk
-    PostCompact        record; from now on what was sent before may be sent again
+    PreCompact         record, and make a checkpoint before the client summarizes
+    PostCompact        record; texts that were pushed before may be pushed again
     SessionEnd         record the rest, seal, commit
 
-Recording reads the client's own transcript; the fields of a hook are only its fallback. Subagents get nothing pushed:
-their task was written for them, and their window is not the one that the brief was sent to. Whatever goes wrong, the
-user's prompt goes on and nothing is pushed.
+Recording reads the client's own transcript; the fields of a hook are the fallback. Nothing is pushed to subagents:
+their task was written for them, and they have a window of their own. After an error nothing is pushed, and the user's
+prompt goes on.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from mcp_server.store.index.together import both
 log = logging.getLogger(__name__)
 
 PROMPT_CAPTURE_SECONDS = 0.5
-"""What recording may take of the time that a prompt waits; the rest is recorded at the next event."""
+"""Time limit of recording while a prompt waits. The rest is recorded at the next event."""
 
 END_SECONDS = 30.0
-"""Far more than the client waits: sealing goes on after it has gone, as long as the server lives."""
+"""Time limit of sealing, longer than the client waits: it continues in the server after the client has gone."""
 
 TOOL_PAUSE = timedelta(seconds=20)
-"""Between tools, what was recorded less than this ago is recent enough."""
+"""Time after a recorded turn in which PostToolUse records nothing."""
 
 PROMPTS = "prompts"
-"""Namespace of the state: session → prompts whose transcript nobody has seen yet."""
+"""Namespace of the state: session → prompts that are not in any transcript yet."""
 
 MOST_PROMPTS = 50
 CLIENT = "claude-code"
@@ -60,7 +60,7 @@ SOURCE = "import:claude-code"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A hook's input, read with care: any field may be missing or of another type."""
+    """A hook's validated input: a field that is missing or of another type is empty."""
 
     session: str
     transcript: Path | None
@@ -80,17 +80,17 @@ class Given:
 
 
 async def handle(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
-    """The hook's output, {} for nothing. Never raises: what goes wrong is logged."""
+    """Returns the hook's output, {} for nothing. Logs errors and never raises."""
     try:
         return await work(memory, event, given)
-    except Exception as error:  # a hook must not stop anybody's prompt
+    except Exception as error:  # a hook must not stop a prompt
         kind = str(error) if isinstance(error, ContextManagerError) else f"{type(error).__name__}: {error}"
         log.warning("hook %s: %s", event[:40], kind)
         return {}
 
 
 async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[str, object]:
-    """As `handle`, for whoever can do it again: what could not be written down raises a ContextManagerError."""
+    """Returns the hook's output, for callers that can retry. Raises ContextManagerError if recording fails."""
     read = read_input(given)
     act = _EVENTS.get(event)
     if act is None or not read.session:
@@ -99,7 +99,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may come to them only later
+    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)
@@ -124,7 +124,7 @@ async def _count_printed(memory: Memory, event: str, read: Given) -> None:
 
 
 def output(said: inject.Injection) -> dict[str, object]:
-    """What the client reads: the text for its model, the line for its user."""
+    """Returns the output for the client: the text for its model, the line for its user."""
     if not said.text:
         return {}
     return {
@@ -134,7 +134,7 @@ def output(said: inject.Injection) -> dict[str, object]:
 
 
 def read_input(given: Mapping[str, object]) -> Given:
-    """The fields that matter here, each of its type or empty."""
+    """Returns the validated fields of a hook's input."""
 
     def text(name: str) -> str:
         value = given.get(name)
@@ -211,22 +211,22 @@ async def _after_compaction(memory: Memory, given: Given) -> None:
 
 
 async def _session_end(memory: Memory, given: Given) -> None:
-    """Records what is left, closes the session, and brings the brief up to date: this server may end with it."""
+    """Records the rest, closes the session, and updates the brief, because this server may end with the client."""
     if given.agent:
         return
     await _captured(memory, given, final=True)
     row = await memory.state.session(given.session)
-    if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was worked on
+    if given.at and row and row.last_at and row.last_at > given.at:  # resumed before this event was handled
         return
     with anyio.move_on_after(END_SECONDS):
         try:
             ended = await sessions.end_session(memory, given.session)
-        except NotFound:  # nothing was ever said in it
+        except NotFound:  # the session has no turns
             return
         await memory.state.remove(PROMPTS, given.session)
         row = await memory.state.session(ended.session)
         await briefs.keep(memory, await project_of(memory, given.caller, (row.project if row else "") or "global"))
-        for agent in await memory.state.sessions(open_only=True):  # they end with who started them
+        for agent in await memory.state.sessions(open_only=True):  # subagents end with their session
             if agent.kind == "subagent" and agent.session.startswith(subagent_session(given.session, "")):
                 await sessions.end_session(memory, agent.session)
 
@@ -244,7 +244,7 @@ _EVENTS = {
 
 
 async def _checkpoint(memory: Memory, session: str) -> None:
-    """Makes a checkpoint of what the client compacts, unless there is one. The compaction goes on without."""
+    """Makes a checkpoint before the client compacts, unless there is one. Logs a failure."""
     row = await memory.state.session(session)
     if row is None:
         return
@@ -261,10 +261,10 @@ async def _checkpoint(memory: Memory, session: str) -> None:
 async def _captured(
     memory: Memory, given: Given, *, final: bool = False, stopped: bool = False, limit: float | None = None
 ) -> bool:
-    """Records what the client's transcript has: with `stopped` the last answer too, if it lacks nothing.
+    """Records the client's transcript. `stopped` includes the last answer if it is complete.
 
-    False if there is none that can be read; then the hook's own fields are what there is. Running out of `limit`
-    (seconds) is no failure: the next event goes on from there.
+    Returns False if there is no readable transcript; the caller then uses the hook's own fields. `limit` is in seconds;
+    after it the next event continues.
     """
     if not memory.settings.hooks.capture:
         return True
@@ -282,7 +282,7 @@ async def _captured(
             )
     except ContextManagerError as error:
         if given.at is not None and not isinstance(error, NotFound | Refused):
-            raise  # it comes from the queue, where it stays until it can be done
+            raise  # a queued event stays in the queue and is retried
         if not isinstance(error, NotFound):
             log.warning("not recorded from the transcript: %s", error)
         return False
@@ -290,7 +290,7 @@ async def _captured(
 
 
 async def _note_prompt(memory: Memory, given: Given) -> None:
-    """Keeps a prompt until `Stop`, should the client write no transcript: mostly it has only not begun one yet."""
+    """Stores a prompt until `Stop`, in case the client writes no transcript."""
     if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
         return
     await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
@@ -307,7 +307,7 @@ async def _observed(memory: Memory, given: Given, role: str, content: str) -> No
 
 
 def _moment(value: object) -> datetime | None:
-    """A time as the queue writes it (seconds since 1970)."""
+    """Returns the moment of a queue entry's time (seconds since 1970), None if it is not a valid time."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

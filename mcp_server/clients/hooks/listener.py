@@ -1,8 +1,8 @@
-"""The door through which hook commands reach the process that maintains the workspace.
+"""The socket on which the process that maintains the workspace answers hook commands.
 
-A Unix socket for this user alone (on Windows a loopback port), and a token beside it that only this user can read.
-What comes is what the client gave its hook, as it stands (`wire`); one line of JSON goes. Sessions are served side by
-side, the events of one in the order in which they came.
+It is a Unix socket for this user only (on Windows a loopback port), with a token that only this user can read. A
+request contains the hook's input unchanged (`wire`); the answer is one line of JSON. Sessions are served concurrently,
+the events of one session in order of arrival.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mcp_server.store import durable
 log = logging.getLogger(__name__)
 
 Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
-"""What happens at an event: memory, event, the hook's input → the hook's output, {} for none."""
+"""Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
 
 LONGEST_PATH = 100
 """Bytes of a Unix socket's path; systems allow 103 to 107."""
@@ -45,14 +45,14 @@ LONGEST_PATH = 100
 UNIX_SOCKETS = sys.platform != "win32"
 
 READ_SECONDS = 2.0
-"""A client that has not said what it wants by then is let go."""
+"""A connection whose request is not complete by then is closed."""
 
 AT_ONCE = 32
-"""Requests that are read and worked on at the same time; others wait."""
+"""Requests handled at the same time; others wait."""
 
 
 async def listen(memory: Memory, handle: Handle) -> None:
-    """Answers hook commands until it is cancelled. Raises OSError where no socket can be made."""
+    """Answers hook commands until it is cancelled. Raises OSError if no socket can be made."""
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
     async with _bound(memory.files.local) as (listener, place):
@@ -75,20 +75,20 @@ class _Door:
     _sessions: dict[str, tuple[anyio.Lock, int]] = field(default_factory=dict)
 
     async def answer(self, client: SocketStream) -> None:
-        """One connection. Nothing that a client sends or does reaches further than this."""
+        """Answers one connection. Errors end only this connection."""
         try:
             async with client, self._free:
                 asked = await self._read(client)
                 if asked is None:
                     return
                 await self._work(client, *asked)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # it did not wait for the answer
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):  # the command did not wait for the answer
             return
         except Exception as error:
             log.warning("a hook was not answered: %s", error)
 
     async def _read(self, client: SocketStream) -> tuple[str, dict[str, object]] | None:
-        """Event and input; None from a stranger, and for what is no request."""
+        """Returns event and input; None if the token is wrong or the request is invalid."""
         sent = bytearray()
         with anyio.move_on_after(READ_SECONDS) as patience:
             with contextlib.suppress(anyio.EndOfStream):
@@ -103,8 +103,10 @@ class _Door:
         return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
 
     async def _work(self, client: SocketStream, event: str, given: dict[str, object]) -> None:
-        """Handles an event and sends the output. What cannot be sent does not count as sent: a closed Unix socket says
-        so at once, a port of Windows mostly not."""
+        """Handles an event and sends the output. If sending fails, the text does not count as pushed.
+
+        A closed Unix socket reports that at once, a port on Windows mostly does not.
+        """
         session = str(given.get("session_id") or "")
         async with self._in_order(session):
             if session and given.get("window"):
@@ -133,7 +135,7 @@ class _Door:
 
 @asynccontextmanager
 async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, str]]:
-    """The listening socket and where it is, as `wire.address` takes it."""
+    """Yields the listening socket and its place, as `wire.address` takes it."""
     if not UNIX_SOCKETS:
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
             yield ports, f"port {ports.extra(SocketAttribute.local_port)}"
@@ -148,16 +150,15 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
 
 
 def socket_path(local: Path) -> Path:
-    """Where the socket lies: in the workspace, or, where the path is too long for a socket, in a folder of the system's
-    temporary one that is this user's alone. Raises OSError if that folder is somebody else's.
+    """Returns the socket's path: in the workspace or, if that path is too long, in a temporary folder of this user.
 
-    All workspaces of a user share that folder, and nobody takes it away: another process may be about to use it.
+    All workspaces of a user share the temporary folder, so it is never deleted. Raises OSError if another user owns it.
     """
     path = _run_folder(local) / Path(wire.SOCKET).name
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
     name = f"{hashlib.sha256(os.fsencode(local)).hexdigest()[:16]}.sock"
-    for parent in (tempfile.gettempdir(), "/tmp"):  # the second where TMPDIR itself is too long
+    for parent in (tempfile.gettempdir(), "/tmp"):  # /tmp if TMPDIR itself is too long
         folder = Path(parent) / f"context-manager-{os.getuid()}"
         if len(os.fsencode(folder / name)) <= LONGEST_PATH:
             break
@@ -170,12 +171,12 @@ def socket_path(local: Path) -> Path:
 
 
 def obstacle(local: Path) -> str:
-    """Why no server could listen here, for `doctor`; empty if one can. What is tried is taken away again."""
+    """Returns why no server could listen here, for `doctor`; empty if one can. Deletes the socket that it tries."""
     if not UNIX_SOCKETS:
         return ""
     try:
         path = socket_path(local)
-        trial = path.with_stem(secrets.token_hex(16)[: len(path.stem)])  # as long a path, and nobody else's
+        trial = path.with_stem(secrets.token_hex(16)[: len(path.stem)])  # a unique path of the same length
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as tried:
             tried.bind(str(trial))
         _take_away(trial)
@@ -190,7 +191,7 @@ def _take_away(path: Path) -> None:
 
 
 def _free_path(local: Path) -> Path:
-    """`socket_path`, without what a dead process left there: only the maintainer listens, so it is nobody's now."""
+    """Returns `socket_path` after deleting a dead process's socket there. Only one process, the maintainer, listens."""
     path = socket_path(local)
     path.unlink(missing_ok=True)
     return path
@@ -203,7 +204,7 @@ def _run_folder(local: Path) -> Path:
 
 
 def _announce(local: Path, address: bytes) -> None:
-    """Writes the address, whole and for this user alone."""
+    """Writes the address atomically, readable by this user only."""
     place = _run_folder(local) / Path(wire.ADDRESS).name
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -213,7 +214,7 @@ def _announce(local: Path, address: bytes) -> None:
 
 
 def _withdraw(local: Path, address: bytes) -> None:
-    """Takes the address away, if it is still ours: a port that is free again may be anybody's."""
+    """Deletes the address if it is still ours: another program may reuse a closed port."""
     place = local / wire.ADDRESS
     with contextlib.suppress(OSError):
         if place.read_bytes() == address:

@@ -1,6 +1,6 @@
-"""A server that has just been started says so: a prompt that comes before it listens waits for it a little.
+"""Marks a server that is starting, so that a prompt waits a little until it listens.
 
-`claude -p "…"` starts the server and asks at once; without this the one prompt of such a session would get nothing.
+`claude -p "…"` starts the server and sends its only prompt at once; without the mark that prompt would get nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mcp_server.clients.hooks import wire
 
 
 def starting(local: Path | None) -> None:
-    """Notes that this process will soon listen; does nothing for None, a workspace that does not exist yet."""
+    """Marks this process as about to listen. Does nothing for None, a workspace that does not exist yet."""
     with contextlib.suppress(OSError):
         if local is not None and local.is_dir():
             (local / "run").mkdir(mode=0o700, exist_ok=True)
@@ -22,7 +22,7 @@ def starting(local: Path | None) -> None:
 
 
 def started(local: Path) -> None:
-    """This process listens now. Takes away, too, what servers left that died before they could."""
+    """Deletes this process's mark, and the old marks of servers that died before they listened."""
     with contextlib.suppress(OSError):
         for marker in (local / "run").glob(f"{wire.STARTING}*"):
             if marker == _own(local) or time.time() - marker.stat().st_mtime > wire.STARTING_SECONDS:

@@ -1,8 +1,8 @@
-"""Events that no server saw: kept on disk by the hook command, worked on by the next process that maintains.
+"""Events that no server received: the hook command queues them on disk, the next maintaining process handles them.
 
-An entry is taken by renaming it to `NAME.taken-1`, so that a newer one of the same name is not lost with it, and
-deleted when its work is done. A process that dies in between leaves it taken, and the next one takes it again
-(`taken-2`). So each is worked on at least once; an event's work done twice is done once.
+An entry is taken by renaming it to `NAME.taken-1`, so that a newer entry of the same name is kept, and deleted when its
+work is done. If the process dies in between, the next one takes the entry again (`taken-2`). Each entry is handled at
+least once; handlers are idempotent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
 
 TRIES = 3
-"""After so many an entry is set aside."""
+"""Failed attempts after which an entry is rejected."""
 
 REJECTED = "queue/rejected"
 KEPT_REJECTED = 100
@@ -37,13 +37,13 @@ _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
 
 async def watch(memory: Memory, handle: Handle) -> None:
-    """Works the queue off now, and whenever something is put into it; until it is cancelled."""
+    """Drains the queue now and whenever it changes, until it is cancelled."""
     folder = anyio.Path(memory.files.local / wire.QUEUE)
     seen: int | None = None
     while True:
         try:
             now = (await folder.stat()).st_mtime_ns
-        except OSError:  # nobody has put anything there yet
+        except OSError:  # the queue has never been used
             now = None
         pause = LOOK_SECONDS
         if now != seen:
@@ -54,9 +54,10 @@ async def watch(memory: Memory, handle: Handle) -> None:
 
 
 async def drain(memory: Memory, handle: Handle) -> int:
-    """Works off what is queued, oldest first; returns how many entries were done. 0 while another process does it.
+    """Handles the queued entries, oldest first, and returns how many succeeded. 0 while another process does it.
 
-    What fails stays for the next time; what failed `TRIES` times, and what is no entry, is moved to `queue/rejected/`.
+    A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
+    `queue/rejected/`.
     """
     folder = memory.files.local / wire.QUEUE
     if not await run_sync(_waiting, folder):
@@ -74,25 +75,25 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 
 def waiting(local: Path) -> int:
-    """How many entries wait, for `status` and `doctor`."""
+    """Returns the number of queued entries, for `status` and `doctor`."""
     return _waiting(local / wire.QUEUE)
 
 
 async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:
-    """One entry, taken. True if its work is done."""
+    """Handles a taken entry. Returns True if that succeeded."""
     entry = await run_sync(_entry, place)
     if entry is None:
-        await run_sync(_reject, place, memory.files.local, "it is no event")
+        await run_sync(_reject, place, memory.files.local, "it is not a valid event")
         return False
     try:
         await handle(memory, entry["event"], {**entry["given"], "at": entry["at"]})
-    except Exception as error:  # one that fails must not keep the others from being done
+    except Exception as error:  # a failed entry must not block the others
         kind = str(error) if isinstance(error, ContextManagerError) else f"{type(error).__name__}: {error}"
         taken = _TAKEN.fullmatch(place.name)
         if taken and int(taken["tries"]) >= TRIES:
             await run_sync(_reject, place, memory.files.local, kind)
         else:
-            log.warning("a queued %s could not be worked on, it is tried again: %s", entry["event"], kind)
+            log.warning("a queued %s failed and will be retried: %s", entry["event"], kind)
         return False
     await run_sync(place.unlink, True)
     return True
@@ -106,27 +107,29 @@ def _waiting(folder: Path) -> int:
 
 
 def _taken(folder: Path) -> list[Path]:
-    """Takes every entry, those that were taken before and not finished among them: reports of printed texts first,
-    then the others, each oldest first."""
+    """Takes every entry, also those that were taken before and not finished.
+
+    Returns reports of printed texts first, then the others, each oldest first.
+    """
     taken: list[tuple[bool, float, str, Path]] = []
-    for place in sorted(folder.iterdir(), reverse=True):  # what was taken before makes room for what is taken now
+    for place in sorted(folder.iterdir(), reverse=True):  # an earlier `taken` makes room for the next
         before = _TAKEN.fullmatch(place.name)
         if before is None and place.suffix != ".json":
             continue
         name, tries = (before["name"], int(before["tries"])) if before else (place.name, 0)
         now = place.with_name(f"{name}.taken-{tries + 1}")
-        if tries >= TRIES:  # it ends the process that takes it
+        if tries >= TRIES:  # it may be what ended those processes
             _reject(place, folder.parent.parent, "every process that worked on it ended")
             continue
         place.replace(now)
         entry = _entry(now)
-        report = entry is not None and "printed" in entry["given"]  # takes no time, and the next prompt needs it
+        report = entry is not None and "printed" in entry["given"]  # quick, and the next prompt needs it
         taken.append((not report, entry["at"] if entry else 0.0, now.name, now))
     return [place for *_, place in sorted(taken)]
 
 
 def _entry(place: Path) -> dict[str, Any] | None:
-    """What the file holds, or None if it is no entry."""
+    """Returns the entry in a file, or None if it is invalid."""
     try:
         if place.stat().st_size > LONGEST_ENTRY:
             return None
@@ -142,6 +145,6 @@ def _reject(place: Path, local: Path, why: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     aside = folder / place.name
     place.replace(aside)
-    log.warning("a queued event was set aside as %s: %s", aside, why)
+    log.warning("a queued event was moved to %s: %s", aside, why)
     for old in sorted(folder.iterdir(), key=lambda found: found.stat().st_mtime_ns)[:-KEPT_REJECTED]:
         old.unlink(missing_ok=True)

@@ -4,8 +4,8 @@
         {uuid, sender, text, content: [{type, …}], created_at, attachments: [{file_name, extracted_content}], files}]}
 
 Every conversation becomes one session, every message one turn, with its tool calls; reasoning is left out. The text of
-attachments and of artifacts belongs to the message. If messages name their parents, the branch that was shown last is
-taken. Projects (`projects.json`: instructions and documents) and memories (`memories.json`) become markdown files.
+attachments and artifacts belongs to the message. If messages name their parents, only the branch that was shown last is
+imported. Projects (`projects.json`: instructions and documents) and memories (`memories.json`) become markdown files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp_server.core.projects import slugify
 
 SOURCE = "import:claude-ai"
 MARKS = ('"chat_messages"', '"prompt_template"', '"conversations_memory"')
-"""One of them is among the first bytes of such a file."""
+"""Keys of which at least one is near the start of every file of this format."""
 
 _ROLES: Mapping[str, Role] = {"human": "user", "user": "user", "assistant": "agent"}
 _REASONING = frozenset({"thinking", "redacted_thinking"})
@@ -34,7 +34,7 @@ _ROOT = "00000000-0000-4000-8000-000000000000"
 
 
 def session(conversation: object, place: int, project: str | None = None) -> Iterator[ImportedSession | Skipped]:
-    """The session that one conversation of the list becomes, and what was left out of it."""
+    """Yields the session made from one conversation of the list, and the parts that were left out."""
     if not isinstance(conversation, Mapping) or not isinstance(conversation.get("chat_messages"), list):
         yield Skipped(f"conversation {place}", "not an object with `chat_messages`")
         return
@@ -73,14 +73,14 @@ def session(conversation: object, place: int, project: str | None = None) -> Ite
 
 
 def _turn(message: Mapping[str, Any], at: datetime) -> ImportedTurn | str:
-    """The message as a turn, or why it is none."""
+    """Returns the message as a turn, or why it is left out."""
     role = _ROLES.get(str(message.get("sender")).lower())
     if role is None:
         return f"sender {str(message.get('sender'))[:40]!r}"
     blocks = _blocks(message)
     texts = [text for block in blocks if (text := _artifact(block) or _words(block))]
     if not any(text.strip() for text in texts) and isinstance(message.get("text"), str):
-        # Exports of 2023 have nothing else. Beside other blocks it is reasoning and "This block is not supported …".
+        # Exports of 2023 have only `text`. If there are other blocks, it is "This block is not supported …".
         texts = [message["text"]] if all(_kind(block) == "text" for block in blocks) else []
     pieces = [text.strip("\n") for text in texts if text.strip()]
     pieces += [f"[{_kind(block)}]" for block in blocks if _kind(block) in _PICTURES]
@@ -99,7 +99,7 @@ def _words(block: Mapping[str, Any]) -> str:
 
 
 def _artifact(block: Mapping[str, Any]) -> str:
-    """Returns the text that a tool call writes into an artifact or a file, under its name; nothing for other blocks."""
+    """Returns the text that a tool call writes into an artifact or file, under its name; "" for other blocks."""
     given = block.get("input")
     if block.get("type") != "tool_use" or not isinstance(given, Mapping):
         return ""
@@ -118,7 +118,7 @@ def _artifact(block: Mapping[str, Any]) -> str:
 
 
 def _left_out(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yields why each part of a message is left out: reasoning, pictures, files, blocks that are not known here."""
+    """Yields the reason for each part of a message that is left out: reasoning, pictures, files, unknown blocks."""
     blocks = message.get("content")
     for block in blocks if isinstance(blocks, list) else ():
         kind = _kind(block) if isinstance(block, Mapping) else ""
@@ -147,7 +147,7 @@ def _kind(block: Mapping[str, Any]) -> str:
 
 
 def _attached(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what came with a message: the text of attachments, the names of files."""
+    """Yields the text of a message's attachments and the names of its files."""
     for name, text in _files(message):
         yield f"[attached: {name}]" + (f"\n{text}" if text else "")
 
@@ -168,7 +168,7 @@ def _files(message: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _calls(blocks: list[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
-    """Tool calls with what they answered: by id, or the next result of the same tool."""
+    """Returns the tool calls with their results, matched by id, else by the tool's name."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
     calls: list[ToolCall] = []
     for block in blocks:
@@ -209,7 +209,7 @@ def _branch(messages: list[Mapping[str, Any]], leaf: object) -> list[Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A markdown file that is made of a project or of memories: its path below the import's folder, and its text."""
+    """A markdown file made from a project or from memories: its path below the import's folder, and its text."""
 
     path: str
     text: str
@@ -254,7 +254,7 @@ def project(item: object, place: int, known: dict[str, str]) -> Iterator[Documen
 
 
 def memories(item: object, place: int, known: Mapping[str, str]) -> Iterator[Document | Skipped]:
-    """Yields what claude.ai remembers: of all conversations, and of each project. `known` as in `project`."""
+    """Yields claude.ai's memories of all conversations and of each project. `known` as in `project`."""
     if not isinstance(item, Mapping):
         yield Skipped(f"memories {place}", "not an object with `conversations_memory`")
         return

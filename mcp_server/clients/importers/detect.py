@@ -1,4 +1,4 @@
-"""Which format a file or folder has, by its first bytes."""
+"""Detects the format of a file or folder by its first bytes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mcp_server.clients.importers.imported import Format
 from mcp_server.errors import Invalid, NotFound, Unavailable
 
 HEAD = 256 * 1024
-"""Bytes that are looked at: a long first message may stand before the first telling key."""
+"""Bytes that are read: a long first message may come before the first key that identifies the format."""
 
 _LINES, _FILES = 50, 20
-"""So many lines of a transcript, and transcripts of a folder, are looked at."""
+"""Lines of a transcript, and transcripts of a folder, that are read."""
 
 
 def detect(path: Path) -> Format:
-    """The format of `path`.
+    """Returns the format of `path`.
 
     Raises:
         NotFound: there is nothing at `path`.
-        Invalid: nothing in it is known; the message says what to do.
+        Invalid: the format is unknown; the message says what to do.
     """
     if path.is_dir():
         if any(detect_json(found) == "beam" for found in beam.chats(path)[:1]):
@@ -36,7 +36,7 @@ def detect(path: Path) -> Format:
             return "claude-code"
         if any(found.suffix.lower() in markdown.SUFFIXES for found, _ in markdown.listing(path)):
             return "markdown"
-        raise Invalid(f"{path}: nothing in it is known here; give a folder of transcripts or notes, or --format")
+        raise Invalid(f"{path}: no file in it has a known format; give a folder of transcripts or notes, or --format")
     if not path.exists():
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
     if path.suffix.lower() in markdown.SUFFIXES:
@@ -44,29 +44,29 @@ def detect(path: Path) -> Format:
     if path.suffix == places.SUFFIX and is_claude_code(path):
         return "claude-code"
     if path.suffix.lower() == exports.SUFFIX:
-        exports.parts(path)  # says what is wrong with a broken one
+        exports.parts(path)  # raises for a broken one
         if found := _by_marks(exports.head(path, HEAD)):
             return found
         if exports.holds_zips(path):
-            raise Invalid(f"{path} holds other zips: unpack it, and import the folder that they are in then")
-        raise Invalid(f"{path}: no export known here is in it; unpack it, or say which one it is with --format")
+            raise Invalid(f"{path} contains other zips: unpack it, and import the folder with those zips")
+        raise Invalid(f"{path} contains no known export; unpack it, or give its format with --format")
     if found := detect_json(path):
         return found
     if exports.is_manifest(path, _head(path).decode("utf-8", "ignore")):
         raise Invalid(
-            f"{path} only lists what to download: open it, save every file that it names into one folder, and import "
+            f"{path} is only a list of downloads: open it, save every file that it names into one folder, and import "
             "that folder"
         )
-    raise Invalid(f"{path}: neither markdown nor a conversation file known here; say which with --format")
+    raise Invalid(f"{path} is neither markdown nor a known conversation file; give its format with --format")
 
 
 def detect_json(path: Path) -> Format | None:
-    """The format of a JSON file by the keys that show at its start, if it is one that is known."""
+    """Returns the format of a JSON file by the keys at its start, or None if it is unknown."""
     return _by_marks(_head(path))
 
 
 def is_claude_code(path: Path) -> bool:
-    """True if one of the first lines looks like Claude Code's: they all name their session and what they are."""
+    """Returns True if one of the first lines has a session id and a type, as Claude Code's lines do."""
     try:
         with path.open("rb") as file:
             return any(

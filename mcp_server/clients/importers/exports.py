@@ -1,6 +1,7 @@
-"""Exports of chat services: `conversations.json`, large ones in parts `conversations-000.json`, …, in a zip, in a
-folder that was unpacked from one, alone, or in several zips that were downloaded into one folder (claude.ai, since
-August 2026). Nothing is ever unpacked: a zip's entries are read as streams, their names only looked at.
+"""Exports of chat services: `conversations.json`, or `conversations-000.json`, … if it is large.
+
+The file may be alone, in a zip, in an unpacked folder, or in several zips in one folder (claude.ai, since August 2026).
+Zips are not unpacked: their entries are read as streams.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 
 SUFFIX = ".zip"
 BOMB_BYTES, BOMB_RATIO = 1024**3, 200
-"""An entry that would grow to so many bytes, and to so many times its packed size, is no text that people wrote."""
+"""An entry above this size and this ratio to its packed size is skipped as a zip bomb."""
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, NotImplementedError)
-"""What reading an entry that is broken, encrypted or packed in an unknown way raises."""
+"""Errors of reading an entry that is broken, encrypted or packed in an unknown way."""
 
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json", re.IGNORECASE)
 _DOCUMENTS = re.compile(
@@ -34,7 +35,7 @@ _DOCUMENTS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One list of conversations: `name` for reports, its `size` in bytes (unpacked), and how to open it."""
+    """A file of an export: `name` for reports, unpacked `size` in bytes, and a function that opens it."""
 
     name: str
     size: int
@@ -42,56 +43,50 @@ class Part:
 
 
 def parts(path: Path) -> list[Part | Skipped]:
-    """What `path` holds: the file itself, or everything called `conversations.json` (or a part of it) inside, for a
-    folder also what the zips in it hold.
+    """Returns the files with conversations: `path` itself, or those in its folder or zip, or in the folder's zips.
 
     Raises:
         Unavailable, Invalid: it cannot be read, or is a broken zip.
     """
+    return _files(path, conversations=True)
+
+
+def others(path: Path) -> list[Part | Skipped]:
+    """Returns all other files of the export: in its zips, and around the `conversations.json` of a folder.
+
+    Raises as `parts` does.
+    """
+    return _files(path, conversations=False)
+
+
+def _files(path: Path, *, conversations: bool) -> list[Part | Skipped]:
     try:
         if path.is_dir():
-            files = sorted(found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name))
-            plain = [_file(found, str(found.relative_to(path))) for found in files if found.is_file()]
-            return plain + [item for found in sorted(path.glob("*.zip")) for item in _inside(found)]
+            listed = {found for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
+            if not conversations:
+                folders = {found.parent for found in listed}
+                folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
+                listed = {found for folder in folders for found in folder.rglob("*") if found.suffix != SUFFIX} - listed
+            plain = [_file(file, file.relative_to(path).as_posix()) for file in sorted(listed) if file.is_file()]
+            zips = sorted(path.glob("*.zip"))
+            return plain + [item for found in zips for item in _inside(found, conversations=conversations)]
         if not zipfile.is_zipfile(path):
-            return [] if document_kind(path.name) else [_file(path, path.name)]
-        return _zipped(path)
+            return [] if conversations == bool(document_kind(path.name)) else [_file(path, path.name)]
+        return _zipped(path, conversations=conversations)
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise Invalid(f"{path} is a broken zip ({error}); download it again") from None
 
 
-def others(path: Path) -> list[Part | Skipped]:
-    """Returns every other file of the export: in its zips, and around the `conversations.json` of a folder.
-
-    Raises as `parts` does.
-    """
-    try:
-        if path.is_dir():
-            folders = {found.parent for found in path.rglob("*.json") if _CONVERSATIONS.fullmatch(found.name)}
-            folders |= {path} if any(_DOCUMENTS.fullmatch(found.name) for found in path.glob("*.json")) else set()
-            files = sorted({found for folder in folders for found in folder.rglob("*") if found.is_file()})
-            files = [file for file in files if not _CONVERSATIONS.fullmatch(file.name) and file.suffix != SUFFIX]
-            plain = [_file(file, file.relative_to(path).as_posix()) for file in files]
-            return plain + [
-                item for found in sorted(path.glob("*.zip")) for item in _inside(found, conversations=False)
-            ]
-        if not zipfile.is_zipfile(path):
-            return [_file(path, path.name)] if document_kind(path.name) else []
-        return _zipped(path, conversations=False)
-    except OSError as error:
-        raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
-
-
 def document_kind(name: str) -> str:
-    """Returns `projects` or `memories` for a file of claude.ai's export that holds those, else nothing."""
+    """Returns `projects` or `memories` if that is what a file of claude.ai's export contains, else ""."""
     found = _DOCUMENTS.fullmatch(name)
     return (found[1] or found[2]).lower() if found else ""
 
 
 def holds_zips(path: Path) -> bool:
-    """True if there are zips inside of a zip."""
+    """Returns True if a zip contains zips."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.lower().endswith(SUFFIX) for name in archive.namelist())
@@ -100,21 +95,21 @@ def holds_zips(path: Path) -> bool:
 
 
 def is_manifest(path: Path, head: str) -> bool:
-    """True for the list of downloads that claude.ai sends instead of an export."""
+    """Returns True for the list of downloads that claude.ai sends instead of an export."""
     return path.name.lower().startswith("manifest") and "https://" in head and SUFFIX in head
 
 
 def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """The conversations of one part, one at a time; `told` gets the bytes read.
+    """Yields the conversations of one part. `told` is called with the number of bytes read.
 
     Raises:
-        Invalid, NotFound, Unavailable: it is not JSON, is damaged or encrypted, is gone.
+        Invalid, NotFound, Unavailable: it is not JSON, damaged, encrypted or gone.
     """
     try:
         with part.open() as file:
             yield from items_in(file, part.name, told)
     except FileNotFoundError:
-        raise NotFound(f"{part.name} is gone; import what is there now") from None
+        raise NotFound(f"{part.name} was deleted during the import; import again") from None
     except _DAMAGED as error:
         raise Invalid(
             f"{part.name} cannot be unpacked ({error}); unpack the zip yourself and import the folder"
@@ -124,7 +119,7 @@ def conversations(part: Part, told: Callable[[int], None] = lambda _: None) -> I
 
 
 def head(path: Path, size: int) -> bytes:
-    """The first bytes of what `path` holds; empty if it holds nothing that can be read."""
+    """Returns the first bytes of the export's first file; empty if no file can be read."""
     try:
         for part in (*parts(path), *(other for other in others(path) if document_kind(other.name))):
             if isinstance(part, Part):
@@ -135,19 +130,18 @@ def head(path: Path, size: int) -> bytes:
     return b""
 
 
-def _zipped(path: Path, *, conversations: bool = True) -> list[Part | Skipped]:
+def _zipped(path: Path, *, conversations: bool) -> list[Part | Skipped]:
     with zipfile.ZipFile(path) as archive:
         entries = [
             entry
             for entry in archive.infolist()
-            if (_CONVERSATIONS.fullmatch(_last_part(entry.filename)) is not None) is conversations
-            and (conversations or not entry.is_dir())
+            if bool(_CONVERSATIONS.fullmatch(_last_part(entry.filename))) is conversations and not entry.is_dir()
         ]
     return [_entry(path, entry) for entry in sorted(entries, key=lambda entry: entry.filename)]
 
 
-def _inside(path: Path, *, conversations: bool = True) -> list[Part | Skipped]:
-    """As `_zipped`, of one zip among others: a broken one keeps none of them from being read."""
+def _inside(path: Path, *, conversations: bool) -> list[Part | Skipped]:
+    """Returns the files of one zip among others. A broken zip is skipped and does not stop the import."""
     try:
         return _zipped(path, conversations=conversations) if path.is_file() else []
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:

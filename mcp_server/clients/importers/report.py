@@ -1,4 +1,4 @@
-"""What an import did, and what it left out and why."""
+"""The report of an import: what was imported, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from mcp_server.clients.importers.imported import Format, Skipped
 
 NAMED = 1000
-"""So many of the things left out are named; the rest is counted."""
+"""Skipped items that are named; the rest is only counted."""
 
 REASONS, EXAMPLES = 24, 3
-"""Lines, and names a line, of the summary."""
+"""Lines of the summary, and names in each line."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did. `files` count markdown, `sessions` and `turns` conversations, `unchanged` the files that did
-    not change since they were imported and were not read again. `reasons` counts all that was left out by why;
-    `skipped` names the first of them, where they have names.
+    """The result of an import.
 
-    `commit` is the id of the commit that holds it, or a sentence why there is none; empty if nothing was new.
+    `files` counts markdown files; `unchanged` counts files that have not changed since an earlier import and were not
+    read again. `reasons` counts skipped items by reason; `skipped` has the first of them. `commit` is the id of the
+    commit, or a sentence why there is none; empty if nothing was new.
     """
 
     format: Format
@@ -46,7 +46,7 @@ class ImportReport:
 
     @property
     def markdown(self) -> str:
-        """What was imported, what was there already, and what was left out and why."""
+        """The report in words."""
         new = self.new_files or self.changed_files or self.new_turns
         verb = "imported" if new else "read"
         if self.format == "markdown":
@@ -98,11 +98,11 @@ class ImportReport:
         return lines
 
     def with_skipped(self, item: Skipped) -> ImportReport:
-        """The same, with one more thing left out."""
+        """Returns the report with one more skipped item."""
         named = (*self.skipped, item) if len(self.skipped) < NAMED else self.skipped
         return dataclasses.replace(self.with_counted({item.why: 1}), skipped=named)
 
     def with_counted(self, reasons: Mapping[str, int]) -> ImportReport:
-        """The same, with so many more things left out that have no names of their own."""
+        """Returns the report with more skipped items that have no names, counted by reason."""
         counts = {why: self.reasons.get(why, 0) + reasons.get(why, 0) for why in {**self.reasons, **reasons}}
         return dataclasses.replace(self, skipped_count=self.skipped_count + sum(reasons.values()), reasons=counts)

@@ -1,7 +1,7 @@
-"""Imports a file or folder: reads it piece by piece, records every piece, accounts for what was left out.
+"""Imports a file or folder: reads it piece by piece, records every piece, and reports what was left out.
 
-Importing the same thing again adds nothing: turns are known by their source keys, files by their bytes. What has not
-changed since it was imported is not read again.
+Importing the same file again adds nothing: turns are compared by their source keys, files by their bytes. A file that
+has not changed since its import is not read again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 
 IMPORTED = "imported"
-"""Where the state keeps what came of an export, by its real path."""
+"""Namespace of the state: real path of an export → the result of its import."""
 
 Pieces = Iterator[ImportedSession | Skipped]
 
@@ -51,11 +51,12 @@ async def import_path(
     anew: bool = False,
     watch: Watch = unwatched,
 ) -> ImportReport:
-    """Imports `path` and says what came of it. `name` is the folder that markdown goes to (default: the path's name).
-    `anew` reads again what has not changed since it was imported.
+    """Imports `path` and returns a report. `name` is the folder for markdown (default: the path's name).
+
+    `anew` also reads files that have not changed since their import.
 
     Raises:
-        NotFound, Invalid, Unavailable: what the file or folder is cannot be read; what was recorded before stays.
+        NotFound, Invalid, Unavailable: the file or folder cannot be read. Pieces that were recorded before stay.
     """
     path, chosen = await anyio.to_thread.run_sync(_look_at, path, kind)
     match chosen:
@@ -73,7 +74,7 @@ async def import_path(
 
 
 def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
-    """`path` made absolute (`.` has no name of its own; a link keeps the name it was given by), and its format."""
+    """Returns the absolute path, with symbolic links kept, and its format."""
     path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 - resolve() would follow the link
     if not path.exists():
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
@@ -174,7 +175,7 @@ async def _import_documents(
 
 
 def _not_imported(file: exports.Part | Skipped) -> Skipped:
-    """Names a file of an export that holds no conversations, projects or memories."""
+    """Returns the entry of the report for a file without conversations, projects or memories."""
     if isinstance(file, Skipped):
         return file
     name = PurePosixPath(file.name.replace("\\", "/")).name.rpartition(": ")[2]
@@ -299,7 +300,7 @@ async def _import_markdown(memory: Memory, path: Path, name: str, watch: Watch) 
 
 
 async def _committed(memory: Memory, report: ImportReport, name: str, written: list[str]) -> ImportReport:
-    """The report, with what git said to one commit of everything that was written."""
+    """Commits everything that was written, and returns the report with the commit's id."""
     if not (written or report.new_turns):
         return report
     committed, why_not = await commit_together(memory, f"import {name}", written)

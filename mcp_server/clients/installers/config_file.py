@@ -18,16 +18,15 @@ _LARGEST = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What stood in a file when it was read. `path` as it is named, `real` where symbolic links lead."""
+    """A file as it was read. `real` is `path` with symbolic links resolved; `data` is None if there is no file."""
 
     path: Path
     real: Path
     data: bytes | None
-    """Its bytes; None if there is no file."""
 
     @property
     def text(self) -> str:
-        """Its text, without the byte order mark. Raises Invalid for what is no UTF-8."""
+        """The file's text without the byte order mark. Raises Invalid if it is not UTF-8."""
         data = (self.data or b"").removeprefix(codecs.BOM_UTF8)
         try:
             return data.decode("utf-8")
@@ -36,19 +35,19 @@ class ConfigFile:
             raise Invalid(f"{self.path}: line {line}: not UTF-8 text; save the file as UTF-8 and try again") from None
 
     def encoded(self, text: str) -> bytes:
-        """`text` as this file keeps it: with a byte order mark if it has one."""
+        """Returns the bytes of `text`, with a byte order mark if the file has one."""
         mark = codecs.BOM_UTF8 if (self.data or b"").startswith(codecs.BOM_UTF8) else b""
         return mark + text.encode("utf-8")
 
 
 def read(path: Path) -> ConfigFile:
-    """The file as it is, symbolic links followed. Raises Invalid for a folder, Unavailable if it cannot be read."""
+    """Reads a file, following symbolic links. Raises Invalid for a folder, Unavailable if it cannot be read."""
     real = Path(os.path.realpath(path))
     try:
         if real.is_dir():
             raise Invalid(f"{path} is a folder, and should be a file; move it away and try again")
         if real.exists() and real.stat().st_size > _LARGEST:
-            raise Invalid(f"{path} is larger than any configuration; look what is in it")
+            raise Invalid(f"{path} is larger than 64 MB, so not a configuration; check its content")
         data = real.read_bytes()
     except FileNotFoundError:
         data = None
@@ -58,19 +57,19 @@ def read(path: Path) -> ConfigFile:
 
 
 def refuse_read_only(file: ConfigFile) -> None:
-    """Raises Refused if its owner made the file read-only: replacing it would go around that."""
+    """Raises Refused if the file is read-only, because replacing it would circumvent that."""
     if file.data is not None and not stat.S_IMODE(file.real.stat().st_mode) & 0o222:
         managed = f" (it is {file.real})" if file.real != file.path else ""
         raise Refused(
-            f"{file.path} is read-only{managed}; make it writable, or add the entry yourself where it is made "
-            "(install --print shows it)"
+            f"{file.path} is read-only{managed}; make it writable, or add the entry (install --print shows it) "
+            "to the file that it is made from"
         )
 
 
 def write(file: ConfigFile, data: bytes) -> None:
-    """Puts `data` in its place, durably, with the permissions it has; a new file is the user's alone.
+    """Replaces the file's content durably and keeps its permissions. Only this user can read a new file.
 
-    Raises Conflict if the file is another one by now, Unavailable for a full or read-only disk.
+    Raises Conflict if the file has changed since it was read, Unavailable for a full or read-only disk.
     """
     folder = WorkspaceFiles(file.real.parent)
     durable.remove_abandoned(file.real.parent)
@@ -83,7 +82,7 @@ def write(file: ConfigFile, data: bytes) -> None:
 
 
 def back_up(file: ConfigFile) -> Path:
-    """A copy beside the file, with the same permissions, under the next free number; returns its path."""
+    """Copies the file to the next free backup name, with the same permissions, and returns the copy's path."""
     assert file.data is not None
     mode = stat.S_IMODE(file.real.stat().st_mode)
     folder = WorkspaceFiles(file.real.parent)
@@ -101,5 +100,5 @@ def back_up(file: ConfigFile) -> Path:
 
 
 def digest(data: bytes | None) -> str:
-    """SHA-256 of a file's bytes; empty for none."""
+    """Returns the SHA-256 of a file's bytes; "" if there is no file."""
     return "" if data is None else hashlib.sha256(data).hexdigest()

@@ -1,6 +1,6 @@
-"""Installs into a client and takes it back: files, backups, and the record that knows what was there before.
+"""Installs into a client and uninstalls: writes its files, backups, and a record of what was there before.
 
-The record, `.local/installs/CLIENT.json`, is written before the files: whenever this is interrupted, undoing works.
+The record, `.local/installs/CLIENT.json`, is written before the files: an interrupted installation can be undone.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ RECORDS = ".local/installs"
 
 
 class FileRecord(BaseModel):
-    """What was done to one file."""
+    """The change of one file.
+
+    `before` and `after` are the SHA-256 of its bytes before and after (`before` is "" for a new file). `made` are paths
+    of JSON objects that we added, `folders` are folders that we made, innermost first.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     path: str
     existed: bool
     before: str
-    """SHA-256 of the bytes that were there; empty for none."""
     after: str
-    """SHA-256 of what we wrote."""
     backup: str | None = None
     made: list[list[str]] = []
-    """The objects in it that were not there."""
     folders: list[str] = []
-    """The folders that were not there, innermost first."""
 
 
 class Installation(BaseModel):
@@ -55,7 +55,7 @@ class Installation(BaseModel):
 
 
 class Record(BaseModel):
-    """Everything that was installed into one client from this workspace."""
+    """All installations into one client from this workspace."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,14 +63,14 @@ class Record(BaseModel):
     installations: list[Installation] = []
 
     def of(self, project: Path | None) -> Installation | None:
-        """The installation for a project, or for all."""
+        """Returns the installation for a project, or for all."""
         wanted = None if project is None else str(project)
         return next((found for found in self.installations if found.project == wanted), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What happened to one file: written, created, restored, deleted, cleaned (only our part taken out), unchanged."""
+    """The result for one file: written, created, restored, deleted, cleaned (only our part removed) or unchanged."""
 
     path: Path
     what: str
@@ -78,7 +78,7 @@ class Done:
 
 
 def record_of(memory: Memory | None, client: Client) -> Record:
-    """Returns the record of a client; an empty one if there is none (no memory, either), or it cannot be read."""
+    """Returns the record of a client; an empty one if there is no memory, no record, or an unreadable one."""
     path = _path(client)
     try:
         if memory is not None and memory.files.exists(path):
@@ -89,9 +89,9 @@ def record_of(memory: Memory | None, client: Client) -> Record:
 
 
 def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
-    """Writes what the plan says, with a backup of each file that was there, and records how to take it back.
+    """Carries out a plan, with a backup of each existing file and a record for `uninstall`.
 
-    If a file cannot be written, nothing of the attempt stays: neither changed files nor backups nor the record.
+    If a file cannot be written, all changes, backups and the record are rolled back.
     """
     record = record_of(memory, plan.client)
     earlier = record.of(plan.project)
@@ -132,8 +132,7 @@ def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
 
 
 def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
-    """Gives the written files the bytes that they had, and deletes new backups and folders. Skips what it cannot undo:
-    the error that is about to be raised matters more."""
+    """Restores the written files, and deletes new backups and folders. Ignores errors: the caller raises the first."""
     for change in written:
         with contextlib.suppress(ContextManagerError, OSError):
             if change.file.data is None:
@@ -153,10 +152,10 @@ def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known
 def uninstall(
     memory: Memory | None, client: Client, machine: Machine, project: Path | None = None, *, undo: bool = False
 ) -> tuple[Done, ...]:
-    """Takes our entry and hooks out of a client.
+    """Removes our entry and hooks from a client.
 
-    A file that is still as we wrote it gets back the bytes it had; any other only loses what is ours. Those bytes may
-    hold an entry of ours that was there before: `undo` leaves it, otherwise it goes too.
+    A file that has not changed since we wrote it gets its earlier bytes back; from any other file only our part is
+    removed. The earlier bytes may contain an older entry of ours: `undo` keeps it, otherwise it is removed too.
     """
     record = record_of(memory, client)
     installation = record.of(project)
@@ -175,7 +174,7 @@ def uninstall(
 
 
 def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
-    """The record of a change; where the file is still as we left it, what was there before us stays what it was."""
+    """Returns the record of a change. If the file has not changed since our last write, its first backup is kept."""
     after = digest(change.file.encoded(change.after))
     made = [list(way) for way in change.made]
     if earlier is not None and earlier.after == digest(change.file.data):
@@ -214,7 +213,7 @@ def _taken_out(
             config_file.refuse_read_only(file)
             config_file.write(file, bare)
             if bare == original and backup is not None:
-                backup.unlink(missing_ok=True)  # it stands in its place again
+                backup.unlink(missing_ok=True)  # the file is restored
                 backup = None
             return Done(path, "restored", backup)
     data = _bare(client, container, file, record.made if record else [])
@@ -228,7 +227,7 @@ def _taken_out(
 
 
 def _deleted(file: ConfigFile, record: FileRecord) -> Done:
-    """There was no file before us, so there is none now; folders that we made go if nothing else is in them."""
+    """Deletes a file that did not exist before, and the folders that we made if they are empty."""
     file.real.unlink()
     for folder in record.folders:
         with contextlib.suppress(OSError):
@@ -237,7 +236,7 @@ def _deleted(file: ConfigFile, record: FileRecord) -> Done:
 
 
 def _original(record: FileRecord) -> bytes | None:
-    """The bytes that were there before us, if the backup still holds them."""
+    """Returns the file's bytes before the installation, if the backup still has them."""
     try:
         data = Path(record.backup or "").read_bytes()
     except OSError:
@@ -246,7 +245,7 @@ def _original(record: FileRecord) -> bytes | None:
 
 
 def _bare(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
-    """The file's bytes without what is ours, and without the objects that we made and that are empty now."""
+    """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
     text, where = file.text, str(file.path)
     try:
         text = entries.remove(client, container, text, where)
@@ -272,5 +271,5 @@ def _save(memory: Memory, client: Client, record: Record) -> None:
 
 
 def as_dict(done: Done) -> Mapping[str, Any]:
-    """For programs."""
+    """Returns JSON values."""
     return {"path": str(done.path), "what": done.what, "backup": str(done.backup) if done.backup else None}

@@ -1,7 +1,6 @@
-"""Changes one value in the text of a JSON file; every byte that is not of that value stays as it was.
+"""Changes one value in the text of a JSON file; all other bytes stay as they are.
 
-A path is a tuple of keys and, in arrays, of positions. What is written takes the indentation and the line ends that
-the file has.
+A path is a tuple of keys and, in arrays, of positions. New text uses the file's indentation and line ends.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:/\*[^\r\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=\
 
 
 def get(document: Document, path: Path) -> Node | None:
-    """The value at `path`; None if there is none."""
+    """Returns the value at `path`, or None if there is none."""
     node = document.root
     for step in path:
         if node is None:
@@ -35,10 +34,10 @@ def get(document: Document, path: Path) -> Node | None:
 
 
 def put(text: str, path: Path, value: Any, where: str) -> str:
-    """Returns `text` with `value` at `path`: replaced, or added at the end of its object. Makes missing objects on the
-    way, also in the place of a `null`.
+    """Returns `text` with `value` at `path`: replaced, or added at the end of its object.
 
-    Raises Invalid naming file and line if the file is broken, or if something on the way is no object.
+    Makes missing objects on the path, also in place of `null`. Raises Invalid with file and line if the file is broken,
+    or if a value on the path is not an object.
     """
     document = parse(text, where)
     if document.root is None:
@@ -63,7 +62,7 @@ def put(text: str, path: Path, value: Any, where: str) -> str:
 
 
 def append(text: str, path: Path, value: Any, where: str) -> str:
-    """`text` with `value` as the last item of the array at `path`, which is made if there is none."""
+    """Returns `text` with `value` as the last item of the array at `path`. Makes the array if there is none."""
     document = parse(text, where)
     node = get(document, path) if _reaches(document, path, where) else None
     if node is None:
@@ -74,7 +73,7 @@ def append(text: str, path: Path, value: Any, where: str) -> str:
 
 
 def remove(text: str, path: Path, where: str) -> str:
-    """`text` without the value at `path` and its key; unchanged if there is none."""
+    """Returns `text` without the value at `path` and its key; unchanged if there is none."""
     document = parse(text, where)
     parent, node = get(document, path[:-1]), get(document, path)
     if parent is None or node is None:
@@ -84,11 +83,11 @@ def remove(text: str, path: Path, where: str) -> str:
         return _without(text, parent, node.start)
     same = [member for member in parent.members if member.key == step]
     text = _without(text, parent, same[-1].start)
-    return remove(text, path, where) if len(same) > 1 else text  # or the one before it would count from now on
+    return remove(text, path, where) if len(same) > 1 else text  # the last of duplicate keys counts
 
 
 class _Style:
-    """How the file is laid out: one step of indentation, and the line end."""
+    """The file's layout: one step of indentation, and the line end."""
 
     def __init__(self, text: str, root: Node | None = None) -> None:
         self.newline = _newline(text)
@@ -102,7 +101,7 @@ class _Style:
 
 
 def _added(text: str, root: Node, node: Node, value: Any, key: str | None = None) -> str:
-    """`text` with one more member or item at the end of `node`."""
+    """Returns `text` with one more member or item at the end of `node`."""
     style = _Style(text, root)
     parts = node.parts()
     label = "" if key is None else json.dumps(key, ensure_ascii=False) + ": "
@@ -120,7 +119,7 @@ def _added(text: str, root: Node, node: Node, value: Any, key: str | None = None
         piece = style.newline + indent + label + _written(value, indent, style) + style.newline + outer
         return text[: node.start + 1] + piece + text[closing:]
     first, (_, last_end) = parts[0][0], parts[-1]
-    if "\n" not in text[node.start : node.end]:  # all on one line, and so it stays
+    if "\n" not in text[node.start : node.end]:  # keep it on one line
         written = label + json.dumps(value, ensure_ascii=False)
         if node.comma is not None:
             return text[: node.comma + 1] + " " + written + text[node.comma + 1 :]
@@ -137,9 +136,9 @@ def _added(text: str, root: Node, node: Node, value: Any, key: str | None = None
 
 
 def _without(text: str, parent: Node, start: int) -> str:
-    """`text` without the part of `parent` that begins at `start`, its comma, and its line if nothing else is on it.
+    """Returns `text` without the part of `parent` that begins at `start`, its comma, and its line if it is then empty.
 
-    Comments stay, those beside it too: they are not ours.
+    All comments stay: they are the user's.
     """
     parts = parent.parts()
     index = next(i for i, part in enumerate(parts) if part[0] == start)
@@ -147,21 +146,21 @@ def _without(text: str, parent: Node, start: int) -> str:
     if index + 1 < len(parts):
         comma = _comma(text, end)
         return _cut(text, start, comma + 1, keep=text[end:comma])
-    if parent.comma is not None:  # the one before keeps its comma: it was trailing, and is again
+    if parent.comma is not None:  # a trailing comma: the previous part keeps its own
         return _cut(text, start, parent.comma + 1, keep=text[end : parent.comma])
     if index == 0:
         if not (text[parent.start + 1 : start] + text[end : parent.end - 1]).strip(_SPACE):
-            return text[: parent.start + 1] + text[parent.end - 1 :]  # it was alone in there
+            return text[: parent.start + 1] + text[parent.end - 1 :]  # it was the only part
         return _cut(text, start, end)
     comma = _comma(text, parts[index - 1][1])
-    if not text[comma + 1 : start].strip(" \t"):  # on the line of the one before: `, "a": 1` goes
+    if not text[comma + 1 : start].strip(" \t"):  # on the previous part's line: remove `, "a": 1`
         return text[:comma] + text[end:]
     cut = _cut(text, start, end)
     return cut[:comma] + cut[comma + 1 :]
 
 
 def _cut(text: str, start: int, end: int, keep: str = "") -> str:
-    """`text` without `text[start:end]`, but for `keep`; without its whole lines, if nothing else is on them."""
+    """Returns `text` without `text[start:end]`, except `keep`, and without its lines if nothing else is on them."""
     rest_end = len(text) if (newline := text.find("\n", end)) < 0 else newline + 1
     if keep.strip(_SPACE):
         return text[:start] + keep + text[end:]
@@ -171,7 +170,7 @@ def _cut(text: str, start: int, end: int, keep: str = "") -> str:
 
 
 def _comma(text: str, at: int) -> int:
-    """Where the comma after a part that ends at `at` stands, comments passed over."""
+    """Returns the place of the comma after a part that ends at `at`, skipping comments."""
     while text[at] != ",":
         comment = _COMMENT.match(text, at)
         at = comment.end() if comment else at + 1
@@ -190,7 +189,7 @@ def _nested(path: Path, value: Any) -> Any:
 
 
 def _reaches(document: Document, path: Path, where: str) -> bool:
-    """Returns whether `path` is there and is not `null`; raises Invalid if something on the way is of another kind."""
+    """Returns whether `path` exists and is not `null`. Raises Invalid if a value on the path is of another kind."""
     node = document.root
     for depth, step in enumerate(path):
         if node is None or (depth and node.value is None):

@@ -1,16 +1,15 @@
-"""Semantic duplicates: do two short entries (decisions, open items) say the same?                 (S3 "Issue 2")
+"""Semantic duplicates: decides whether two short entries (decisions, open items) say the same.
 
-Three ways, cheapest first; any of them makes a duplicate:
+Two entries are duplicates if one of these holds, cheapest first:
 
-    equal      the same words after bullets, markdown, case, accents and white space are gone
+    equal      the same words, ignoring bullets, markdown, case, accents and white space
     keywords   at least half of their keywords in common (Jaccard), if together they have three or more
-    contained  the shorter one, of ten characters or more, stands word for word in the longer one
+    contained  the longer one contains the shorter one, of ten characters or more, word for word
 
-Keywords are words of three letters or more that are no English or Serbian stop words. Beyond S3, which would lose one
-of the two: entries of which only one is negated ("use Postgres", "do not use Postgres"), and entries that each name
-a number ("3 retries", "5 retries") or a name ("Ana likes tea", "Bo likes tea") that the other has not, are never
-duplicates. A name is a word with a capital letter; the first one of an entry if what follows says what it does ("Ana
-likes", "Redis is").
+Keywords are words of three letters or more other than English and Serbian stop words. Entries are never duplicates if
+only one is negated ("use Postgres", "do not use Postgres"), or if each has a number ("3 retries", "5 retries") or a
+name ("Ana likes tea", "Bo likes tea") that the other lacks. A name is a capitalized word; the first word of an entry is
+one if a verb follows ("Ana likes", "Redis is").
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ STOP_WORDS = frozenset(
     )
     for word in line.split()
 )
-"""S3's list, folded. Small on purpose: what carries meaning in a plan must count."""
+"""Folded. The list is short, because most words carry meaning in a plan."""
 
 VERBS = frozenset(
     word
@@ -51,7 +50,7 @@ VERBS = frozenset(
     )
     for word in line.split()
 )
-"""Verbs that decisions and tasks begin with: with a capital letter, these are no names."""
+"""Verbs that decisions and tasks begin with. Capitalized, they are not names."""
 
 NEGATIONS = frozenset(
     word
@@ -71,7 +70,7 @@ _MARKUP = re.compile(r"[*_`~#>]+")
 
 
 def normalised(text: str) -> str:
-    """The words of an entry, folded and separated by single spaces, without bullet and markdown."""
+    """Returns the words of an entry, folded and separated by single spaces, without bullet and markdown."""
     return " ".join(words(_MARKUP.sub(" ", _BULLET.sub("", text))))
 
 
@@ -98,7 +97,7 @@ def _read(text: str) -> _Entry:
 
 
 def _names(text: str) -> frozenset[str]:
-    """The names in an entry, folded."""
+    """Returns the names in an entry, folded."""
     plain = _MARKUP.sub(" ", _BULLET.sub("", text)).strip()
     found = [match for match in _NAME.finditer(plain) if match.start() or _DOES.match(plain)]
     names = (normalised(match[0]) for match in found)
@@ -106,12 +105,12 @@ def _names(text: str) -> frozenset[str]:
 
 
 def keywords(text: str) -> frozenset[str]:
-    """What an entry is about, folded."""
+    """Returns the keywords of an entry, folded."""
     return _read(text).keywords
 
 
 def is_duplicate(first: str, second: str) -> bool:
-    """Whether two entries say the same. Symmetric; an empty entry is nobody's duplicate."""
+    """Returns whether two entries say the same. Symmetric; an empty entry is never a duplicate."""
     one, other = _read(first), _read(second)
     if not one.plain or not other.plain:
         return False
@@ -126,7 +125,7 @@ def is_duplicate(first: str, second: str) -> bool:
 
 
 def is_like(first: str, second: str) -> bool:
-    """Whether two entries are about the same, whatever they say of it: half of their keywords are the same ones."""
+    """Returns whether two entries have the same subject: they share half of their keywords."""
     return _share_keywords(_read(first), _read(second))
 
 
@@ -136,12 +135,12 @@ def _share_keywords(one: _Entry, other: _Entry) -> bool:
 
 
 def _tell_apart(one: _Entry, other: _Entry) -> bool:
-    """Whether each names a number, or a name, that the other has not."""
+    """Returns whether each has a number, or each a name, that the other lacks."""
     if one.numbers - other.numbers and other.numbers - one.numbers:
         return True
     return bool(one.names - set(other.plain.split()) and other.names - set(one.plain.split()))
 
 
 def covered(entry: str, by: Iterable[str]) -> bool:
-    """Whether one of `by` says the same as `entry`."""
+    """Returns whether one of `by` says the same as `entry`."""
     return any(is_duplicate(entry, other) for other in by)

@@ -1,11 +1,10 @@
-"""Enrichment: what an LLM is asked to make of a checkpoint's entries, and what its answer is worth.
+"""Enrichment: the request that lets an LLM review a checkpoint's entries, and the reading of its answer.
 
-                                                                                (S3 "Improvement 5", SPEC §11 and §15)
-The request shows at most 20 of the newest messages, 15 if with 20 it passes about 1,500 tokens, and allows 500 tokens
-of answer. It shows real messages only, each cut, all of it neutralised: the template tells the model that it is data.
+The request shows the 20 newest messages, or 15 if it would exceed about 1,500 tokens, and allows 500 tokens of answer.
+Only real messages are shown, each cut and neutralized; the template tells the model that they are data.
 
-The answer must be the JSON object that was asked for, or lists under the headings "Decisions" and "Open items";
-anything else is None, and the checkpoint stays as it was. What is read is merged with what was captured: see `merge`.
+The answer must be the requested JSON object, or lists under the headings "Decisions" and "Open items". Any other answer
+is ignored. Its entries are merged with the recognized ones (`merge`).
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from mcp_server.core.text.fencing import neutralise
 
 MOST_MESSAGES, FEWER_MESSAGES = 20, 15
 LONG_PROMPT = 1_500
-"""Tokens from which on a prompt shows fewer messages."""
+"""Tokens above which a prompt shows fewer messages."""
 ANSWER_TOKENS = 500
 LONGEST_MESSAGE = 400
-"""Characters of a message as it is shown."""
+"""Characters shown of a message."""
 MOST_ENTRIES = 40
-"""Entries of a kind that an answer may have; with more, it has gone astray."""
+"""Entries of a kind that an answer may have. An answer with more is invalid."""
 
 _PLACE = re.compile(r"\{(decisions|open_items|messages)\}")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
@@ -39,13 +38,13 @@ _TALK = re.compile(
     r"|great[ ,.!]|good (?:question|point)|absolutely|certainly|of course|sorry)",
     re.IGNORECASE,
 )
-"""What answers to the user begin with; some models copy such sentences into the lists."""
+"""Beginnings of conversational sentences, which some models copy into the lists."""
 _NONE = frozenset(("none", "n/a", "-", "nothing"))
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What goes to the provider."""
+    """A request to the LLM; `messages` is the number of messages that it shows."""
 
     prompt: str
     answer_tokens: int
@@ -54,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Enrichment:
-    """Decisions and open items, as a model gave them or as they are after the merge."""
+    """Decisions and open items, from a model or after the merge."""
 
     decisions: tuple[str, ...] = ()
     open_items: tuple[str, ...] = ()
@@ -67,13 +66,13 @@ def request(
     turns: Sequence[Turn],
     count: Callable[[str], int],
 ) -> Request:
-    """The request, from the template's text. `count` counts tokens; `turns` in their order, the newest last."""
+    """Fills in the template. `count` counts tokens; `turns` are in order, newest last."""
     shown = [_shown(turn) for turn in turns if _is_said(turn)][-MOST_MESSAGES:]
     texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
 
     def filled(messages: Sequence[str]) -> str:
         values = {**texts, "messages": "\n".join(messages) or "(none)"}
-        # In one pass: what stands in a message is never taken for a place of the template.
+        # In one pass, so that a message's text is never taken for a placeholder.
         return _PLACE.sub(lambda place: values[place[1]], template)
 
     prompt = filled(shown)
@@ -84,7 +83,7 @@ def request(
 
 
 def parse(answer: str) -> Enrichment | None:
-    """What a model answered, cleaned; None if it is not what was asked for."""
+    """Returns the cleaned entries of a model's answer, or None if it has another form."""
     fenced = _FENCED.fullmatch(answer)
     text = (fenced[1] if fenced else answer).strip()
     found = _from_json(text) if text.startswith("{") else _from_lists(text)
@@ -94,7 +93,7 @@ def parse(answer: str) -> Enrichment | None:
 
 
 def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrichment) -> Enrichment:
-    """Returns what was captured and what a model made of it, as one."""
+    """Merges the recognized entries with a model's review."""
     return Enrichment(
         tuple(merge(decisions, [one for one in enriched.decisions if is_entry(one)])),
         tuple(merge(open_items, [one for one in enriched.open_items if is_entry(one)])),
@@ -102,7 +101,7 @@ def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrich
 
 
 def is_entry(text: str) -> bool:
-    """Returns whether a model's entry says something: no question, no talk, nothing that a program injected."""
+    """Returns whether a model's entry is usable: not empty, a question, talk, or text that a program injected."""
     said = text.strip().replace("’", "'")
     return bool(said) and not said.endswith("?") and _TALK.match(said) is None and not is_injected(text)
 

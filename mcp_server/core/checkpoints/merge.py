@@ -1,7 +1,7 @@
-"""Merges the entries that were recognized with those that a language model made of them.
+"""Merges recognized entries with a language model's review of them.
 
-The language model's entries come first. A recognized entry is kept unless another entry says the same. Which entries
-survive does not depend on the order of either list, and merging twice changes nothing.
+The language model's entries have precedence. Of entries that say the same one is kept. The result does not depend on
+the order of either list, and merging twice changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mcp_server.core.checkpoints.duplicates import covered, normalised
 
 
 def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
-    """Returns the entries of both lists that say something of their own, in the order in which they came."""
+    """Returns the entries of both lists without duplicates, in their order."""
     kept: list[str] = []
     for entries in (enriched, captured):
         for entry in sorted(set(entries), key=_firmness):
@@ -23,6 +23,6 @@ def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
 
 
 def _firmness(entry: str) -> tuple[int, str, str]:
-    """Of entries that say the same the longest survives, since it says most; then the first by the alphabet."""
+    """Returns the sort key: of duplicates the longest is kept, because it says most; then the first by alphabet."""
     plain = normalised(entry)
     return -len(plain), plain, entry

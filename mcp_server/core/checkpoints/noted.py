@@ -1,9 +1,9 @@
-"""The notes of a session, kept while it is said: items, files touched, the last tool call.
+"""The notes of a session, updated while it goes on: items, touched files, the last tool call.
 
-    before + a turn → after        the same turns give the same notes, however they are cut into pieces
+    before + turns → after        splitting the turns into several calls gives the same notes
 
-An item is final when AHEAD messages were said behind it; until then its message is kept as context (`tail`) and read
-again. `outcome` reads what is not final yet and settles everything: which decision was replaced, which item closed.
+An item is final when AHEAD messages follow it. Until then its message is kept as context (`tail`) and read again.
+`outcome` also reads the messages that are not final, and settles which decisions are replaced and which items closed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mcp_server.core.understanding.settling import Statement, same, settle
 
 MAX_ITEMS, MAX_FILES = 400, 100
 TAIL = recognizer.AHEAD + recognizer.BEHIND
-"""Messages kept as context: those that are not final yet, and those before them that bear on these."""
+"""Messages kept as context: those that are not final, and the ones before them that the recognizer reads too."""
 MAX_TAIL_TEXT = 8_000
-"""Characters of a message that is kept as context."""
+"""Characters kept of a message in the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a model made of the notes as they were after turn number `turn`; it takes the place of what was found."""
+    """A language model's review of the notes after turn number `turn`. It replaces the items up to that turn."""
 
     turn: int
     decisions: tuple[str, ...]
@@ -38,7 +38,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """The notes up to turn number `turn`. `items` are the final ones, those of turns up to number `final`."""
+    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`."""
 
     turn: int = 0
     final: int = 0
@@ -67,8 +67,11 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a conversation came to: the texts of what holds, oldest first. `settled` are the numbers of the turns that
-    state a decision or rule: of an accepted proposal the turn that proposed it."""
+    """The texts of the decisions, rules and open items in force at the end of the notes, oldest first.
+
+    `settled` are the numbers of turns that state a decision or rule; for an accepted proposal, the turn that proposed
+    it.
+    """
 
     decisions: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
@@ -102,12 +105,12 @@ def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> N
 
 
 def items(notes: Noted, model: Model) -> list[Item]:
-    """Returns all items of the notes, those of the last messages as they read so far."""
+    """Returns all items of the notes, including those that are not final."""
     return [*notes.items, *recognizer.read(notes.tail, model, notes.final + 1)]
 
 
 def outcome(notes: Noted, model: Model) -> Outcome:
-    """Returns what holds at the end of the notes. Up to the turn of a review, its decisions and open items count."""
+    """Settles the notes' items. Up to the turn of a review, the review's decisions and open items are used."""
     found = items(notes, model)
     review = notes.review or Review(0, (), ())
     start = datetime.min.replace(tzinfo=UTC)
@@ -134,7 +137,7 @@ def outcome(notes: Noted, model: Model) -> Outcome:
 
 
 def from_dict(stored: object) -> Noted:
-    """Returns the notes as they were stored; empty ones, to be made again, if they have another form."""
+    """Returns stored notes; empty ones, to be made again, if their form is unknown."""
     if not isinstance(stored, Mapping):
         return Noted()
     try:
@@ -166,7 +169,7 @@ def without_texts(stored: object) -> object:
 
 
 def with_texts(stored: object, turns: Iterable[Turn]) -> object:
-    """Returns what `without_texts` gave with the texts of these turns."""
+    """Puts the texts of these turns back into the result of `without_texts`."""
     if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
         return stored
     texts = {turn.number: turn.content[:MAX_TAIL_TEXT] for turn in turns}
@@ -175,7 +178,7 @@ def with_texts(stored: object, turns: Iterable[Turn]) -> object:
 
 
 def _shortened(turn: Turn) -> Turn:
-    """Returns what is kept of a turn as context: of its tool calls only whether there are any."""
+    """Returns a turn for the context: its text cut, its tool calls replaced by an empty one."""
     calls = (ToolCall(""),) if turn.tool_calls else ()
     return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=calls)
 

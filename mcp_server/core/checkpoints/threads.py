@@ -1,16 +1,16 @@
-"""The thread of a conversation: how it began, where it stands, and the exchanges worth keeping (S3 "Issue 3").
+"""The thread of a conversation: its beginning, its latest subject, and the exchanges worth keeping.
 
-Only real messages count: what a program injected under the role `user` is neither shown nor begins an exchange.
+Messages that a program injected under the role `user` are ignored.
 
-An exchange is a real message of the user and what the agent answered before the next one. Kept are at most six, shown
-in the order in which they were said: the first, the last two, and of those between first the ones that settled
-something or were flagged as important, then those with the most words in common with the last message; the newest first
-among equals. Left out is what is about nothing ("ok, thanks"), unless it settled something.
+An exchange is a real message of the user and the agent's answers to it. At most six are kept, in order: the first, the
+last two, and of the others first those that settled something or were flagged as important, then those that share
+most words with the last message; the newest first among equals. Exchanges without a subject ("ok, thanks") are left
+out, unless they settled something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_server.core.checkpoints.messages import is_injected, is_real_user
@@ -20,18 +20,18 @@ from mcp_server.core.text.words import content_words
 
 MOST_EXCHANGES = 6
 LAST = 2
-"""So many of the newest are always kept."""
+"""Newest exchanges that are always kept."""
 LEAST_WORDS = 2
-"""Content words from which on a message is about something."""
-LOOKED_AT = 20_000
-"""Characters of a message that are looked at: what it is about stands there, or nowhere."""
+"""Content words that a message with a subject has at least."""
+MAX_READ = 20_000
+"""Characters of a message that are read."""
 LONGEST_ASKED, LONGEST_ANSWERED, LONGEST_SUMMARY_PART = 300, 400, 180
 """Characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What the user said in turn `turn`, and what was answered, both on one line and cut."""
+    """The user's message in turn `turn` and the answer, each on one line and cut."""
 
     turn: int
     asked: str
@@ -49,14 +49,9 @@ class _Pair:
         return self.settled or self.user.important or any(answer.important for answer in self.answers)
 
 
-def real_user_turns(turns: Iterable[Turn]) -> list[Turn]:
-    """The turns that a person wrote."""
-    return [turn for turn in turns if is_real_user(turn.role, turn.content)]
-
-
 def summary(turns: Sequence[Turn]) -> str:
-    """How the conversation began and what it is about now, at most about 400 characters; empty if no user spoke."""
-    said = real_user_turns(_beginnings(turns))
+    """Returns the conversation's beginning and latest subject in about 400 characters; empty without a user turn."""
+    said = [turn for turn in _beginnings(turns) if is_real_user(turn.role, turn.content)]
     if not said:
         return ""
     about = [turn for turn in said if _is_about_something(turn)] or said
@@ -81,22 +76,17 @@ def key_exchanges(
 
 
 def _beginnings(turns: Sequence[Turn]) -> list[Turn]:
-    return [
-        turn if len(turn.content) <= LOOKED_AT else replace(turn, content=turn.content[:LOOKED_AT]) for turn in turns
-    ]
+    return [turn if len(turn.content) <= MAX_READ else replace(turn, content=turn.content[:MAX_READ]) for turn in turns]
 
 
 def _pairs(turns: Sequence[Turn], settled: Collection[int]) -> Iterator[_Pair]:
-    user: Turn | None = None
-    answers: list[Turn] = []
+    exchanges: list[list[Turn]] = []
     for turn in turns:
         if is_real_user(turn.role, turn.content):
-            if user is not None:
-                yield _Pair(user, tuple(answers), any(one.number in settled for one in (user, *answers)))
-            user, answers = turn, []
-        elif turn.role == "agent" and turn.content.strip() and not is_injected(turn.content):
-            answers.append(turn)
-    if user is not None:
+            exchanges.append([turn])
+        elif exchanges and turn.role == "agent" and turn.content.strip() and not is_injected(turn.content):
+            exchanges[-1].append(turn)
+    for user, *answers in exchanges:
         yield _Pair(user, tuple(answers), any(one.number in settled for one in (user, *answers)))
 
 
@@ -110,7 +100,7 @@ def _is_about_something(turn: Turn) -> bool:
 
 
 def _shown(pair: _Pair) -> Exchange:
-    # An answer's last message is its conclusion; those before it are work in progress.
+    # The last message of an answer is its conclusion.
     words = " ".join(prose(pair.answers[-1].content)) if pair.answers else ""
     return Exchange(
         pair.user.number,

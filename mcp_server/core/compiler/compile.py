@@ -16,17 +16,16 @@ from mcp_server.core.compiler.section import Filling, Section, Slot
 from mcp_server.core.compiler.slots import FILL, SHOWN
 
 GROWTH_STEP = 1 / 8
-"""Part of the allowance: files grow by multiples of it, so that what is left of it by one message or another does not
-change their text, and a provider's prompt cache keeps it."""
-
+"""Part of the allowance. Files grow by multiples of it, so that their text rarely changes from message to message and
+stays in a provider's prompt cache."""
 
 SPARE = 2
-"""Tokens per slot that growing slots leave free: a slot needs a line end more than the tokens of its text."""
+"""Tokens per slot that growing slots leave free: a slot needs one line end besides its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled context. `sha256` is that of the text as UTF-8; `tokens` ≤ the budget of `inputs`."""
+    """A compiled context. `sha256` is of the text in UTF-8; `tokens` ≤ the budget of `inputs`."""
 
     text: str
     sha256: str
@@ -36,10 +35,10 @@ class Compiled:
 
 
 def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
-    """The densest context for `inputs` within their budget, never a token over as `count` counts the whole text.
+    """Compiles the context for `inputs`. As `count` counts the whole text, it never exceeds the budget.
 
-    Slots are filled by adding up their lines. Should the whole count more than its parts (possible for a tokenizer,
-    not seen with ours), it is filled again with that much less.
+    Slots are filled by adding up the tokens of their lines. If the whole text has more tokens than its lines (possible
+    for a tokenizer, not seen with ours), the slots are filled again with that many tokens less.
     """
     meter = Meter(count)
     budget = allowance = max(0, inputs.budget)
@@ -73,7 +72,7 @@ def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
 def _filled(
     inputs: CompileInputs, allowance: int, meter: Meter
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
-    """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots again with them."""
+    """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots once more."""
     filling = Filling(inputs, allowance, meter, {})
     sections, accounts = _pass(filling, allowance)
     costs = {name: _cost(section, meter) for name, section in sections.items()}
@@ -89,8 +88,8 @@ def _pass(
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
     """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free.
 
-    `costs` are the tokens of each slot in an earlier pass. Then a slot that grows may take all `tokens` but those that
-    the other slots took in that pass, and they keep their room.
+    `costs` are the tokens of each slot in the first pass. In the second pass the other slots keep these, and a slot
+    that grows may take the rest.
     """
     sections: dict[str, Section] = {}
     filling = replace(filling, before=sections)
@@ -121,7 +120,7 @@ def _pass(
 
 
 def _may_grow(slot: Slot, filling: Filling) -> bool:
-    """Whether a slot may exceed its cap. A share that the user set to 0 keeps it out."""
+    """Returns whether a slot may exceed its cap. A slot whose share the user set to 0 may not."""
     return slot.grows and slot.cap(filling) > 0
 
 
@@ -130,7 +129,7 @@ def _is_cut(section: Section) -> bool:
 
 
 def _without_repeats(filling: Filling, sections: Mapping[str, Section]) -> Section:
-    """P3 without the turns that the history shows: history fills last, and may reach back to what search had found."""
+    """Returns P3 without turns that the history shows: the history fills last, and may include found turns."""
     repeated = sections["knowledge"].turns & sections["history"].turns
     if not repeated:
         return sections["knowledge"]

@@ -1,8 +1,8 @@
-"""P0 identity and P1 memory, journal, projects: workspace files that every context carries.
+"""P0 identity and P1 memory, journal, projects: the workspace files in every context.
 
-Files of one slot share its room so that small ones stay whole; lines that an earlier slot shows are not repeated. A
-file that does not fit loses its oldest dated entries first. A last line says what is left out and how to read it;
-knowledge (P3) may still show the lines that are left out.
+Files of one slot share its room so that small ones stay whole. Lines that an earlier slot shows are not repeated. A
+file that does not fit loses its oldest dated entries first. Its last line then says which lines are left out and how to
+read them; knowledge (P3) may still show them.
 """
 
 from __future__ import annotations
@@ -43,23 +43,25 @@ _IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
 NOT_ALWAYS = "not always shown: comes in where a message is about it"
 NO_ROOM_IN_SHARE = "no room within its share"
 _LONGEST_SORTED = 1_000_000
-"""Characters of a file above which its entries are not sorted by age: it is cut at its end."""
+"""Characters. A larger file is cut at its end instead of by the age of its entries."""
 _NEWEST_SHARE = 4
-"""The newest entries keep a quarter of a file's room, however much undated text the file has."""
+"""The newest entries keep a quarter of a file's room, even if the file has much undated text."""
 _DAY_IN_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.md$")
 _LEAST_TOKENS = 24
-"""Below it a file's block would be little more than its label."""
+"""Tokens below which a file's block would be little more than its label."""
 
 
 def journal_files(local_date: str) -> tuple[str, str]:
-    """The journals of the user's today and yesterday."""
+    """Returns the journals of today and yesterday in the user's time zone."""
     today = date.fromisoformat(local_date)
     return tuple(f"{JOURNAL_FOLDER}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
 
 
 def of_the_user(source: SourceFile) -> SourceFile:
-    """What of the user's own file every context carries: who they are and how they want things, up to the first section
-    that tells of days. Empty if it has neither."""
+    """Returns the part of the user's file for every context: the sections about them and their preferences.
+
+    The part ends at the first other section, and is empty if the file has neither section.
+    """
     lasting = (PEOPLE_SECTIONS["about"], PEOPLE_SECTIONS["preference"])
     titled = [one for one in sections(source.text) if one.level == 2]
     end = next((one.start for one in titled if one.title not in lasting), None)
@@ -103,7 +105,7 @@ def _of_slot(inputs: CompileInputs, belongs: Callable[[CompileInputs, str], bool
 
 
 def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
-    """Why a file is not even looked at."""
+    """Returns why a file is left out as a whole, or None."""
     if source.untouched:
         return "template, not filled in"
     if not source.text.strip():
@@ -114,7 +116,7 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
 
 
 def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
-    """Why lines of a file are out, by their places from 0: of a project's what is no longer so; what was said above."""
+    """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
     items = held(source) if is_page(source.path) else []
@@ -124,12 +126,12 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
 
 
 def _says_something(text: str) -> bool:
-    """Whether anything but headings is in a text."""
+    """Returns whether a text has anything besides headings."""
     return any(line.strip() and not line.startswith("#") for line in without_comments(text).split("\n"))
 
 
 def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callable[[Filling, Room], Section]:
-    """A `fill` function for the files that `belongs` says are this slot's."""
+    """Returns the `fill` function for the files that `belongs` selects."""
 
     def fill(filling: Filling, room: Room) -> Section:
         considered: list[Considered] = []
@@ -168,7 +170,7 @@ def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callabl
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A file as a block: its label and as much of its text as fitted. `lines` are the line numbers that are shown."""
+    """A file's block: its label and as much of its text as fits. `lines` are the shown line numbers."""
 
     text: str
     lines: frozenset[int]
@@ -177,8 +179,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A file ready to be shown: its label, and its text made safe, from line `source.first_line` of the file on.
-    `anchors` are the anchored texts, which protect entries from being cut."""
+    """A file ready to be shown: its label and neutralized text, from line `source.first_line` of the file on.
+
+    `anchors` are the anchored texts, which protect entries from being cut.
+    """
 
     source: SourceFile
     head: str
@@ -192,7 +196,7 @@ class Prepared:
         return meter.line(self.head) + meter.line(self.text) + meter(SEPARATOR)
 
     def within(self, room: Room, meter: Meter) -> Shown | None:
-        """Returns the block within this room, without its oldest entries if need be; None if too little of it fits."""
+        """Returns the block within this room, without its oldest entries if necessary; None if too little fits."""
         inside = room.less(self.head, meter)
         if not inside.holds(self.text, meter):
             newest = self._newest(inside, meter)
@@ -228,8 +232,8 @@ class Prepared:
         return Shown(f"{self.head}\n{text(count)}", shown, False)
 
     def _leaving(self, inside: Room, meter: Meter) -> list[range]:
-        """Returns blocks of lines (from 1) in the order in which they leave: the oldest dated entries, other lines from
-        the end, then the newest entries and those that an anchor names. Empty if no entry is dated."""
+        """Returns blocks of lines (from 1) in the order of cutting: the oldest dated entries, other lines from the end,
+        the newest entries, then anchored ones. Empty if no entry is dated."""
         found = entries(self.text)
         in_name = _DAY_IN_NAME.search(self.source.path)
         day = in_name[1] if in_name else ""
@@ -267,7 +271,7 @@ def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Pr
 
 
 def _first_left_out(source: SourceFile, text: str, end: int) -> int:
-    """The number in the file of the first line that is not shown whole, if `end` characters of its text are."""
+    """Returns the number of the first line that is not shown whole, if `end` characters of the text are shown."""
     rest = text[end:]
     return source.first_line + text.count("\n", 0, len(text) - len(rest.lstrip())) + (0 if rest.strip() else 1)
 
@@ -283,13 +287,13 @@ def _mark(source: SourceFile, text: str) -> Callable[[int], str]:
 
 
 def account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
-    """A file's line in the receipt."""
+    """Returns a file's line in the receipt."""
     last = source.first_line + source.text.count("\n")
     return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
 
 
 def withheld(slot: str, source: SourceFile, reason: str | None = None) -> Iterator[Considered]:
-    """What was left out of a file's text, for the receipt; not what is out for the `reason` that all of the file is."""
+    """Yields the receipt's lines for withheld parts of a file, unless the whole file has the same reason."""
     for one in source.withheld:
         if one.reason != reason:
             lines = f":{one.start}-{one.end}" if one.end else ""

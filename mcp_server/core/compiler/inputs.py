@@ -1,7 +1,7 @@
-"""CompileInputs: everything that a compiled context is a function of, as values.
+"""CompileInputs: all inputs of a compilation, as values.
 
-The shape is stored (in checkpoints, in receipts as one SHA-256 a field), so it is versioned and open: a field that this
-version does not know survives a round trip in `extra`, and one that an older version did not write takes its default.
+The inputs are stored (in checkpoints, and in receipts as one SHA-256 for each field). Unknown fields of a newer version
+survive a round trip in `extra`; fields that an older version did not write take their defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_server.core.watchers.activations import Correction, Payload
 
 INPUTS_VERSION = 1
 COMPILER_VERSION = 6
-"""Goes up with every change after which the same inputs may give other bytes."""
+"""Increase it with every change after which the same inputs may give other bytes."""
 
 LEAST_BUDGET = 128
 """Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
@@ -32,7 +32,7 @@ Scope = Literal["project", "all"]
 
 @dataclass(frozen=True, slots=True)
 class CompilerSettings:
-    """The knobs of `context_compiler` that shape a text: shares of the budget (0..1) and sizes in KB of 1,024 bytes."""
+    """Settings that shape a text: shares of the budget (0..1) and sizes in KB of 1,024 bytes."""
 
     identity_share: float = 0.15
     memory_share: float = 0.20
@@ -55,8 +55,7 @@ class CompilerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Lines `start` to `end` of a file, 0 and 0 for all of it, that are not in the text which a compilation sees, and
-    why, in words a person knows."""
+    """Lines `start` to `end` of a file that were removed before the compilation (0 and 0: all lines), and why."""
 
     reason: str
     start: int = 0
@@ -65,10 +64,10 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One workspace file as it stood: `text` without its front matter, from line `first_line` of the file on.
+    """A workspace file: `text` without its front matter, from line `first_line` of the file on.
 
-    `untouched` marks a template that nobody has filled in: it counts as empty. `withheld` was left out of `text`: the
-    receipt names it.
+    `untouched`: it is a template that was not filled in, and counts as empty. `withheld` are the lines that were
+    removed from `text`, for the receipt.
     """
 
     path: str
@@ -80,9 +79,12 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A hit of the search, in its order. `references` counts how often its file was of use. `out` says in words why it
-    is not for this context whatever it scores: the receipt names it, and nothing else hears of it. `worthwhile`: it is
-    expected to be worth its tokens (`core.injection`), so it may come in although the gate is closed."""
+    """A hit of the search, in its order.
+
+    `references` counts how often its file was of use. `out` is the reason, for the receipt, if it is excluded from this
+    context. `worthwhile`: it is expected to be worth its tokens (`core.injection`) and may be shown although the gate
+    is closed.
+    """
 
     hit: Hit
     references: int = 0
@@ -102,7 +104,7 @@ class LastSession:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A turn of the session that the live context has in part or shorter, and the chunk ids of what is missing."""
+    """A turn of the session of which the live context has only a part, and the ids of the missing chunks."""
 
     turn: int
     ids: tuple[str, ...]
@@ -110,8 +112,10 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTopic:
-    """A topic that is in the conversation: its file, why it is (`by`), the files that come with it, and what events
-    sent. `missing` are subscriptions that name no file; `most_kb` caps all of its text, in KB of 1,024 bytes."""
+    """An active topic: its file, its trigger (`by`), the files that it subscribes to, and events' payloads.
+
+    `missing` are subscriptions without a file; `most_kb` caps all of its text, in KB of 1,024 bytes.
+    """
 
     name: str
     source: SourceFile
@@ -126,7 +130,7 @@ class ActiveTopic:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What left the live context: the id that `recover` takes, the turn that it was, and a few words of it."""
+    """A chunk that left the live context: the id for `recover`, its turn, and a few words of it."""
 
     id: str
     turn: int
@@ -135,9 +139,11 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class LeftOff:
-    """Where the conversation stood when its window was emptied, as a checkpoint tells it. `id` and `path` are the
-    checkpoint's, both empty where none was made; `at` is a UTC time for a person, `turn` the last one that it has seen.
-    The newest decisions, items and files stand last."""
+    """The state of a conversation when its window was compacted, from a checkpoint.
+
+    `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
+    checkpoint's last turn. Decisions, items and files are listed newest last.
+    """
 
     id: str
     path: str
@@ -152,17 +158,19 @@ class LeftOff:
 
 @dataclass(frozen=True, slots=True)
 class CompileInputs:
-    """What one compilation sees. Two of them that are equal give the same bytes, on every machine and channel.
+    """The inputs of one compilation. Equal inputs give the same bytes, on every machine and channel.
 
-    `now` is the time of the turn that the context is for; `local_date` the user's own calendar date then (YYYY-MM-DD).
-    `as_of` hides later turns. `turns` are the session's newest turns (needed for `replace` only), `first_exchange` the
-    number of exchanges that lie before them. `hits` come ordered; `gate` closed keeps all of them out. In `add` the
-    client still has the session's own turns from number `in_window` on, of which it is told nothing; None: all of them.
-    `turns` are as the live context has them; `live_set` names those that it has shortened, `drop_list` the newest of
-    what it has lost, of which there are `dropped` in all. `checkpoint` says where the conversation stood before its
-    window was emptied, as long as that is news to the model. `anchors` are the texts that the user anchored: an
-    entry that one names is cut last. `page_order` names the lines of the project's page as
-    `path:line`, in the order in which search ranks them for the message.
+    - `now` is the time of the turn that the context is for, `local_date` the user's date then (YYYY-MM-DD).
+    - `as_of` hides later turns.
+    - `turns` are the session's newest turns as the live context has them (only for `replace`), `first_exchange` is the
+      number of exchanges before them. `live_set` lists the turns that are shortened, `drop_list` the newest of the
+      `dropped` chunks.
+    - `hits` are ordered; a closed `gate` excludes those that are not `worthwhile`.
+    - For `add` the client's window holds the session's turns from number `in_window` on (None: all turns); they are not
+      repeated.
+    - `checkpoint` is the state before the window was compacted, if the model was not told it yet.
+    - `anchors` are the texts that the user anchored: the entries that they name are cut last.
+    - `page_order` lists the lines of the project's page as `path:line`, in the order in which search ranks them.
     """
 
     message: str
@@ -200,14 +208,14 @@ class CompileInputs:
     page_order: tuple[str, ...] = ()
 
     def digests(self) -> dict[str, str]:
-        """One SHA-256 (hex) per field, of its canonical JSON; unknown fields of a newer version each count as one.
+        """Returns a SHA-256 (hex) of each field's canonical JSON, also of unknown fields of a newer version.
 
-        In it a dataclass is the list of its values, in the order of their names: half the time of a full object.
+        In that JSON a dataclass is the list of its values, ordered by name, which takes half the time of an object.
         """
         return {name: _sha256(value) for name, value in self._values().items()}
 
     def to_json(self) -> dict[str, Any]:
-        """The inputs as JSON values, one key a field; `from_json` gives an equal value back."""
+        """Returns the inputs as JSON values, one key for each field. `from_json` is the inverse."""
         return {name: json.loads(_canonical(value, _object)) for name, value in self._values().items()}
 
     def _values(self) -> dict[str, Any]:
@@ -215,14 +223,14 @@ class CompileInputs:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> CompileInputs:
-        """Inputs as any version stored them."""
+        """Returns the inputs that any version stored."""
         known = set(_names(cls)) - {"extra"}
         given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
         return cls(**given, extra={name: value for name, value in document.items() if name not in known})
 
 
 class Digests(Mapping[str, str]):
-    """`CompileInputs.digests`, counted when somebody looks: it takes milliseconds, and few receipts are read so far."""
+    """`CompileInputs.digests`, computed on first access: that takes milliseconds, and few receipts need it."""
 
     def __init__(self, inputs: CompileInputs) -> None:
         self._inputs = inputs
@@ -242,7 +250,7 @@ class Digests(Mapping[str, str]):
 
 
 def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
-    """The fields in which two compilations differ, by name, from their digests (`CompileInputs.digests`, receipts)."""
+    """Returns the names of the fields in which two compilations' digests differ."""
     return tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
 
 
@@ -251,24 +259,24 @@ def _sha256(value: Any) -> str:
 
 
 def _canonical(value: Any, default: Callable[[Any], Any]) -> str:
-    """One JSON text a value, whatever the order of its keys. `default` says what JSON does not know."""
+    """Returns a value's JSON with sorted keys. `default` converts values that JSON does not know."""
     return json.dumps(value, default=default, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
 def _object(value: Any) -> Any:
-    """Dataclasses become objects, times ISO 8601 in UTC."""
+    """Converts dataclasses to objects, times to ISO 8601 in UTC."""
     if is_dataclass(value):
         return {name: getattr(value, name) for name in _names(type(value))}
     return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else dict(value)
 
 
 def _row(value: Any) -> Any:
-    """As `_object`, but a dataclass becomes the list of its values."""
+    """Converts as `_object` does, but a dataclass to the list of its values."""
     return _values_of[type(value)](value) if is_dataclass(value) else _object(value)
 
 
 class _Readers(dict[type, Callable[[Any], Any]]):
-    """What reads all fields of a dataclass at once, by name: inputs hold more than a thousand dataclasses."""
+    """A cache of functions that read all fields of a dataclass: inputs contain more than a thousand dataclasses."""
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
         self[kind] = reader = attrgetter(*sorted(_names(kind)))
@@ -279,7 +287,7 @@ _values_of = _Readers()
 
 
 def _names(kind: Any) -> Iterable[str]:
-    """The fields of a dataclass by name; `dataclasses.fields` would take a millisecond for a few hundred hits."""
+    """Returns a dataclass's field names. `dataclasses.fields` would take a millisecond for a few hundred hits."""
     names: Mapping[str, object] = kind.__dataclass_fields__
     return names
 
@@ -293,7 +301,7 @@ def _time(value: str | None) -> datetime | None:
 
 
 def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """What this version's `kind` knows of a stored object; the rest was written by a newer one."""
+    """Returns the fields of a stored object that this version's `kind` has; a newer version may have written more."""
     return {name: _frozen(inner) for name, inner in value.items() if name in _names(kind)}
 
 

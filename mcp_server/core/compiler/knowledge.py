@@ -1,17 +1,17 @@
-"""P3, scored knowledge: what search found for the message, best first in, shown densely.
+"""P3, scored knowledge: the hits of the search, best first.
 
-Where the gate is open, worth and room decide alone; where it is closed, only what is expected to be worth its tokens
-comes in (`core.injection`):
+If the gate is closed, only passages that are expected to be worth their tokens are shown (`core.injection`). Passages
+are ordered by
 
     worth = score − 0.02 · ln(10 + characters / 4)
 
-so that among passages of about the same score the short ones come first: a long message must not crowd them out.
-(Measured: evidence inside 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns, which more would hurt.)
-Turns beside a hit need no rule of their own: search ranks them as candidates, by what stands around them.
+so that of passages with similar scores the short ones come first, and a long message does not crowd them out.
+(Measured: evidence within 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts
+those.) Turns next to a hit need no rule: search ranks them as candidates by their neighbors.
 
-Passages of one conversation and day, or of one file, stand together under one short header, a turn a line. A passage
-that is longer than its fair part of the room is shown by the sentences that say most about the message; near-duplicates
-come once.
+Passages of one conversation and day, or of one file, are shown under one short header, one turn a line. Of a passage
+that is longer than its share of the room, the sentences most relevant to the message are shown. Near-duplicates are
+shown once.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ SHORT_HEADING = label("knowledge", "search gives more")
 LENGTH_CHARGE = 0.02
 LENGTH_START = 10
 CHARACTERS_PER_TOKEN = 4
-"""About so many; counting each candidate's tokens would take longer than all the rest."""
+"""An estimate: counting each candidate's tokens would take longer than all the rest."""
 
 LONGEST_SHARE = 1 / 8
-"""A passage longer than this share of the room, and than `passage_tokens`, is shown by its relevant part."""
+"""Of a passage longer than this share of the room and than `passage_tokens`, only the relevant part is shown."""
 
 LEAST_PART = 40
 """Tokens below which a part of a passage is not worth showing."""
 
 LEAST_LINE = 6
-"""With less left, nothing more is measured."""
+"""Tokens of room below which no further passage is measured."""
 
 COURTESY = frozenset(
     words(
@@ -65,12 +65,12 @@ LONGEST_COURTESY = 40
 NO_ROOM = "no room left"
 
 Group = tuple[str, str]
-"""What stands under one header: a conversation or file, and a day of it."""
+"""Passages under one header: a conversation or file, and a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A candidate with its score, what is charged for its length, and what it is worth."""
+    """A candidate with its score, the charge for its length, and its worth."""
 
     candidate: Candidate
     passage: Passage
@@ -83,7 +83,7 @@ class _Scored:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A passage as it would be shown, and what that costs, its header included where it opens or widens a group."""
+    """A passage's line and its cost in tokens, including the header if it opens or extends a group."""
 
     scored: _Scored
     text: str
@@ -92,7 +92,7 @@ class _Line:
 
 
 class _Shelf:
-    """The room of P3 and what is in it so far."""
+    """The room of P3 and the lines in it so far."""
 
     def __init__(self, filling: Filling, room: Room) -> None:
         self._meter = filling.meter
@@ -106,13 +106,13 @@ class _Shelf:
         self._headers: dict[tuple[Group, bool], int] = {}
 
     def is_too_small_for(self, passage: Passage) -> bool:
-        """Is there surely no room left for a passage? Said without measuring it, once there is none for a part."""
+        """Returns True if a passage certainly does not fit, without measuring it."""
         if self.left < LEAST_LINE:
             return True
         return self.left < LEAST_PART and len(passage_text(passage)) > self.left * MOST_CHARACTERS_PER_TOKEN
 
     def line(self, scored: _Scored) -> _Line:
-        """How a passage would be shown now: whole if that is fair and fits, else its relevant part."""
+        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part."""
         said = passage_text(scored.passage)
         text = self._to_the_point(scored.passage, said)
         whole = self._line(scored, text, scored.candidate.hit.whole and text == said)
@@ -124,7 +124,7 @@ class _Shelf:
         return self._line(scored, part, False) if part else whole
 
     def _to_the_point(self, passage: Passage, text: str) -> str:
-        """What was said, without pasted code that has nothing to do with the message."""
+        """Returns the text without pasted code that is not relevant to the message."""
         if passage.category != "conversation" or ("```" not in text and "~~~" not in text):
             return text
         return without_code(text, self._query, begins_inside=passage.part > 0)
@@ -142,7 +142,7 @@ class _Shelf:
         return _Line(scored, shown, whole, self._meter.line(shown) + now - paid)
 
     def _header(self, scored: _Scored, *, cut: bool) -> int:
-        """What the header of a passage's group costs."""
+        """Returns the tokens of the header of a passage's group."""
         known = self._headers.get((scored.group, cut))
         if known is None:
             header = group_header(scored.passage, cut=cut, short=self._short)
@@ -150,7 +150,7 @@ class _Shelf:
         return known
 
     def rendered(self) -> str:
-        """The section's text: files by rank, then conversations by date, each under its header, in their own order."""
+        """Returns the section's text: files by rank, then conversations by date, each under its header."""
         groups: dict[Group, list[_Line]] = {}
         for line in self.lines:
             groups.setdefault(line.scored.group, []).append(line)
@@ -168,7 +168,7 @@ class _Shelf:
 
 
 def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
-    """The best passages that fit. `hidden` are turns of the session's own that the history already shows."""
+    """Returns the best passages that fit. `hidden` are turns of the session that the history already shows."""
     ranked = _ranked(filling.inputs)
     if not ranked:
         return NOTHING
@@ -184,7 +184,7 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
 def _considered(
     scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
 ) -> Considered:
-    """Puts a passage on the shelf, or says why not. `above` is what the files say that are shown already."""
+    """Adds a passage if it is not excluded and fits. `above` are the entries that earlier slots show."""
     reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
     if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
         reason = SHOWN_ABOVE
@@ -206,7 +206,7 @@ def _considered(
 
 
 def _ranked(inputs: CompileInputs) -> list[_Scored]:
-    """The candidates, the worthiest first; ties go by path and line."""
+    """Returns the candidates by worth, then by path and line."""
     scored = [_scored(one, inputs) for one in inputs.hits]
     return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
 
@@ -216,7 +216,7 @@ def _scored(candidate: Candidate, inputs: CompileInputs) -> _Scored:
     product = score(candidate.hit, candidate.references, inputs.now)
     charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage_text(passage)) / CHARACTERS_PER_TOKEN), DIGITS)
     derived = passage.category != "conversation" and is_derived(passage.text)
-    day = passage.at.date().isoformat() if passage.at and not derived else ""  # a derived line says its day itself
+    day = passage.at.date().isoformat() if passage.at and not derived else ""  # a derived line contains its date
     return _Scored(
         candidate=candidate,
         passage=passage,
@@ -233,7 +233,7 @@ def _own(inputs: CompileInputs, passage: Passage) -> bool:
 
 
 def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str | None:
-    """Returns why a passage is not even measured, or None."""
+    """Returns why a passage is excluded, or None."""
     inputs, passage = filling.inputs, scored.passage
     if inputs.gate is not None and not inputs.gate.open and not scored.candidate.worthwhile:
         return "gate closed: nothing here is about the message"
@@ -265,7 +265,7 @@ def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str
 
 
 def _is_courtesy(text: str) -> bool:
-    """Whether a message is thanks or a greeting and nothing else. A "yes" is an answer."""
+    """Returns whether a message is only thanks or a greeting. A "yes" is an answer."""
     return len(text) <= LONGEST_COURTESY and COURTESY.issuperset(words(text))
 
 
@@ -291,7 +291,7 @@ def _account(
 
 
 def _floor(filling: Filling) -> int:
-    """A share of the budget, if anything may come in."""
+    """Returns the reserved share of the budget; 0 if every candidate is excluded."""
     inputs = filling.inputs
     opened = inputs.gate is None or inputs.gate.open
     if not any((opened or one.worthwhile) and not one.out for one in inputs.hits):

@@ -1,6 +1,9 @@
-"""Said once, and where it belongs: extractors write a line into several files (a decision stands in its project's file,
-in the journal and, chosen for the week, in MEMORY.md), and into one file lines of several projects. A context shows a
-line where it comes first; a project's context shows nothing of another one. A person's own lines stay as they are."""
+"""Removes repeated lines, and lines of other projects, from a context.
+
+Extractors write a line into several files (a decision into its project's file, the journal and, if chosen for the week,
+MEMORY.md), and lines of several projects into one file. A context shows such a line once, and no lines of other
+projects. Lines that people wrote are never removed.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,23 @@ SHOWN_ABOVE = "shown above"
 
 _BEGINNING = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson): )?")
 _PROJECT = re.compile(r"^[\w-]+: ")
-"""Stands before it in MEMORY.md, which has lines of all projects."""
+"""Prefix of a line in MEMORY.md, which has lines of all projects."""
 
 
 def plain(line: str) -> str:
-    """What an entry says, whichever file it stands in: without bullet, day, a journal's prefix and its sources."""
+    """Returns an entry's text, the same for every file: without bullet, day, the journal's prefix and sources."""
     return _BEGINNING.sub("", without_sources(line), count=1).strip().casefold()
 
 
 def said_above(filling: Filling) -> frozenset[str]:
-    """What the entries say that are shown already."""
+    """Returns the texts of the entries that earlier slots show."""
     shown = (line for section in filling.before.values() for line in section.text.splitlines())
     found = {plain(line) for line in shown if _BEGINNING.match(line)}
     return frozenset(found | {_PROJECT.sub("", said) for said in found})
 
 
 def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
-    """Why lines of a journal are out, by their places from 0: derived ones under the heading of such a project."""
+    """Returns a journal's derived lines (from 0) under the headings of other projects, each with the reason."""
     lines = body.split("\n")
     return {
         place: ANOTHERS.format(section.title)
@@ -50,8 +53,11 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
 
 
 def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[tuple[str, int]]) -> str:
-    """Why a passage is not for this context, whatever it scores; "" for one that may come in: it is a journal's derived
-    line of one of the projects `others`, or stands at one of the places (path, line) that are `overtaken`."""
+    """Returns why a passage is excluded, or "".
+
+    It is excluded if it is a journal's derived line of one of the projects `others`, or if (path, line) is in
+    `overtaken`.
+    """
     if (passage.path, passage.start) in overtaken:
         return NO_LONGER_SO
     if not others or passage.category != "journal" or not is_derived(passage.text):
@@ -61,7 +67,7 @@ def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[t
 
 
 def repeats(line: str, said: AbstractSet[str]) -> bool:
-    """Returns whether a line of a file is an extractor's, and shown already. A person's own line never is."""
+    """Returns whether a line was written by an extractor and is already shown."""
     if not said or not is_derived(line):
         return False
     text = plain(neutralise(line))
@@ -69,7 +75,7 @@ def repeats(line: str, said: AbstractSet[str]) -> bool:
 
 
 def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:
-    """A file with these lines (places from 0 → why) blanked, so that the numbers of the others stay, and named."""
+    """Returns a file with these lines (from 0 → reason) blanked and listed in `withheld`. Line numbers stay."""
     if not out:
         return source
     lines = ["" if place in out else line for place, line in enumerate(source.text.split("\n"))]
@@ -77,7 +83,7 @@ def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:
 
 
 def _runs(first_line: int, out: Mapping[int, str]) -> Iterator[Withheld]:
-    """Lines that stand below each other and are out for the same reason are one."""
+    """Yields runs of adjacent lines that are out for the same reason."""
     start: int | None = None
     for place in sorted(out):
         start = place if start is None else start

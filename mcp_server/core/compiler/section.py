@@ -1,4 +1,4 @@
-"""Section: what a slot shows; Slot: how it is filled. The table of all slots is in `slots.py`."""
+"""Section: the text of a slot. Slot: how it is filled. `slots.py` lists all slots."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from mcp_server.core.compiler.receipt import Considered
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What a slot has to show: its blocks, each with its label, and the account of everything it looked at.
+    """The text of a slot, and the receipt's lines for everything that it considered.
 
-    `lines` holds the line numbers of files that are shown, `turns` the shown turns of the session itself, so that
-    nothing is shown twice.
+    `lines` are the shown line numbers of files and `turns` the shown turns of the session, so that nothing is repeated.
     """
 
     text: str = ""
@@ -29,7 +28,7 @@ NOTHING = Section()
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """What a slot may look at while it fills: the inputs, the whole allowance in tokens, and the sections before it."""
+    """The arguments of `fill`: the inputs, the whole allowance in tokens, and the sections filled before."""
 
     inputs: CompileInputs
     allowance: int
@@ -37,7 +36,7 @@ class Filling:
     before: Mapping[str, Section]
 
     def share(self, part: float) -> int:
-        """A share of the allowance (0..1) in tokens."""
+        """Returns a share of the allowance (0..1) in tokens."""
         return int(self.allowance * part)
 
     def shown_lines(self, path: str) -> frozenset[int]:
@@ -50,8 +49,10 @@ Fill = Callable[[Filling, Room], Section]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One kind of content. Slots of one `group` share its cap; caps and floors depend on the compilation. A slot that
-    `grows` may exceed its caps with tokens that no other slot uses."""
+    """One kind of content. Slots of one `group` share its cap.
+
+    A slot that `grows` may exceed its caps with tokens that no other slot uses.
+    """
 
     name: str
     group: str

@@ -1,7 +1,7 @@
-"""Slots: what a compiled context is made of, in two orders.
+"""The slots of a compiled context, in two orders.
 
-They fill in order of importance: each takes what it needs within its cap, while the floors of later ones are kept free.
-They are shown in order of how rarely they change, so that a provider's prompt cache keeps the longest prefix.
+They are filled in order of importance: each takes what it needs within its cap, while the floors of later slots stay
+free. They are shown in order of how rarely they change, so that a provider's prompt cache keeps the longest prefix.
 
 A new slot is one file with a `fill` function and one entry in each of these two orders.
 """

@@ -1,8 +1,8 @@
-"""Merging two versions of a file so that nothing of either is lost, and no conflict marker is ever written. (SPEC §13)
+"""Merges two versions of a file without losing anything of either, and without conflict markers.
 
-What one side changed counts. Where both did: lines that each has added are kept, under the headings that they were
-written under; a line that both have edited stands there twice, each with the day of its version. Front matter is merged
-field by field, lists of files that are read by programs (`anchors.yaml`, `*.jsonl`) by their entries.
+A change of one side is taken. If both sides changed a place, the added lines of both are kept under their headings, and
+a line that both edited is kept twice, each with the day of its version. Front matter is merged field by field, lists
+that programs read (`anchors.yaml`, `*.jsonl`) by entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from mcp_server.core.history.three_way import Piece, common, pieces
 
 ALIKE = 0.5
-"""`difflib`'s ratio from which on one line counts as an edit of another."""
+"""`difflib`'s ratio at which a line counts as an edit of another one."""
 
 _HEADING = re.compile(r"#{1,6}\s")
 _BULLET = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?)(.*)", re.DOTALL)
@@ -30,15 +30,15 @@ _ITEM = re.compile(r"item:\s*(\"[^\"]*\"|'[^']*'|[^,}\s][^,}]*)")
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The text, and how many places there are that both sides had edited."""
+    """The merged text, and the number of places that both sides had edited."""
 
     text: str
     contested: int = 0
 
 
 def merged(path: str, base: str | None, ours: str, theirs: str, days: tuple[str, str]) -> Merged:
-    """The two versions of a text as one. `base` is what both come from, None if nothing; `days` are the dates of ours
-    and theirs, as YYYY-MM-DD."""
+    """Merges two versions of a text. `base` is their common ancestor, if any; `days` are the dates of ours and theirs
+    (YYYY-MM-DD)."""
     if ours == theirs or theirs == base:
         return Merged(ours)
     if ours == base:
@@ -91,11 +91,11 @@ def _merged_lines(
 
 
 def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """Returns theirs without the lines that both sides have added, wherever each has put them: they stand in ours."""
+    """Returns theirs without the lines that both sides have added, also in different places."""
     started = Counter(base)
     twice = (Counter(ours) - started) & (Counter(theirs) - started)
     kept: list[str] = []
-    for line in reversed(theirs):  # of equal lines the last ones are the added ones
+    for line in reversed(theirs):  # of equal lines the last ones were added
         if twice[line] > 0 and not _UNDATED.match(line):
             twice[line] -= 1
         else:
@@ -104,7 +104,7 @@ def _without_added_twice(base: Sequence[str], ours: Sequence[str], theirs: Seque
 
 
 def _changes(piece: Piece) -> tuple[list[str], list[str], list[str]]:
-    """Lines of the base that neither side kept, lines that are new in ours, and those that are new in theirs alone."""
+    """Returns lines of the base that neither side kept, lines that are new in ours only, and in theirs only."""
     base, ours, theirs = set(piece.base), set(piece.ours), set(piece.theirs)
     gone = [line for line in piece.base if line.strip() and line not in ours and line not in theirs]
     came = [line for line in piece.ours if line.strip() and line not in base and line not in theirs]
@@ -113,7 +113,7 @@ def _changes(piece: Piece) -> tuple[list[str], list[str], list[str]]:
 
 
 def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """What became of each line that both sides took out and put another one in the place of: theirs beside ours."""
+    """Returns (ours, theirs) for each line that both sides replaced by another one."""
     if len(gone) == len(came) == len(other) == 1:
         return [(came[0], other[0])]
     pairs = ((_most_like(line, came), _most_like(line, other)) for line in gone)
@@ -121,12 +121,12 @@ def _edits(gone: Sequence[str], came: Sequence[str], other: Sequence[str]) -> li
 
 
 def _most_like(line: str, candidates: Sequence[str]) -> str | None:
-    """The line that this one was made into; None if none is like it."""
+    """Returns the line that this one was edited to; None if no line is similar."""
     return next(iter(get_close_matches(line, candidates, n=1, cutoff=ALIKE)), None)
 
 
 def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Mapping[str, str]) -> list[str]:
-    """Ours without what they took out, and with what they have added, each line under its own heading."""
+    """Returns ours without the lines that they removed and with those that they added, each under its heading."""
     base, theirs = set(piece.base), set(piece.theirs)
     lines = [line for line in piece.ours if not line.strip() or line not in base or line in theirs]
     added, heading = set(other), ""
@@ -145,7 +145,7 @@ def _together(piece: Piece, came: Sequence[str], other: Sequence[str], dated: Ma
 
 
 def _end_of(lines: Sequence[str], heading: str) -> int:
-    """Behind the last line with text under a heading; without that heading, behind all text."""
+    """Returns the place after the last line with text under a heading; without that heading, after all text."""
     start, stop = 0, len(lines)
     if heading in lines:
         start = lines.index(heading) + 1
@@ -164,7 +164,7 @@ def _end_of(lines: Sequence[str], heading: str) -> int:
 
 
 def _dated(line: str, day: str) -> str:
-    """A line as an entry that says of which day it is."""
+    """Returns a line as an entry with its day."""
     if _UNDATED.match(line):
         return line
     source = "".join(_SOURCES.findall(line)[:1])
@@ -177,11 +177,11 @@ def _dated(line: str, day: str) -> str:
     return f"{bullet[1]}{day}: {bullet[2]}{source}"
 
 
-# ------------------------------------------------------------ what programs read
+# ------------------------------------------------------------ files for programs
 
 
 def _as_comments(piece: Piece, day: str) -> list[str]:
-    """A setting has one value: ours stands, theirs beside it as a comment. Keys that only they have are added."""
+    """Keeps our value of a setting and adds theirs as a comment. Keys that only they have are added."""
     gone, _, other = _changes(piece)
     keys = {_key(line) for line in piece.ours}
     removed = {line for line in piece.base if line not in piece.theirs}
@@ -207,14 +207,14 @@ def _each_item_once(lines: Sequence[str]) -> list[str]:
 
 
 def _head_lines(lines: Sequence[str]) -> int:
-    """How many lines the front matter has, both its fences included; 0 without one."""
+    """Returns the number of lines of the front matter including its fences; 0 without one."""
     if not lines or lines[0].rstrip() != "---":
         return 0
     return next((place + 1 for place in range(1, len(lines)) if lines[place].rstrip() == "---"), 0)
 
 
 def _merged_head(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], days: tuple[str, str]) -> list[str]:
-    """Front matter, field by field: what one side changed counts; of both the union of a list, else the later one."""
+    """Merges front matter by field. If both sides changed a field: the union of a list, else the later value."""
     if not ours or not theirs:
         return [*(ours or theirs)]
     before, one, other = _fields(base), _fields(ours), _fields(theirs)
@@ -239,7 +239,7 @@ def _one_field(versions: Piece, days: tuple[str, str]) -> tuple[str, ...]:
 
 
 def _fields(lines: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The lines of each field by its name; comments and what continues a field belong to the one before."""
+    """Returns the lines of each field by name. Comments and continuation lines belong to the field before."""
     fields: dict[str, tuple[str, ...]] = {}
     name = ""
     for line in lines[1:-1]:

@@ -1,7 +1,6 @@
-"""Cold records: what left the live context, so that it can come back (S1 "Cold Storage Format").
+"""Cold records: chunks that left the live context and can be recovered.
 
-One JSON line a chunk, with S1's fields and a few of ours: where the chunk stood, what stands in its place, and which
-gauge was full.
+Each record is one line of JSON: the chunk, its place, the text shown in its place, and why it was dropped.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from mcp_server.core.text.yaml_line import json_line
 DropReason = Literal[
     "low_relevance", "compaction", "summarised", "one_line", "excerpt", "asked", "session_end", "wound_back"
 ]
-"""Why a chunk left. What was `wound_back`, by going back to an earlier checkpoint, does not come back by itself."""
+"""Why a chunk left. A chunk that was `wound_back` (by a restored checkpoint) is never recovered automatically."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColdRecord:
-    """One chunk in cold storage. `content` is its original text, byte for byte; empty for what a client only named.
+    """A chunk in cold storage. `content` is its original text; empty if the client gave only its name.
 
-    `form` says what was left in the live context in its place (`cold`: nothing), `shown` with which words. `immune` is
-    for what stands whole in a session that is over (`LiveChunk`).
+    `form` is the form that the chunk has in the live context (`cold`: none), `shown` its text there. `immune` is as in
+    `LiveChunk`.
     """
 
     chunk_id: str
@@ -60,8 +59,7 @@ class ColdRecord:
         score: float = 0.0,
         prompt: str = "",
     ) -> ColdRecord:
-        """The record of a chunk as it stands now: its original text, why it leaves, and how long it can come back.
-        `tokens` are those of the original, by default the chunk's own."""
+        """Returns the record of a chunk. `tokens` are those of its original text, by default the chunk's own."""
         return cls(
             chunk_id=chunk.id,
             session_id=session,
@@ -82,11 +80,11 @@ class ColdRecord:
         )
 
     def as_line(self) -> str:
-        """The record as it stands in its file: one line of JSON, with a newline."""
-        return json_line(self.as_dict(), spaced=True) + "\n"  # what is no UTF-8 stands escaped
+        """Returns the record as a line of JSON with a newline."""
+        return json_line(self.as_dict(), spaced=True) + "\n"  # invalid UTF-8 is escaped
 
     def as_dict(self) -> dict[str, Any]:
-        """The record for a program; times in ISO 8601, UTC."""
+        """Returns JSON values; times in ISO 8601, UTC."""
         return {
             "chunk_id": self.chunk_id,
             "session_id": self.session_id,
@@ -108,7 +106,7 @@ class ColdRecord:
 
 
 def read_record(line: str) -> ColdRecord:
-    """The record of a line. Raises ValueError if it is none."""
+    """Returns the record of a line. Raises ValueError if it is invalid."""
     stored = json.loads(line)
     if not isinstance(stored, Mapping):
         raise ValueError("a cold record is a JSON object")

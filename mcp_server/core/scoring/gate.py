@@ -1,38 +1,37 @@
-"""The gate: does the memory hold anything about a message at all? One decision for a message and a scope (SPEC §7).
+"""The gate: decides whether the memory has anything about a message at all, within a scope.
 
     value = Σ weight · signal, between 0 and 1; the gate is open if value ≥ threshold
 
-    nearest  = the most worth · cosine of any passage to the message
-    matching = the most worth · (cosine + covered) / 2 of any passage; without an embedder worth · covered
-    named    = share of the names in the message that stand anywhere in the scope; without names 1
-    said     = 1 − the IDF mass of the subject's words that nobody said or wrote / `lack`, never below 0
+    nearest  = the maximum of worth · cosine over the passages
+    matching = the maximum of worth · (cosine + covered) / 2; without an embedder of worth · covered
+    named    = share of the message's names that occur in the scope; 1 without names
+    said     = 1 − the IDF mass of the subject's words that no user or file has / `lack`, at least 0
 
-    covered  = the IDF mass of the subject that a passage holds / (IDF mass of the subject + `doubt`)
+    covered  = the IDF mass of the subject's words in a passage / (IDF mass of the subject + `doubt`)
     worth    = ⅕ + ⅘ · brief, 1 for the shortest passage; brief as in the ranking, by the length of the whole turn
 
-The subject of a message are its content words, names among them, without those that only keep a talk going ("ok,
-sounds good, continue") and those that only frame a question ("list in order the different aspects"). A message without
-a subject has the value 0. `doubt` (nats) keeps one common word from proving much. "Said or wrote": by a user or in a
-file; what only an agent said counts for `nearest` and `matching`, but not for `said`.
+The subject of a message is its content words, including names, without words that only continue a conversation ("ok,
+sounds good") or frame a question ("list in order the different aspects"). A message without a subject has the value 0.
+ `doubt` (nats) limits the weight of a single common word. An agent's words count for `nearest` and `matching`,
+but not for `said`.
 
-Normalised scores rank, but they never admit: whatever the message, some passage comes first. These signals are raw:
-all that speak of passages can be low. No single one is enough: cosines know no names, and words are shared by chance.
+Normalized scores cannot decide this, because some passage always ranks first. These signals are absolute, and all of
+them can be low. Each alone is too weak: cosines ignore names, and words are shared by chance.
 
 A passage is worth less the longer its turn is, because long turns resemble everything of their kind: an assistant's
-pages about one web application are near every question about another. `said` is an absolute mass, not a share, because
-two rare words that nobody ever said speak against a message however many common ones it has beside them.
+pages about one web application are near every question about another one. `said` is a mass, not a share, because two
+rare words that never occurred are evidence against a message, even beside many common words.
 
-That the message names a speaker of the scope is no evidence here, on purpose: the threshold would have to rise for
-all others, and people who ask about themselves ("when did I …") name nobody. Nor is it that many passages are near:
-that would tell more of the development files' questions apart, and shut out what was said once among much else.
+Two signals were tried and left out. If a speaker's name in the message counted, the threshold would have to rise for
+other messages, and people who ask about themselves ("when did I …") name nobody. If the number of near passages
+counted, facts that were said once would be missed.
 
-Where the weights come from: `bench injection` over LoCoMo and BEAM at once, one setting for both, together with two
-guards made of the same files that the benchmark does not print: a short conversation in the midst of a long one about
-other things, and a memory of one short conversation. Of some thousand weightings of these signals, one of those that
-kept the most questions of other conversations silent while the evidence lost and both guards stayed within bounds,
-rounded. BEAM has 90 questions, so its figures move by a point with every question. On conversations left out of the
-fitting (one threshold for all), questions of others were kept silent in 87% (BEAM) and 95% (LoCoMo), for 1.2 and 0.8
-points of evidence.
+The weights come from `bench injection` over LoCoMo and BEAM together, and from two further checks made of the same
+files: a short conversation amid a long one about other subjects, and a memory of one short conversation. Of about a
+thousand weightings, this one is, rounded, among those that excluded most questions of other conversations while lost
+evidence and both checks stayed within bounds. BEAM has 90 questions, so one question moves its figures by a point. On
+conversations left out of the fitting (one threshold for all), 87% (BEAM) and 95% (LoCoMo) of the questions of other
+conversations were excluded, for 1.2 and 0.8 points of evidence.
 """
 
 from __future__ import annotations
@@ -54,9 +53,7 @@ TERMS = ("nearest", "matching", "named", "said")
 
 @dataclass(frozen=True, slots=True)
 class GateWeights:
-    """How much each signal counts (they sum to 1), `doubt` and `lack` in nats, and the `threshold` that goes with an
-    embedder.
-    """
+    """The weight of each signal (their sum is 1), `doubt` and `lack` in nats, and an embedder's `threshold`."""
 
     nearest: float
     matching: float
@@ -68,21 +65,21 @@ class GateWeights:
 
 
 WITH_EMBEDDER = GateWeights(nearest=0.35, matching=0.4, named=0.12, said=0.13, threshold=0.404)
-"""For `wordllama`, 256 dimensions. Another embedder spreads its cosines otherwise and needs a threshold of its own."""
+"""For `wordllama`, 256 dimensions. Another embedder's cosines have another distribution and need another threshold."""
 
 WITHOUT_EMBEDDER = GateWeights(nearest=0.0, matching=0.8, named=0.15, said=0.05, threshold=0.315)
 
 LEAST_WORTH = 0.2
-"""What the longest turn's passage is worth; the shortest's is 1."""
+"""The worth of the longest turn's passage; the shortest's is 1."""
 
 LONGEST_SECTION = 800
-"""Sections of files count as no longer than this (characters, as long as a passage gets): a file is divided by
-headings, a turn by nobody."""
+"""Characters, the length of the longest passage. A file's section counts as no longer, because headings divide files,
+but nothing divides a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """Open or closed, and why: `terms` hold every weight times its signal, and sum to `value`."""
+    """The decision. `terms` are the weights times the signals; their sum is `value`."""
 
     open: bool
     value: float
@@ -90,7 +87,7 @@ class GateDecision:
     terms: Mapping[str, float]
 
     def signal(self) -> GateSignal:
-        """The decision as receipts and logs keep it."""
+        """Returns the decision for receipts and logs."""
         said = " + ".join(f"{name} {term:.3f}" for name, term in self.terms.items())
         return GateSignal(self.open, said, self.value, self.threshold)
 
@@ -100,9 +97,9 @@ _SENTENCE_ENDS = re.compile(r"[.!?:\n\"“”„]")
 
 
 def names_said(message: str) -> frozenset[str]:
-    """The words of a message that are written like names, folded: with a capital, though no sentence begins there.
+    """Returns the message's words that look like names, folded: capitalized, and not at the start of a sentence.
 
-    Where every word has a capital, none is a name.
+    If every word is capitalized, none is a name.
     """
     found: list[str] = []
     end = 0
@@ -118,19 +115,19 @@ def names_said(message: str) -> frozenset[str]:
 
 
 def subject(lookup: Sequence[str]) -> tuple[int, ...]:
-    """Which of a query's words (`Query.lookup`: content words and names) are its subject, by position."""
+    """Returns the positions of a query's words (`Query.lookup`: content words and names) that are its subject."""
     return tuple(i for i, word in enumerate(lookup) if word not in TALK_WORDS and word not in FRAME_WORDS)
 
 
 def worth(candidate: Candidate) -> float:
-    """How much it means that a passage resembles a message: less in a long turn. Between `LEAST_WORTH` and 1."""
+    """Returns the weight of a passage's similarity, between `LEAST_WORTH` and 1: less in a long turn."""
     length = candidate.length if candidate.role else min(candidate.length, LONGEST_SECTION)
     return LEAST_WORTH + (1 - LEAST_WORTH) * brief(length)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A message as the gate sees it in a scope: what its words weigh, and what does not hang on single passages."""
+    """The gate's input for a message in a scope: its words' weights, and the terms that do not depend on passages."""
 
     weights: GateWeights
     cosines: bool
@@ -139,7 +136,7 @@ class Question:
     terms: Mapping[str, float]
 
     def decide(self, candidates: Iterable[Candidate]) -> GateDecision:
-        """Is the message about any of these passages of the scope? One alone says what it would open by itself."""
+        """Decides for these passages. A single passage gives the value that it has alone."""
         weights = self.weights
         if not self.mass:
             return GateDecision(False, 0.0, weights.threshold, dict.fromkeys(TERMS, 0.0))
@@ -161,7 +158,7 @@ class Question:
         return GateDecision(value >= weights.threshold, value, weights.threshold, terms)
 
     def _covered(self, matched: int) -> float:
-        """The share of the subject's IDF mass that stands in a passage, after doubt."""
+        """Returns the share of the subject's IDF mass that a passage has, reduced by `doubt`."""
         return math.fsum(weight for i, weight in self.mass.items() if matched >> i & 1) / (
             self.total + self.weights.doubt
         )
@@ -175,16 +172,16 @@ def question(
     weights: GateWeights | None = None,
     message: str = "",
 ) -> Question:
-    """What the gate asks of a scope.
+    """Returns the gate's input for a message.
 
     Args:
-        lookup: the content words of the message and the names in it, folded: `Query.lookup`.
-        frequencies: in how many of the scope's passages each of them stands.
-        passages: how many passages the scope has.
-        candidates: passages of the scope, those nearest to the message and those that hold its words among them.
-        weights: those of the embedder; by default `WITH_EMBEDDER` or, if no candidate has a cosine,
+        lookup: the content words and names of the message, folded: `Query.lookup`.
+        frequencies: the number of the scope's passages that contain each of them.
+        passages: the number of passages in the scope.
+        candidates: passages of the scope, among them the nearest ones and those with the message's words.
+        weights: the embedder's weights; by default `WITH_EMBEDDER` or, if no candidate has a cosine,
             `WITHOUT_EMBEDDER`.
-        message: the message as it was written, for its capital letters. Without it no word counts as a name.
+        message: the original message, for its capital letters. Without it no word counts as a name.
     """
     cosines = any(one.cosine is not None for one in candidates)
     if weights is None:

@@ -1,9 +1,9 @@
-"""Makes stored text harmless: it is data, and nothing in it may pass for the host's own words.
+"""Neutralizes stored text: it is data, and no part of it may pass for the host's own words.
 
 Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role
-headers such as `Human:` at the beginning of a line) and all closing tags are changed: a person reads them as before, a
-program does not recognize them. Markers are searched for in the text's skeleton, so invisible characters and letters
-of other scripts do not hide them. Characters that hide or reorder text are removed, control characters are shown.
+headers such as `Human:` at the beginning of a line) and all closing tags are changed: people can still read them, but
+programs do not recognize them. The search uses the text's skeleton, so that invisible characters and letters of other
+scripts cannot hide a marker. Characters that hide or reorder text are removed; control characters are shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HIDDEN = (
     0xFFF9,
     0xFFFA,
     0xFFFB,
-    *range(0xE0000, 0xE0080),  # tags: a second alphabet that nobody sees
+    *range(0xE0000, 0xE0080),  # tags: an invisible alphabet
 )
 _CHARACTERS: dict[int, str] = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
@@ -35,24 +35,24 @@ _CHARACTERS: dict[int, str] = {
     **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
     **dict.fromkeys(_HIDDEN, ""),
-    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), "\n"),  # they would begin a line as well
+    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), "\n"),  # they begin a new line too
 }
 
 
 def _ranges(codes: Iterable[int]) -> str:
-    """A character class. By ranges: characters beyond U+FFFF that stand in it one by one make it forty times slower."""
+    """Returns a character class with ranges: single characters above U+FFFF make it forty times slower."""
     runs = [[code for _, code in run] for _, run in groupby(enumerate(sorted(codes)), lambda pair: pair[1] - pair[0])]
     return "".join(f"{re.escape(chr(run[0]))}-{re.escape(chr(run[-1]))}" for run in runs)
 
 
 _UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
 _JOINING = re.compile(
-    rf"(?<![\x00-\x7f{IGNORABLE}])[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"  # picks the form of one character
+    rf"(?<![\x00-\x7f{IGNORABLE}])[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"  # selects a character's form
     r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"  # keycaps
     rf"|(?:(?<![\x00-\x7f{IGNORABLE}])|(?<=[^\x00-\x7f{IGNORABLE}]\ufe0f))[\u200c\u200d](?![\x00-\x7f{IGNORABLE}]|\Z)"
     rf"|(?P<hidden>[\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d])"
 )
-"""Joiners and variation selectors: those that emoji and some scripts need, and (`hidden`) those that can carry text."""
+"""Joiners and variation selectors: those that emoji and some scripts need, and `hidden` others, which can hide text."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _TAGS = (
@@ -60,13 +60,13 @@ _TAGS = (
     r"|invoke\b|parameter\b|antml:"
     r"|(?:system|assistant|human|user|developer|instructions?|thinking|start_of_turn|end_of_turn|bos|eos|s|sys)\s*>"
 )
-_SLASH = r"\s*+/?\s*+"  # possessive: with a way back, ten thousand blanks after one `<` would take minutes
+_SLASH = r"\s*+/?\s*+"  # possessive: backtracking over ten thousand blanks would take minutes
 _MARKER = re.compile(
     rf"<(?={_SLASH}(?:{_TAGS}))"  # host and chat-template tags
-    r"|<(?=\s*+/\s*+(?:[^\W\d]|>))"  # closing tags: one of them may close what a client puts around stored text
-    r"|<(?=[|｜])|(?<=[|｜])>"  # <|im_start|> and its like
+    r"|<(?=\s*+/\s*+(?:[^\W\d]|>))"  # closing tags: one may close the tag that a client puts around stored text
+    r"|<(?=[|｜])|(?<=[|｜])>"  # such as <|im_start|>
     rf"|<(?=<{_SLASH}SYS)"
-    r"|<(?=!--)|(?<=--)>"  # comments: what compiled text is labelled with
+    r"|<(?=!--)|(?<=--)>"  # comments: the labels of compiled text
     rf"|\[(?={_SLASH}INST\s*\])",
     re.IGNORECASE,
 )
@@ -78,17 +78,17 @@ _ROLE = re.compile(
 
 
 def printable(text: str) -> str:
-    """`text` with its control characters shown, for a file that people print in a terminal."""
+    """Returns `text` with visible control characters, for a file that people print in a terminal."""
     return _CONTROL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
 
 
 def neutralise(text: str) -> str:
-    """Returns `text`, safe to be part of a prompt. Doing it twice is doing it once; plain text is returned as it is."""
+    """Returns `text`, safe for use in a prompt. Idempotent; text without markers is returned unchanged."""
     if not text.isascii() or not text.isprintable():
         text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
         text = _JOINING.sub(lambda match: "" if match["hidden"] else match.group(), text)
     plain, positions = skeleton(text)
-    if ":" in plain:  # roles first: the `>` that marks one may close a tag that was open before it
+    if ":" in plain:  # roles first: the `>` inserted before one may close an open tag
         quoted = _inserted(text, "> ", [_position(match.end(1), positions) for match in _ROLE.finditer(plain)])
         if quoted != text:
             text = quoted

@@ -1,13 +1,13 @@
-"""What does a person mean by what stands in the search box?
+"""Parses a search query with operators.
 
-    "exact phrase"   must stand there, word for word
-    -word -"phrase"  must not
+    "exact phrase"   must occur, word for word
+    -word -"phrase"  must not occur
     category:person  only passages of that category
-    since:2026-05 until:2026-06   only what was said or written then; also today, yesterday, 7d, 2w, 3m, 1y
+    since:2026-05 until:2026-06   only passages of that time; also today, yesterday, 7d, 2w, 3m, 1y
     everything else  words
 
-In a question ("what does "now or never" mean?") quotes only quote. Any text whatever is a query: what looks like an
-operator and is none (an unclosed quote, `since:soon`, `C++`, `--flag`) is words.
+In a question (`what does "now or never" mean?`) quotes are not operators. Any text is a valid query: invalid operators
+(an unclosed quote, `since:soon`, `C++`, `--flag`) are read as words.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from mcp_server.core.model import Category
-from mcp_server.core.text.words import LONGEST as LONGEST
-from mcp_server.core.text.words import bounded as bounded
-from mcp_server.core.text.words import words
+from mcp_server.core.text.words import bounded, words
 
 CATEGORIES: tuple[str, ...] = get_args(Category)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query taken apart. `text` is what is left without operators: that is embedded, and its words are looked up.
+    """A parsed query. `text` is the query without operators, for the embedder and the keyword index.
 
-    `phrases` and `excluded` are word sequences, folded. `since` is inclusive, `until` exclusive.
+    `phrases` and `excluded` are folded word sequences. `since` is inclusive, `until` exclusive.
     """
 
     text: str
@@ -53,7 +51,7 @@ _DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
 
 
 def parse_query(text: str, now: datetime) -> Query:
-    """Reads operators. `now` is aware; its zone is the one that dates in the query mean."""
+    """Parses a query. `now` has a time zone, which is used for dates in the query."""
     phrases: list[tuple[str, ...]] = []
     excluded: list[tuple[str, ...]] = []
     said: dict[str, object] = {}
@@ -87,17 +85,17 @@ def parse_query(text: str, now: datetime) -> Query:
         text=left,
         phrases=tuple(dict.fromkeys(phrases)),
         excluded=tuple(dict.fromkeys(excluded)),
-        **said,  # type: ignore[arg-type]  # keys and types as `take` put them
+        **said,  # type: ignore[arg-type]  # `take` sets the keys and types
     )
 
 
 def plain_query(message: str) -> Query:
-    """A message as a query: nothing in it is an operator."""
+    """Returns a message as a query without operators."""
     return Query(text=bounded(message))
 
 
 def period(value: str, now: datetime) -> tuple[datetime, datetime] | None:
-    """The first moment of a named time and the first moment after it; None if it names none.
+    """Returns the start of a named time and the moment after its end; None if it names no time.
 
     `2026`, `2026-05`, `2026-05-08`, `2026-05-08T14:30`, `today`, `yesterday`, `7d` (seven days ago, until now).
     """

@@ -1,8 +1,8 @@
 """Finds secrets in text and replaces them by `[redacted:KIND]` before anything is written.
 
-Keys with a form of their own (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Passwords and keys without a
-form are found by the text before them (`password=`, `api_key:`, `mysql -p`), and only if the value looks like one:
-`password: required` and `password = os.environ["PW"]` are left alone. Every search is linear in the length of the text.
+Keys with a known form (`ghp_…`, `AKIA…`, private key blocks) are found anywhere. Other passwords and keys are found by
+the text before them (`password=`, `api_key:`, `mysql -p`), if the value looks like a secret: `password: required` and
+`password = os.environ["PW"]` do not. Every search is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class SecretSpan:
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without its secrets, and the kinds of those taken out, each once, in order."""
+    """A text without secrets, and the kinds of the removed ones, each once, in order."""
 
     text: str
     kinds: tuple[str, ...] = ()
 
 
 def redact(text: str) -> Redacted:
-    """Replaces every secret by `[redacted:KIND]`. Doing it twice is doing it once."""
+    """Replaces every secret by `[redacted:KIND]`. Idempotent."""
     kinds: dict[str, None] = {}
-    while found := secrets(text):  # a mark can set a key apart from text that hid it
+    while found := secrets(text):  # a replacement can expose another key
         parts: list[str] = []
         position = 0
         for secret in found:
@@ -53,7 +53,7 @@ def redact(text: str) -> Redacted:
 
 
 def redact_turn(turn: Turn) -> Turn:
-    """A turn without secrets in its content, its speaker's name and its tool calls; `redacted` names their kinds."""
+    """Returns a turn without secrets in content, speaker's name and tool calls; `redacted` has their kinds."""
     kinds: list[str] = [*turn.redacted]
 
     def clean(text: str) -> str:
@@ -72,12 +72,11 @@ def redact_turn(turn: Turn) -> Turn:
 _CODES = re.compile(
     r"(?:\x1b|\\(?:x1b|u001b|033|e))\[[0-9;]{0,20}m|\\[nrt]|\\u00[0-9a-f]{2}|%(?:20|22|26|27|3[AaDdFf])", re.IGNORECASE
 )
-"""What programs write in a text for a colour, an end of line or a quote: the letter that it ends with would hide the
-beginning of a key (`\\nghp_…`)."""
+"""Escape codes for a color, a line end or a quote. Their last letter would hide the beginning of a key (`\\nghp_…`)."""
 
 
 def secrets(text: str) -> tuple[SecretSpan, ...]:
-    """Returns every secret in the text, in order, none overlapping another. Invisible characters do not hide one."""
+    """Returns every secret in the text, in order and without overlap. Invisible characters do not hide secrets."""
     seen, positions = visible(text)
     if positions is not None:
         return tuple(
@@ -100,7 +99,7 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
     apart: list[SecretSpan] = []
     for secret in found:
         if apart and secret.start < apart[-1].end:
-            if secret.end > apart[-1].end:  # one secret inside the other's beginning: take out both
+            if secret.end > apart[-1].end:  # overlapping secrets: remove both
                 apart[-1] = SecretSpan(apart[-1].kind, apart[-1].start, secret.end)
             continue
         apart.append(secret)
@@ -132,7 +131,7 @@ def _private_keys(text: str) -> Iterator[SecretSpan]:
 
 
 def _end_of_lines(text: str, position: int) -> int:
-    """Where a key block without its last line ends: at the first line that is not base64."""
+    """Returns the end of a key block without its last line: the first line that is not base64."""
     for line in re.compile(r"\s*([^\n]*)").finditer(text, position, position + 20_000):
         if not re.fullmatch(
             r"[A-Za-z0-9+/=\\]{16,}|(?:Proc-Type|DEK-Info|Version|Comment): .*|", line.group(1).strip()
@@ -196,12 +195,12 @@ def _in_auth_fields(text: str) -> Iterator[SecretSpan]:
 
 
 def _is_login(value: str) -> bool:
-    """Whether a value is base64 of `user:password`."""
+    """Returns whether a value is base64 of `user:password`."""
     return re.fullmatch(rb"[!-9;-~]{1,200}:[ -~]{3,1500}", _from_base64(value)) is not None
 
 
 def _from_base64(value: str) -> bytes:
-    """Returns what the value encodes, nothing if it is no base64."""
+    """Returns the decoded value; b"" if it is not base64."""
     try:
         return b64decode(value, validate=True)
     except ValueError:
@@ -256,24 +255,10 @@ _NAMES = (
     *("heslo", "пароль", "密码", "secret", "key", "token", "credential"),
 )
 _COMMANDS = (
-    *(
-        "--",
-        "-u",
-        "-pass",
-        "sshpass",
-        "login",
-        "mysql",
-        "mariadb",
-        "mycli",
-        "docker",
-        "podman",
-        "nerdctl",
-        "helm",
-        "oc",
-    ),
-    *("az", "mongo", "redis-cli", "sqlcmd", "ldap", "zip", "7z", "identified", "requirepass", "masterauth"),
+    *("--", "-u", "-pass", "sshpass", "login", "mysql", "mariadb", "mycli", "docker", "podman", "nerdctl", "helm"),
+    *("oc", "az", "mongo", "redis-cli", "sqlcmd", "ldap", "zip", "7z", "identified", "requirepass", "masterauth"),
 )
-"""In lower case: nothing is assigned or given to a command but near one of these."""
+"""Lower-case words. A text is searched only near one of `_NAMES` for assignments, of `_COMMANDS` for arguments."""
 _EMPTY_WORDS = frozenset(
     """
     password passwd passphrase passcode pass secret token key apikey required optional none null true false undefined
@@ -319,7 +304,7 @@ _LETTERS_AND_DIGITS = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[^\s()\
 def _value(text: str, shown: str, position: int, *, key: bool, prose: bool, loose: bool) -> Iterator[SecretSpan]:
     """Yields the value that begins at this position if it is a secret.
 
-    `prose`: a word such as `is` precedes it; `loose`: a mark that precedes other things than values as well.
+    `prose`: a word such as `is` precedes it. `loose`: the sign before it often precedes other text than values.
     """
     match = _VALUE.match(shown, position)
     if match is None or match.lastgroup is None:
@@ -336,7 +321,7 @@ def _value(text: str, shown: str, position: int, *, key: bool, prose: bool, loos
 
 
 _EXAMPLE = re.compile(r"[a-z_-]{0,20}pass(?:word|wd|phrase|code)?[a-z_-]{0,12}[0-9]{0,3}", re.IGNORECASE)
-"""What tutorials write for a password: `testpassword`, `secure_password123`."""
+"""Passwords of tutorials: `testpassword`, `secure_password123`."""
 
 
 def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
@@ -345,9 +330,9 @@ def _looks_like_password(value: str, *, quoted: bool, prose: bool) -> bool:
     kinds = sum(
         (bool(re.search(r"[A-Za-z]", value)), bool(re.search(r"\d", value)), bool(re.search(r"[^\w\s.,:/()-]", value)))
     )
-    if quoted and not prose:  # a literal: most are passwords, labels are words with spaces
+    if quoted and not prose:  # most literals are passwords; labels contain spaces
         return " " not in value and (len(value) >= 5 or kinds >= 2)
-    if re.fullmatch(rb"[!-~]{6,300}", _from_base64(value)):  # as Kubernetes writes it
+    if re.fullmatch(rb"[!-~]{6,300}", _from_base64(value)):  # base64, as in Kubernetes
         return True
     return len(value) >= 6 and kinds >= 2 and not value.startswith(("http://", "https://", "/", "./", "--"))
 
@@ -363,7 +348,7 @@ def _looks_like_key(value: str) -> bool:
 
 
 def _random(value: str) -> bool:
-    """As a generator makes them: mixed letters and digits in one run, or long and varied without being words."""
+    """Returns whether a value looks generated: mixed letters and digits in one run, or long and varied."""
     if value.startswith(("http://", "https://", "./")) or (value[0] == "/" and not value.endswith("=")):
         return False
     if mixed(value) or (len(value) >= 40 and len(set(value)) >= 20 and len(set(value) & set("!@#%^&*(=+)")) >= 2):

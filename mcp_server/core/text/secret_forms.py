@@ -1,7 +1,7 @@
-"""Keys that are known by their form, wherever they appear.
+"""Finds keys by their form.
 
-Most patterns come from a maintained detector (`secret_rules.py`). The forms in this file are those that it lacks, or
-that it finds only in source code.
+Most patterns come from a maintained detector (`secret_rules.py`). This file has the forms that it lacks or finds only
+in source code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Form:
 
 
 def found(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yields kind, start and end of every key. Takes time linear in the length of the text."""
+    """Yields kind, start and end of every key, in linear time."""
     windows = around(((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100)
     if not windows:
         return
@@ -37,7 +37,7 @@ def found(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 _LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
-"""Every key has one; most sentences have none. Keys are looked for around such runs only."""
+"""Every key has such a run and most sentences have none, so that only the text around one is searched."""
 _REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
 _NEEDLES: dict[str, list[int]] = {}
 for _number, _rule in enumerate(RULES):
@@ -83,40 +83,36 @@ def lower_case(text: str) -> str:
 
 @cache
 def _pattern(source: str) -> re.Pattern[str]:
-    """Returns the compiled pattern. Most texts need none of them, and a start waits for none."""
+    """Returns the compiled pattern. Patterns are compiled on first use, which keeps the start fast."""
     return re.compile(source)
 
 
 @cache
 def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
-    """Returns the pattern of a rule, and whether its key says enough without the name of a service before it."""
+    """Returns the pattern of a rule, and whether its key is recognizable without a service's name before it."""
     source = RULES[number][3]
     return re.compile(source, re.ASCII), "{0,20})[" not in source and "{0,32}?" not in source
 
 
 def _varied(value: str) -> bool:
-    """Whether a key of a known form is more than a placeholder (`xxxx`, `your_token`)."""
+    """Returns whether a key of a known form is not a placeholder (`xxxx`, `your_token`)."""
     return len(set(value)) >= 8 and (any(map(str.isdigit, value)) or sum(map(str.isupper, value)) >= 4)
 
 
 def _generated(value: str) -> bool:
-    """Whether a value is a random one: a date or a name after a service's name is none."""
+    """Returns whether a value is random, unlike a date or a name."""
     return mixed(value) and len(set(value)) >= 8
 
 
 def mixed(value: str) -> bool:
-    """Letters and digits in one unbroken run of eight or more, as random keys have and names do not."""
+    """Returns whether a value has a run of eight or more letters and digits mixed, as random keys have."""
     return any(
         any(c.isdigit() for c in run) and any(c.isalpha() for c in run) for run in re.findall(r"[A-Za-z0-9]{8,}", value)
     )
 
 
-def _any(value: str) -> bool:
-    return True
-
-
-def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = _any) -> _Form:
-    # No restart inside a run of key characters: that would make long runs quadratic.
+def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = bool) -> _Form:
+    # A match must not begin inside a run of key characters: that would make long runs quadratic.
     return _Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
 
 
@@ -124,14 +120,7 @@ _END = r"(?![A-Za-z0-9])"
 _BEGINNINGS = (
     *("gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "nvapi-", "csk-"),  # Groq, xAI, Perplexity, Tavily, LangSmith, …
     *("sbp_", "sb_secret_", "pscale_tkn_", "pscale_pw_", "pscale_oauth_"),  # Supabase, PlanetScale
-    *(
-        "lin_api_",
-        "ntn_",
-        "figd_",
-        "ATATT3",
-        "PMAK-",
-        "ops_eyJ",
-    ),  # Linear, Notion, Figma, Atlassian, Postman, 1Password
+    *("lin_api_", "ntn_", "figd_", "ATATT3", "PMAK-", "ops_eyJ"),  # Linear, Notion, Figma, Atlassian, Postman, …
     "pnb_",  # Prefect, for automations
     *("sntrys_", "sntryu_", "glsa_", "glc_", "NRAK-"),  # Sentry, Grafana, New Relic
     *("shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-", "sq0csp-", "EAAA", "xkeysib-"),  # Shopify, Square, Brevo
@@ -139,12 +128,12 @@ _BEGINNINGS = (
     *("vcp_", "nfp_", "cfut_", "cfat_", "fm2_", "fo1_", "HRKU-", "pul-", "tskey-"),  # Vercel, Netlify, Cloudflare, …
     *("hvs.", "hvb.", "dp.pt.", "AGE-SECRET-KEY-1", "bedrock-api-key-", "ABSK"),  # Vault, Doppler, age, Bedrock
 )
-"""Of services whose keys all begin alike."""
+"""Prefixes that all keys of a service have."""
 
 _FORMS = (
     _form("aws-key", "AKIA ASIA", rf"(?:AKIA|ASIA)[A-Z2-7]{{16}}{_END}"),
     _form(
-        "github-token",  # an app's is a JWT since 2026: three parts, the first one with the app's id
+        "github-token",  # since 2026 an app's token is a JWT with three parts
         "gh github_pat_",
         r"gh[pousr]_[A-Za-z0-9_-]{30,800}(?:\.[A-Za-z0-9_-]{20,2000}){0,2}|github_pat_[A-Za-z0-9_]{22,255}",
         mixed,

@@ -1,6 +1,6 @@
-"""Texts of a client's window: which prompts ask for nothing, and which lines the window was sent.
+"""Decides which prompts get nothing from the memory, and which lines a client's window was already sent.
 
-The hook command imports this module for a prompt that no server answers, so it imports little itself.
+The hook command imports this module when no server answers, so it imports little.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator
 from mcp_server.core.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
 
 NO_SUBJECT = "no word in it is about anything"
-"""Why a prompt such as "go on" gets no passage; a correction of the last answer comes with it all the same."""
+"""The reason why a prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
 
 CUT_WORDS = 8
-"""First words by which a line is known that was cut."""
+"""Number of first words that identify a line that was cut."""
 
 _AGREEMENT = re.compile(
     r"(?:yes|yeah|yep|yup|ok|okay|sure|great|perfect|cool|thanks|nice|alright|ja|da|danke|hvala|alles)\b", re.IGNORECASE
@@ -32,7 +32,7 @@ _LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
 
 
 def asks_nothing(prompt: str) -> str | None:
-    """Why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
+    """Returns why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
     said = prompt.strip()
     if not said:
         return "the prompt is empty"
@@ -56,22 +56,21 @@ def _agrees(text: str) -> bool:
 
 
 def is_the_clients(prompt: str) -> bool:
-    """Whether a prompt is no message to the model's memory: a command, a note, what the client wrote itself."""
-    said = prompt.strip()
-    return not said or said.startswith("!") or any(kind.match(said) for kind in (_COMMAND, _NOTE, _HOST))
+    """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
+    return asks_nothing(prompt) not in (None, NO_SUBJECT)
 
 
 def subject_words(text: str) -> frozenset[str]:
-    """The words that say what a message is about, folded: no talk, framing, lone letters or small numbers."""
+    """Returns the folded words of a message's subject: no talk, framing, single letters or numbers below 100."""
     found = frozenset(content_words(bounded(text))) - TALK_WORDS - FRAME_WORDS
     return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
 
 
 def fingerprints(text: str) -> tuple[str, ...]:
-    """Short hashes of the lines of a text that was sent, by their words alone: markup and headers do not count.
+    """Returns short hashes of the words of each line of a text. Markup and headers are ignored.
 
-    A line that was shown as an entry of a list (`- …`, `user: …`, `12-14 …`, a date) also counts without that
-    beginning; one that was cut, by its first words.
+    An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
+    cut also the hash of its first words.
     """
     found = {_mark(shown) for line in _lines(text) for shown in _forms(line)}
     found |= {_opening(shown) for line in _lines(text) if line.endswith("…") for shown in _forms(line)}
@@ -79,7 +78,7 @@ def fingerprints(text: str) -> tuple[str, ...]:
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
-    """Does every line of a passage stand in the client's window already? `sent` are fingerprints."""
+    """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
     return all(
         any(_mark(shown) in sent or _opening(shown) in sent for shown in _forms(line))
         for line in _lines(text)
@@ -88,20 +87,20 @@ def was_sent(text: str, sent: Collection[str]) -> bool:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines that say something themselves: no headings, no labels, no headers."""
+    """Yields the lines other than headings, labels and headers."""
     for line in text.splitlines():
         if not line.lstrip().startswith(("#", "<!--", "[")):
             yield line.strip()
 
 
 def _forms(line: str) -> tuple[str, ...]:
-    """A line as it stands, and without what a list puts before it."""
+    """Returns a line, and the line without a list's prefixes."""
     bare = line.removeprefix("- ")
     return line, bare, _LISTED.sub("", bare)
 
 
 def _opening(line: str) -> str:
-    """The hash of the first words of a line that was cut."""
+    """Returns the hash of a line's first words; "" if the line has fewer."""
     said = words(line)[:CUT_WORDS]
     return "~" + _mark(" ".join(said)) if len(said) == CUT_WORDS else ""
 

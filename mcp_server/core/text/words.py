@@ -1,7 +1,7 @@
-"""Which words of a message are about something?
+"""Splits texts into folded words and removes stop words.
 
-`content_words` is what search puts to the keyword index: the words of a text, folded, each once, in order, without
-those that only hold a sentence together. The gate leaves out more: words that only keep a talk going.
+`content_words` are the words that search looks up in the keyword index: folded, each once, without stop words.
+The gate also ignores words that only continue a conversation.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ TALK_WORDS = _listed(
     spater mach mache machen einfach prima toll okay warte stopp
     """
 )
-"""Words about the talk itself, folded: a message of nothing else has no subject. Search uses them, no gate does."""
+"""Folded words about the conversation itself. A message with no other words has no subject. Only search uses them."""
 
 FRAME_WORDS = frozenset(
     word
@@ -84,7 +84,7 @@ FRAME_WORDS = frozenset(
     )
     for word in line.split()
 )
-"""Words that say how to answer, not about what: rare in a memory, they would count for much. Folded."""
+"""Folded words about the form of an answer. They are rare in a memory, so their IDF would be too high."""
 
 STOP_WORDS = ENGLISH_STOP_WORDS | SERBIAN_STOP_WORDS
 """Folded, as `fold` writes them."""
@@ -92,22 +92,22 @@ _ONLY_SERBIAN = SERBIAN_STOP_WORDS - ENGLISH_STOP_WORDS
 _ONLY_ENGLISH = ENGLISH_STOP_WORDS - SERBIAN_STOP_WORDS
 
 LONGEST = 4_000
-"""Characters of a message that are read as a query: of a longer one beginning and end, where requests stand."""
+"""Characters of a message that are read as a query, from its beginning and its end, where requests are."""
 
 _LETTERS = str.maketrans(
     dict(zip("đĐłŁøØıßæÆœŒ", ["d", "d", "l", "l", "o", "o", "i", "ss", "ae", "ae", "oe", "oe"], strict=True))
 )
-"""Letters that Unicode does not take apart."""
+"""Letters that Unicode does not decompose."""
 
 _CONTRACTION = re.compile(r"(?<=\w)['’](?:s|t|d|m|re|ve|ll)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(r"([\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+)")
-"""A run of Chinese characters, hiragana or katakana: no blanks between its words."""
+"""A run of Chinese characters, hiragana or katakana, which have no spaces between words."""
 _MONTH_MAY = re.compile(r"\b(?:\d|in|since|of|on|last|this|next|until|by) May\b|\bMay,? \d")
 
 
 def fold(text: str) -> str:
-    """Lower case without diacritics (č ć š ž → c c s z, đ → d): texts are indexed and looked up in this form."""
+    """Returns the text in lower case without diacritics (č ć š ž → c c s z, đ → d), the form of the index."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.translate(_LETTERS))
@@ -115,9 +115,9 @@ def fold(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """All words of a text in order, folded; English contractions lose their tail ("didn't" → "didn", "Ana's").
+    """Returns all words of a text in order, folded. English contractions lose their tail ("didn't" → "didn", "Ana's").
 
-    Of Chinese and Japanese, which put no blanks between words, each two neighbouring characters count as one.
+    Chinese and Japanese have no spaces between words: each two adjacent characters are one word.
     """
     folded = fold(_CONTRACTION.sub("", text) if "'" in text or "’" in text else text)
     found = _WORD.findall(folded)
@@ -127,27 +127,27 @@ def words(text: str) -> list[str]:
 
 
 def _pairs(run: str) -> Iterator[str]:
-    """The overlapping pairs of characters of an unspaced run; a single character, or another word, as it is."""
+    """Yields the overlapping pairs of characters of an unspaced run; a single character or another word unchanged."""
     if len(run) < 3 or not _UNSPACED.match(run):
         return iter((run,))
     return map("".join, pairwise(run))
 
 
 def stop_words(spoken: Sequence[str]) -> frozenset[str]:
-    """The stop words that fit a message. Serbian ones only where it speaks Serbian: "sad" and "Sam" are English too."""
+    """Returns the stop words for a message. Serbian ones only for Serbian: "sad" and "Sam" are English words too."""
     serbian = sum(map(_ONLY_SERBIAN.__contains__, spoken))
     english = sum(map(_ONLY_ENGLISH.__contains__, spoken))
     return STOP_WORDS if serbian >= 2 and serbian > 2 * english else ENGLISH_STOP_WORDS
 
 
 def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:
-    """The words of a text that are about something, each once, in order; the month of May among them.
+    """Returns the words of a text without stop words, each once, in order. The month of May is kept.
 
-    `also_leave_out` takes folded words, for instance the names of the people who speak in a workspace.
+    `also_leave_out` are further folded words to remove, for instance the names of a workspace's speakers.
     """
     spoken = words(text)
     left_out = stop_words(spoken)
-    if also_leave_out:  # a set is copied otherwise, for every text that is looked at
+    if also_leave_out:  # `union` copies the set, so avoid it for each text
         left_out = left_out.union(also_leave_out)
     if "may" in left_out and "may" in spoken and _MONTH_MAY.search(text):
         left_out -= {"may"}
@@ -155,11 +155,11 @@ def content_words(text: str, also_leave_out: Iterable[str] = ()) -> list[str]:
 
 
 def names_in(text: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` (people of the workspace) that a text mentions, if only by a part of two letters or more."""
+    """Returns the `names` (of people) that a text mentions, whole or by a part of two letters or more."""
     said = set(words(text)) - ENGLISH_STOP_WORDS
     return [name for name in names if any(len(part) > 1 and part in said for part in words(name))]
 
 
 def bounded(text: str, most: int = LONGEST) -> str:
-    """At most `most` characters (and a blank) of a message: where it is longer, its beginning and its end."""
+    """Returns a message, or the beginning and end of a longer one: `most` characters and a space."""
     return text if len(text) <= most else f"{text[: most // 2]} {text[-most // 2 :]}"

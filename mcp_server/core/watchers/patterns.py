@@ -1,10 +1,10 @@
-"""Tier 1: which triggers does a message set off? (S4 §4.2)
+"""Tier 1: finds the triggers that a message fires.
 
-A thousand topics with five triggers each cost a message about as much as ten do, because triggers are not asked one by
-one: words, phrases and names stand in one inverted index, and a regular expression is asked only if a text holds a
-literal that every match of it must hold (`literals`).
+A thousand topics with five triggers each take about as long as ten, because triggers are not tried one by one: words,
+phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
+every match must contain (`literals`).
 
-Users write the regular expressions, so each has a time limit, and all that match one message share another. Only the
+Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
 matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
 again until its file changes; a skipped expression is tried first with the next message.
 """
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from mcp_server.core.topics import (
     Code,
@@ -39,29 +39,30 @@ from mcp_server.core.watchers import code, globs, literals, urls, voice
 from mcp_server.core.watchers.spoken import Spoken, has_no_spaces, spoken
 
 LONGEST_HEARD = 40_000
-"""Characters of a message that are looked at, half of them from its end: what it is about stands there."""
+"""Characters of a message that are read, half of them from its end."""
 
 MOST_SAID = 5
-"""Matches of one trigger that are told."""
+"""Matches of one trigger that are returned."""
 
 LEAST_SURE = 0.6
-"""How sure (0..1) the language of a message must be, and `LEAST_LETTERS` how long: one word may be of any language."""
+"""Least certainty (0..1) of a message's language; `LEAST_LETTERS` is the least length, because one word may be of any
+language."""
 LEAST_LETTERS = 8
 
 PATIENCE = 3
-"""So often a regular expression may be cut off before it is left alone."""
+"""Stops after which a regular expression is not tried again."""
 
 _Said = tuple[int, int] | str
-"""Where in the text, or what it was if that is no part of the text."""
+"""A match: its place in the text, or what matched if that is not in the text."""
 
 Search = Callable[[str, float], tuple[int, int] | None]
-"""Where an expression first matches a text, within so many seconds; raises TimeoutError after them."""
+"""Returns the first match in a text; raises TimeoutError after the given seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Senses:
-    """What core cannot do by itself: `compile_regex` makes a search of a pattern, `language` tells the language of a
-    text (ISO 639-1) and how sure that is (0..1), `people` are the names of those who have a file."""
+    """Functions that need libraries or files: `compile_regex` compiles a pattern, `language` returns a text's language
+    (ISO 639-1) and the certainty (0..1), `people` are the names of the people that have a file."""
 
     compile_regex: Callable[[Pattern], Search]
     language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
@@ -77,7 +78,7 @@ class Tier1:
 
     @property
     def skipped(self) -> bool:
-        """True if a pattern was not tried at all: the same message may fire it later."""
+        """True if a pattern was not tried, so that the same message may fire it later."""
         return any(not one.fault for one in self.troubles)
 
 
@@ -93,7 +94,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Phrase:
-    """A word or phrase of a trigger: what follows its first two words, whether an `@` must stand before it."""
+    """A word or phrase of a trigger: the words after its first two, and whether an `@` must precede it."""
 
     entry: _Entry
     rest: tuple[str, ...]
@@ -102,9 +103,9 @@ class _Phrase:
 
 @dataclass(slots=True)
 class _Regex:
-    """A pattern, compiled when it is first tried. A text that holds none of the literals `wanted` cannot match it.
+    """A pattern, compiled on first use. A text without any of the literals `wanted` cannot match it.
 
-    `cut_off` counts the times that its limit stopped it, `skipped` tells that the last message left no time for it.
+    `cut_off` counts how often a limit stopped it; `skipped`: the last message left no time for it.
     """
 
     entry: _Entry
@@ -117,8 +118,10 @@ class _Regex:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The seconds that one pattern may take with a message, and that `all` patterns may take together. `clock` measures
-    the second limit: by default it stands still, so that only the first one holds."""
+    """Time limits for a message in seconds: for `one` pattern, and for `all` together, measured by `clock`.
+
+    The default clock stands still, which disables the second limit.
+    """
 
     one: float
     all: float = 1.0
@@ -126,7 +129,7 @@ class Limits:
 
 
 class Watchers:
-    """The triggers of a set of topics, indexed once. The only state that changes is which patterns a limit stopped."""
+    """The indexed triggers of a set of topics. Only the counts of stopped patterns change."""
 
     def __init__(self, topics: Iterable[Topic], senses: Senses) -> None:
         listed = list(topics)
@@ -137,12 +140,12 @@ class Watchers:
         return self._sides[heard.direction].matches(_Message(heard), limits)
 
     def retry(self, heard: Heard, limits: Limits, first: Tier1) -> Tier1:
-        """Returns `first` with the matches of the patterns that it skipped; the limits begin anew for them."""
+        """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
         return self._sides[heard.direction].retry(_Message(heard), limits, first)
 
 
 class _Message:
-    """A message, with what several triggers look at in it; each is looked up once, when it is asked for."""
+    """A message and the values that several triggers read, each computed once, on first use."""
 
     def __init__(self, heard: Heard) -> None:
         self.paths = heard.paths
@@ -154,12 +157,12 @@ class _Message:
             self._tail = len(heard.text) - len(self.text)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Characters of the text that is looked at as characters of the whole message."""
+        """Returns a span of the read text as a span of the whole message."""
         shift = self._tail if start > LONGEST_HEARD // 2 else 0
         return start + shift, end + shift
 
     def is_called(self, start: int) -> bool:
-        """Does an `@` stand before the word at `start`, and no part of an address before that?"""
+        """Returns whether an `@` precedes the word at `start`, and is not part of an e-mail address."""
         return self.text[start - 1 : start] == "@" and not self.text[start - 2 : start - 1].isalnum()
 
     @cached_property
@@ -184,7 +187,7 @@ class _Message:
 
 
 class _Side:
-    """What is looked for in messages of one direction."""
+    """The triggers for messages of one direction."""
 
     def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
         self._senses = senses
@@ -243,7 +246,12 @@ class _Side:
 
     def matches(self, message: _Message, limits: Limits) -> Tier1:
         troubles: list[Trouble] = []
-        fired = self._fired(message, limits, troubles)
+        fired: Iterable[tuple[_Entry, Sequence[_Said]]] = chain(
+            self._by_words(message),
+            self._by_paths(message),
+            self._by_kind(message),
+            self._by_regex(self._candidates(message), message, limits, troubles),
+        )
         return Tier1(self._by_topic(message, fired), tuple(troubles))
 
     def retry(self, message: _Message, limits: Limits, first: Tier1) -> Tier1:
@@ -258,23 +266,11 @@ class _Side:
     ) -> dict[str, tuple[Match, ...]]:
         found: dict[str, list[Match]] = defaultdict(list)
         for entry, spans in fired:
-            said = list(dict.fromkeys(spans))[:MOST_SAID]
-            found[entry.topic] += [self._match(message, entry, one) for one in said]
+            for span in list(dict.fromkeys(spans))[:MOST_SAID]:
+                said = span if isinstance(span, str) else message.text[slice(*span)]
+                place = () if isinstance(span, str) else message.span(*span)
+                found[entry.topic].append(Match(entry.topic, entry.place, entry.trigger, said, *place))
         return {name: _ordered(ones) for name, ones in found.items()}
-
-    def _match(self, message: _Message, entry: _Entry, span: _Said) -> Match:
-        if isinstance(span, str):
-            return Match(entry.topic, entry.place, entry.trigger, span)
-        return Match(entry.topic, entry.place, entry.trigger, message.text[span[0] : span[1]], *message.span(*span))
-
-    def _fired(
-        self, message: _Message, limits: Limits, troubles: list[Trouble]
-    ) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
-        """Yields every trigger that fires with its spans of the text, or with the path or language that it matched."""
-        yield from self._by_words(message)
-        yield from self._by_paths(message)
-        yield from self._by_kind(message)
-        yield from self._by_regex(self._candidates(message), message, limits, troubles)
 
     def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
         said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -315,7 +311,7 @@ class _Side:
             spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
             if spans:
                 yield entry, spans
-        for entry in self._others.get(Url, ()) if message.urls else ():  # any link will do
+        for entry in self._others.get(Url, ()) if message.urls else ():  # a trigger without sites: any link
             yield entry, [(one.start, one.end) for one in message.urls]
         yield from self._by_site(message)
         for entry in self._others.get(SentimentShift, ()):
@@ -342,16 +338,14 @@ class _Side:
         if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
             return
         language, sure = self._senses.language(message.text)
-        if sure < LEAST_SURE:
-            return
-        for entry in entries:
+        for entry in entries if sure >= LEAST_SURE else ():
             if isinstance(entry.trigger, Language) and language in entry.trigger.languages:
                 yield entry, (language,)
 
     def _by_regex(
         self, candidates: Iterable[_Regex], message: _Message, limits: Limits, troubles: list[Trouble]
     ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
-        """Yields the patterns that match. Compiling them, and importing the library for it, counts for no limit."""
+        """Yields the patterns that match. The time for compiling them does not count."""
         spent = 0.0
         for regex in candidates:
             if regex.cut_off >= PATIENCE:
@@ -359,9 +353,7 @@ class _Side:
             limit = min(limits.one, limits.all - spent)
             regex.skipped = limit <= 0
             if regex.skipped:
-                what = (
-                    "was skipped: other patterns used up the time for this message; it is tried first with the next one"
-                )
+                what = "was skipped: other patterns used up this message's time; it is tried first next time"
                 troubles.append(replace(_trouble(regex, what), fault=False))
                 continue
             if regex.search is None:
@@ -380,17 +372,12 @@ class _Side:
                 yield regex.entry, [span]
 
     def _candidates(self, message: _Message) -> list[_Regex]:
-        """Returns the patterns that may match: last those that were stopped before, first those of critical topics."""
+        """Returns the patterns that may match: skipped ones and those of critical topics first, stopped ones last."""
         asked = {id(regex): regex for regex in self._always}
         text = message.folded
         for size, by_beginning in self._regexes.items():
-            if not by_beginning:
-                continue
-            if size == 1:
-                here = by_beginning.keys() & set(text)
-            else:
-                here = by_beginning.keys() & {text[place : place + size] for place in range(len(text) - size + 1)}
-            for beginning in here:
+            places = range(len(text) - size + 1) if by_beginning else ()
+            for beginning in by_beginning.keys() & {text[place : place + size] for place in places}:
                 for literal, regexes in by_beginning[beginning].items():
                     if literal in text:
                         asked.update((id(regex), regex) for regex in regexes)

@@ -1,9 +1,9 @@
-"""Git's history without what was forgotten: every commit, tag, stash and reflog entry that held it, written anew.
+"""Removes forgotten text from git's history: rewrites every commit, tag, stash and reflog entry that contains it.
 
-Objects that hold nothing stay as they are; of the others, and of all that names them, new ones are written into the
-same repository. Then every ref moves in one transaction, index and reflogs follow, and `gc` deletes the old objects.
-Until the refs move nothing has changed; a run that was killed later is done again from the start, and finds less to
-do. Hooks and configuration stay. Methods are synchronous: call them in a worker thread, under `locks.git()`.
+Objects with the text, and all objects that refer to them, are replaced by new ones in the same repository. Then every
+ref moves in one transaction, index and reflogs are rewritten, and `gc` deletes the old objects. Before the refs move
+nothing has changed; a run that is killed later can be repeated. Hooks and configuration stay. Methods are synchronous:
+call them in a worker thread, under `locks.git()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MODULE = 0o160000
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What git holds: how many commits, the oldest of them with its date, and some of the paths in it."""
+    """The commits that contain the text: their number, the oldest one with its date, and some of its paths."""
 
     commits: int
     since: str = ""
@@ -44,21 +44,21 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """How many commits were written anew, and what (hashes of objects) still holds the text all the same."""
+    """The number of rewritten commits, and the objects (hashes) and files that still contain the text."""
 
     commits: int
     left: tuple[str, ...] = ()
 
 
 class History:
-    """The past of the repository in `root/.git`."""
+    """The history of the repository in `root/.git`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._folder = root / ".git"
 
     def survey(self, request: Forgotten) -> Survey:
-        """What of a request stands in commits, tags, stashes and reflogs; nothing where there is no history."""
+        """Returns which commits, tags, stashes and reflogs contain a request's text."""
         if not self._folder.exists():
             return Survey(0)
         if not self._folder.is_dir():
@@ -75,7 +75,7 @@ class History:
             return Survey(len(own), own[0], at, tuple(writer.holding[own[0]][:5]), self._remotes())
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yields hash and text of every blob, commit and tag, also of those that no ref leads to any more."""
+        """Yields hash and text of every blob, commit and tag, also of unreachable ones."""
         if not self._folder.is_dir():
             return
         with Objects(self._root, every=True) as objects:
@@ -84,8 +84,10 @@ class History:
                     yield oid, data.decode("utf-8", "surrogateescape")
 
     def back_up(self, to: Path) -> None:
-        """Writes every branch, tag and stash into a git bundle, readable for the user alone; one that is there is
-        kept. Nothing is written where nothing was ever committed."""
+        """Writes every branch, tag and stash into a git bundle, readable by this user only.
+
+        Does nothing if the bundle exists or nothing was ever committed.
+        """
         if to.exists() or not self._folder.exists() or not self._text("rev-list", "--all", "--max-count=1"):
             return
         temporary = to.with_name(f"{to.name}.{secrets.token_hex(4)}.tmp")
@@ -106,14 +108,14 @@ class History:
             temporary.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Raises Refused where history cannot be rewritten, saying why and what to do."""
+        """Raises Refused, with the reason and what to do, if the history cannot be rewritten."""
         if not self._folder.is_dir():
             raise Refused("the workspace is a worktree or submodule of another repository: rewrite the history there")
         for name in _BUSY:
             if (self._folder / name).exists():
                 raise Refused("git is in the middle of a merge, rebase or bisect; finish or abort that first")
         if (self._folder / "shallow").exists():
-            raise Refused("this is a shallow clone: the rest of its history lies elsewhere; `git fetch --unshallow`")
+            raise Refused("this is a shallow clone without its older history; run `git fetch --unshallow` first")
         if (self._folder / "objects/info/alternates").exists():
             raise Refused(
                 "this repository borrows objects from another one (alternates); `git repack -a -d`, then "
@@ -126,7 +128,7 @@ class History:
             raise Refused("other worktrees are linked to this repository; `git worktree remove` them first")
 
     def rewrite(self, request: Forgotten) -> Rewritten:
-        """Takes what a request names out of all history. Raises Refused as `check` does, Unavailable if git fails."""
+        """Removes a request's text from all history. Raises Refused as `check` does, Unavailable if git fails."""
         self.check()
         with Objects(self._root) as objects:
             writer = Rewriter(objects, request, self._folder / "objects")
@@ -143,10 +145,10 @@ class History:
         self._git("prune", "--expire=now")
         return Rewritten(len(writer.holding), tuple(self._left(request)))
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ reading
 
     def _commits(self, objects: Objects) -> list[str]:
-        """Every commit that a ref, a stash, a reflog or HEAD leads to, parents first."""
+        """Returns every commit that is reachable from a ref, a stash, a reflog or HEAD, parents first."""
         roots = {oid for _, oid, _ in self._refs()}
         roots.update(oid for file in self._reflogs() for line in _lines(file) for oid in _oids_of(line))
         roots.add(self._text("rev-parse", "--quiet", "--verify", "HEAD", fails=True))
@@ -157,7 +159,7 @@ class History:
         return self._text("rev-list", "--topo-order", "--reverse", "--stdin", stdin=given.encode()).split()
 
     def _refs(self) -> list[tuple[str, str, str]]:
-        """(name, object, where it leads if it is symbolic)"""
+        """Returns (name, object, target of a symbolic ref or "")."""
         listed = self._text("for-each-ref", "--format=%(refname)%00%(objectname)%00%(symref)")
         found: list[tuple[str, str, str]] = []
         for line in listed.split("\n") if listed else ():
@@ -171,7 +173,7 @@ class History:
     def _remotes(self) -> tuple[str, ...]:
         return tuple(self._text("remote").split())
 
-    # ------------------------------------------------------------ moving everything over
+    # ------------------------------------------------------------ rewriting
 
     def _move_refs(self, writer: Rewriter) -> None:
         lines: list[str] = []
@@ -205,14 +207,14 @@ class History:
                 if not writer.objects.exists(new):
                     continue
                 before = writer.any(old) if writer.objects.exists(old) else old
-                # The message of a reflog is the subject of a commit: where that was written anew, it goes.
+                # A reflog's message is the subject of a commit: it is replaced if the commit was rewritten.
                 said = "commit: rewritten" if new in writer.holding else message
                 said = writer.request.clean(said, MARK, names=True)
                 lines.append(f"{before} {writer.any(new)} {writer.request.name(who)}{tab}{said}\n")
             put(file, "".join(lines).encode("utf-8", "surrogateescape"))
 
     def _rewrite_index(self, writer: Rewriter) -> None:
-        """The index names blobs and paths too, and keeps what it names alive."""
+        """Rewrites the index, which refers to blobs and paths and keeps them from being deleted."""
         listed = self._git("ls-files", "--stage", "-z")
         entries: list[bytes] = []
         for line in listed.split(b"\0"):
@@ -231,7 +233,7 @@ class History:
             self._git("read-tree", "--empty", index=fresh)
             self._git("update-index", "-z", "--index-info", stdin=given, index=fresh)
             try:
-                os.link(fresh, lock)  # as git itself takes its lock
+                os.link(fresh, lock)  # the way git takes its lock
             except FileExistsError:
                 raise Unavailable("another git command holds the index (.git/index.lock); run this again") from None
             lock.replace(self._folder / "index")
@@ -253,7 +255,7 @@ class History:
                     put(file, fresh.encode("utf-8", "surrogateescape"))
 
     def _left(self, request: Forgotten) -> Iterator[str]:
-        """What still holds the text after all that: objects of a pack that is kept, files of git's folder."""
+        """Yields what still contains the text: objects of a kept pack, files in git's folder."""
         with Objects(self._root, every=True) as objects:
             for oid, kind, data in objects.all():
                 if kind == "tree":
@@ -280,7 +282,7 @@ class History:
     def _git(
         self, *arguments: str, stdin: bytes | None = None, index: Path | None = None, fails: bool = False
     ) -> bytes:
-        """What a git command says. `fails`: it may, and then says nothing."""
+        """Runs a git command and returns its output. `fails`: an error gives empty output."""
         more = {"GIT_INDEX_FILE": str(index)} if index else {}
         try:
             done = subprocess.run(
@@ -300,7 +302,7 @@ class History:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a reflog: line feeds alone end them, while a subject may hold what Python takes for a line end."""
+    """Returns the lines of a reflog. Only line feeds end them, because a subject may contain other line ends."""
     return file.read_bytes().decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
 
 

@@ -1,11 +1,11 @@
-"""Reads index and state without the server, for a hook that no server answers: keywords only, read-only, by a deadline.
+"""Searches the index by keywords without the server, for the hook command: read-only, within a deadline.
 
-A text goes in if it holds words of the prompt that weigh at least half of all its words. A word weighs its inverse
-document frequency, so a word that the memory does not know weighs most: a prompt about something else gets nothing.
-Nothing is ranked beyond that: lines with provenance come first, then lines of knowledge files, then turns, each with
-the project's own before the global ones.
+A text is shown if the prompt's words in it have at least half of the weight of all the prompt's words. The weight is
+the inverse document frequency, so that an unknown word weighs most: a prompt about another subject gets nothing. The
+order is: lines with provenance, then other lines of knowledge files, then turns; within each, the project's own before
+global ones.
 
-Only the standard library is imported, and little of ours: a prompt waits.
+Imports the standard library and little of ours, because a prompt waits.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 MOST_PASSAGES = 3
 MOST_BYTES = 700
-"""Of the whole text: 200 tokens, at 3.5 bytes each. Prose has more bytes a token, paths have fewer."""
+"""Bytes of the whole text: 200 tokens of 3.5 bytes. Prose has more bytes per token, paths have fewer."""
 
 LEAST_WEIGHT = 0.5
 RARE = 5
-"""A prompt with a single word gets something only if so many passages hold the word at most."""
+"""A prompt with a single word gets something only if at most this many passages contain the word."""
 
 MOST_POSTINGS = 1_000
-"""The rarest words fetch candidates, as many words as stand in so many passages together."""
+"""The rarest words fetch candidates: as many words as occur in this many passages together."""
 
 MOST_WORDS = 32
 
@@ -68,11 +68,11 @@ WHERE f.path = ? AND m.derived ORDER BY m.mark
 def looked_up(
     local: str, prompt: str, session: str, projects: Sequence[str], printed: Collection[str], deadline: float
 ) -> tuple[str, int]:
-    """Returns what a prompt's words find in the index, as a hook injects it, and how many passages that is.
+    """Returns the text that the index has for a prompt's words, as a hook injects it, and the number of passages.
 
-    `projects` are the names of the window's project in the index; what is global is always seen. Left out are the
-    session's own turns and what its window holds: lines with a fingerprint among `printed` or in the state.
-    Returns ("", 0) for nothing, if `deadline` (monotonic clock) comes first, and if a database cannot be read.
+    `projects` are the names of the window's project in the index; global passages are always included. The session's
+    own turns and lines that its window holds (fingerprints in `printed` or in the state) are left out. Returns ("", 0)
+    for nothing, after `deadline` (monotonic clock), or if a database cannot be read.
     """
     try:
         index = _open(_newest(os.path.join(local, "index")), deadline)
@@ -92,7 +92,7 @@ def looked_up(
 
 
 def _newest(folder: str) -> str:
-    """The live index that was written last: another version or embedder may have left one beside it."""
+    """Returns the live index that was written last. There may be others, of another version or embedder."""
     live = []
     for name in os.listdir(folder):
         if name.endswith(".current"):
@@ -104,19 +104,17 @@ def _newest(folder: str) -> str:
 
 
 def _open(path: str, deadline: float) -> sqlite3.Connection:
-    place = path.replace("\\", "/").replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # quicker than urllib
+    place = path.replace("\\", "/").replace("%", "%25").replace("?", "%3f").replace("#", "%23")  # faster than urllib
     slash = "" if place.startswith("/") else "/"  # before a drive's letter
     connection = sqlite3.connect(f"file:{slash}{place}?mode=ro", uri=True, timeout=0.05)
-    connection.set_progress_handler(
-        lambda: time.monotonic() > deadline, 1_000
-    )  # every some ten thousandths of a second
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, 1_000)  # runs about every 0.1 ms
     return connection
 
 
 def _pieces(index: sqlite3.Connection, prompt: str, session: str, projects: Sequence[str]) -> list[Piece]:
-    """The lines and turns that hold enough of the prompt's words, best first."""
+    """Returns the lines and turns with enough of the prompt's words, best first."""
     asked = sorted(subject_words(prompt))
-    if len(asked) > MOST_WORDS:  # no line holds half of them
+    if len(asked) > MOST_WORDS:  # no line has half of them
         return []
     held = {word: _holding(index, word) for word in asked}
     (passages,) = index.execute("SELECT passages + lines FROM totals").fetchone()
@@ -134,7 +132,7 @@ def _pieces(index: sqlite3.Connection, prompt: str, session: str, projects: Sequ
         given = (" OR ".join(fetching), json.dumps(projects), json.dumps(CATEGORIES), session, FETCHED)
         for row in index.execute(_PASSAGES.format(table=table), given):
             pieces += _of_passage(*row)
-    # The index's own tokenizer compares: a table of its kind, in memory, whose rows are the pieces.
+    # A table in memory compares the pieces with the index's own tokenizer.
     index.execute(
         "CREATE VIRTUAL TABLE temp.pieces USING fts5 (words, tokenize = 'porter unicode61 remove_diacritics 2')"
     )
@@ -155,7 +153,7 @@ def _pieces(index: sqlite3.Connection, prompt: str, session: str, projects: Sequ
 
 
 def _overtaken(index: sqlite3.Connection, paths: Collection[str]) -> set[str]:
-    """The lines with provenance of these project files of which a later line says that they are so no longer."""
+    """Returns the lines with provenance of these project files that a later line replaces."""
     gone: set[str] = set()
     for path in paths:
         if path.startswith("knowledge/projects/"):
@@ -171,7 +169,7 @@ def _without_source(line: str) -> str:
 
 
 def _holding(index: sqlite3.Connection, word: str) -> int:
-    """In how many passages a word stands, counted as far as it matters."""
+    """Returns the number of passages with a word, counted up to a limit."""
     counted = 0
     for table in ("knowledge_fts", "lines_fts"):
         rows = f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {2 * MOST_POSTINGS}"
@@ -180,7 +178,7 @@ def _holding(index: sqlite3.Connection, word: str) -> int:
 
 
 def _of_passage(derived: int, turn: int, shared: int, path: str, title: str, role: str, text: str) -> Iterator[Piece]:
-    """A turn as it is; of a file each line, because its sections hold facts about many things."""
+    """Yields a turn whole, and a file's section line by line, because its lines are separate facts."""
     if turn:
         yield 2, shared, title, f"{role}: {text}"
         return
@@ -190,7 +188,7 @@ def _of_passage(derived: int, turn: int, shared: int, path: str, title: str, rol
 
 
 def _shown(prompt: str, found: Sequence[Piece], sent: Collection[str]) -> tuple[str, int]:
-    """The text of the first pieces that are new to the window, fit, and say more than the prompt and each other."""
+    """Returns the text of the first pieces that fit, are new to the window, and add words to the prompt."""
     parts = [OPENING]
     said = set(content_words(prompt))
     passages, before = 0, ""

@@ -1,11 +1,10 @@
-"""The index, as the rest of the house sees it: a disposable copy of the files that answers quickly.
+"""The search index: a disposable copy of the files for fast searches.
 
     found = await index.candidates(parse_query("when did we move?", now), Filters())
-    await index.refresh()         # the maintaining process only: bring it up to date with the files
-    await index.rebuild()         # anybody, any time: a new generation, while the old one serves
+    await index.refresh()         # only in the maintaining process: update it from the files
+    await index.rebuild()         # in any process: make a new generation while the old one serves
 
-A missing or broken index is no error: `candidates` reads the files themselves and says so, and `needs_rebuild` is set
-for the maintainer.
+If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
 """
 
 from __future__ import annotations
@@ -51,17 +50,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SETTLE_SECONDS = 1.0
-"""How long `settle` waits: what one process writes is indexed in some hundredths of a second, by another in 0.2 s."""
+"""Time limit of `settle`. A write is indexed within about 0.05 s in the same process, 0.2 s in another one."""
 
 RENEW_SECONDS = 15.0
-"""How long `renew` waits for other processes to let go of the old index: a server looks twice a second."""
+"""Time for which `renew` waits for other processes to close the old index. A server checks twice a second."""
 
 QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
-"""Vectors of so many queries are kept, of up to so many characters."""
+"""Queries whose vectors are cached, and their greatest length in characters."""
 
 
 class Index:
-    """The search index of one workspace, for one embedder; `name` and `dimensions` are those of one that is missing."""
+    """The search index of one workspace and embedder. `name` and `dimensions` describe an embedder that is missing."""
 
     def __init__(
         self,
@@ -81,13 +80,12 @@ class Index:
         self._scan = Scan(files)
         self._open: Reading | None = None
         self._opening = Lock()
-        self._vectors: dict[str, NDArray[np.float32]] = {}
-        """Of the last queries: a message is looked up for topics, passages and a context, one after the other."""
+        self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
     # ---------------------------------------------------------------- reading
 
     async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
-        """The passages that may answer a query, with the raw values of every signal. No query makes it raise."""
+        """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
         return await self.answer(query, filters, mode, lambda found: found)
 
     async def answer(
@@ -98,12 +96,13 @@ class Index:
         then: Callable[[Candidates], T],
         depth: Depth = USUAL,
     ) -> T:
-        """What `then` makes of the candidates, on the thread that found them; it may take some milliseconds."""
+        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
         wanted = with_operators(filters or Filters(), query)
         try:
             async with self._reading() as opened:
                 if opened is not None:
-                    return await self._search(Search(opened, query.text, wanted, mode, self._embed(mode), depth), then)
+                    embed = None if mode == "keyword" or self._embedder is None else self._vector
+                    return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
         except (Unavailable, OSError, driver().error) as error:
             await self._is_broken(error)
         return await self._scanned(query.text, wanted, then)
@@ -136,15 +135,8 @@ class Index:
         from anyio import to_thread
 
         scanned = await to_thread.run_sync(self._scan.search, text, filters)
-        what = (
-            f"is broken ({self._health.broken})"
-            if self._health.broken
-            else "is being built"
-            if self._health.building
-            else "is missing"
-        )
         message = (
-            f"the search index {what}: the files were read instead, by keywords only. "
+            f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
             "The server rebuilds it, or `context-manager index rebuild`"
         )
         if not scanned.complete:
@@ -153,9 +145,6 @@ class Index:
             scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
         )
         return await to_thread.run_sync(then, found)
-
-    def _embed(self, mode: Mode) -> Callable[[str], Vector] | None:
-        return None if mode == "keyword" or self._embedder is None else self._vector
 
     def _vector(self, text: str) -> NDArray[np.float32] | None:
         if self._embedder is None or not text.strip():
@@ -174,15 +163,14 @@ class Index:
         return vector if vector.any() else None
 
     def embed_ahead(self, text: str) -> None:
-        """Embeds a query that will be asked in a moment, while whoever asks still looks up what else it takes. It may
-        take long: call it in a thread."""
+        """Embeds a query before it is searched. It may take long: call it in a thread."""
         if numpy_is_there.is_set():
             self._vector(text)
 
     async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
-        """Returns once searches see these files as they now are on disk, and after `patience` seconds at the latest.
+        """Waits until searches see the current versions of these files, at most `patience` seconds.
 
-        Where the index is broken, missing or being built, searches read the files themselves: nothing is waited for.
+        Does not wait if the index is broken, missing or being built: searches then read the files.
         """
         from anyio import move_on_after, sleep, to_thread
 
@@ -197,12 +185,12 @@ class Index:
                     await sleep(0.01)
 
     def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
-        """Whether it takes but a moment until the index holds a file as it is: not for what somebody imports."""
+        """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
         new = (there or (0, 0))[0] - (known or (0, 0))[0]
         return new <= SMALL and path not in self._keeper.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Sizes and times of those that an index holds: of a file behind a link, it holds the file alone."""
+        """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
         found = {}
         for path in paths:
             with contextlib.suppress(ContextManagerError, OSError):
@@ -212,30 +200,30 @@ class Index:
         return found
 
     async def last_turn(self, session: str) -> int | None:
-        """The number of the newest turn of a session that searches can see; None if they read the files themselves."""
+        """Returns the number of a session's newest indexed turn; None if searches read the files."""
         return await self._ask(lambda connection: inside.last_turn(connection, session), None)
 
     async def document(self, path: str) -> tuple[Passage, ...]:
-        """The passages of a file in order; none if the index does not hold it."""
+        """Returns the passages of a file in order; none if it is not indexed."""
         return await self._ask(lambda connection: inside.document(connection, path), ())
 
     async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
-        """The passages of the units around one, not its own, in order; also across the files of one conversation."""
+        """Returns the passages of the units around one, without its own, also across a conversation's files."""
         return await self._ask(lambda connection: inside.neighbours(connection, passage, before, after), ())
 
     async def unit(self, passage: Passage) -> tuple[Passage, ...]:
-        """All parts of the unit that a passage belongs to, in order."""
+        """Returns all parts of a passage's unit, in order."""
         return await self._ask(lambda connection: inside.neighbours(connection, passage, 0, 0, itself=True), ())
 
     async def fingerprint(self) -> str:
-        """SHA-256 over everything that searches can see, however it came in. Raises Unavailable without an index."""
+        """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
         found = await self._ask(inside.fingerprint, None)
         if found is None:
-            raise Unavailable("there is no search index yet; `context-manager index rebuild` makes one")
+            raise Unavailable("there is no search index yet; `context-manager index rebuild` makes it")
         return found
 
     async def data_version(self) -> tuple[str, int]:
-        """Another value after anybody has changed the index, or replaced it."""
+        """Returns a value that changes whenever any process changes or replaces the index."""
         try:
             async with self._reading() as opened:
                 if opened is not None:
@@ -245,22 +233,22 @@ class Index:
         return "none", 0
 
     async def status(self) -> IndexStatus:
-        """What the index holds, and everything that is wrong with it."""
+        """Returns the contents and problems of the index."""
         counts = await self._ask(inside.counts, None)
         return standing(counts, self._open, self._health, self._name, self._messages())
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
         """Reads some indexed files again and compares their passages with the index.
 
-        Returns how many files were compared, and the paths of those that the index holds otherwise. Files that changed
-        since they were indexed are skipped: the next refresh indexes them.
+        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
+        indexed are skipped: the next refresh indexes them.
         """
         sampled: list[str] = await self._ask(lambda connection: inside.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
     async def _is_as_indexed(self, path: str) -> bool | None:
-        """Returns whether the index holds the passages of a file; None if the file changed since it was indexed."""
+        """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
         from anyio import to_thread
 
         def read() -> tuple[Look, list[Row], list[Cut]]:
@@ -280,7 +268,7 @@ class Index:
     def _messages(self) -> tuple[str, ...]:
         messages: list[str] = []
         if self._embedder is None and self._name != "none":
-            messages.append(f"the embedder {self._name} is not to be had here: keywords only (context-manager doctor)")
+            messages.append(f"the embedder {self._name} is not available: keywords only (context-manager doctor)")
         if self._health.embedding:
             messages.append(self._health.embedding)
         return tuple(messages)
@@ -295,7 +283,7 @@ class Index:
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[Reading | None]:
-        """The live generation, reopened if another one is live by now; None if there is none that can be read."""
+        """Yields the live generation, reopened if another one is live; None if none can be read."""
         opened = await self._opened()
         if opened is None:
             yield None
@@ -351,43 +339,42 @@ class Index:
 
     @property
     def needs_care(self) -> bool:
-        """Whether the maintainer should `refresh` at once: there is no index that serves, or somebody has put another
-        one in its place."""
+        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
         return self._health.broken is not None or not self._generations.serves() or self._keeper.moved
 
     async def refresh(self, progress: Progress | None = None) -> int:
-        """Compares all files with the index and indexes what changed; returns how many files had. Builds an index
-        that is missing.
+        """Indexes all changed files and returns their number. Builds a missing index.
 
-        Only for the process that holds the maintainer's lock.
+        Only for the process with the maintainer's lock.
         """
         return await self._keeper.refresh(progress)
 
     async def apply(self, paths: Iterable[str]) -> int:
-        """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed.
+        """Updates these files and all files in these folders, also deleted ones. Returns how many had changed.
 
-        Only for the process that holds the maintainer's lock.
+        Only for the process with the maintainer's lock.
         """
         return await self._keeper.apply(tuple(paths))
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
-        """As `apply` for what takes a moment, beside a `refresh` or `apply` at work; what takes longer is returned, for
-        `apply`, and `settle` does not wait for it."""
+        """Updates small changes while a `refresh` or `apply` may be running.
+
+        Returns how many files had changed, and the paths that need `apply`; `settle` does not wait for those.
+        """
         return await self._keeper.apply_small(tuple(paths))
 
     async def rebuild(self, progress: Progress | None = None) -> int:
-        """Fills a new generation from the files and makes it the live one, for every process; the old one serves
-        meanwhile.
+        """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
 
-        Returns the number of files. Anybody may; raises Unavailable where no file can be made.
+        Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
         """
         return await self._keeper.rebuild(progress)
 
     async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
-        """As `rebuild`, and every other index file is deleted: a table for searching keeps words that its rows lost.
+        """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
 
-        Returns the names of files that another process still used after `patience` seconds; it deletes them itself
-        when it lets go of them.
+        Returns the names of files that another process still used after `patience` seconds; that process deletes them
+        when it closes them.
         """
         from anyio import current_time, sleep, to_thread
 

@@ -1,4 +1,4 @@
-"""Questions about what an index file holds, beside searching."""
+"""Queries of an index file other than searches."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ _ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(i
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The numbers for `status`. `problems`: a sentence for each file that could not be read as it should. `unfinished`:
-    files of which only a part is indexed so far."""
+    """The numbers for `status`.
+
+    `problems`: a sentence for each file that could not be read correctly. `unfinished`: the number of files that are
+    indexed only in part.
+    """
 
     files: int
     passages: int
@@ -46,14 +49,14 @@ def counts(connection: sqlite3.Connection) -> Counts:
 
 
 def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
-    """The passages in rows of COLUMNS."""
+    """Returns the passages in rows of COLUMNS."""
     names: dict[int, str] = {}
     learn(connection, rows, names)
     return tuple(passage_of(row, names) for row in rows)
 
 
 def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Those of these files that are indexed: the size in bytes and the mtime, in ns, that they had then."""
+    """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
     rows = connection.execute(
         "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
     )
@@ -61,13 +64,13 @@ def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str
 
 
 def last_turn(connection: sqlite3.Connection, session: str) -> int:
-    """The number of the newest turn of a session that is indexed; 0 for none."""
+    """Returns the number of a session's newest indexed turn; 0 for none."""
     sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
     return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
 
 
 def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
-    """The passages of a file, in order."""
+    """Returns the passages of a file, in order."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM files o CROSS JOIN knowledge_meta i ON i.file = o.id {JOINS.format(id='i.id')} "
         "WHERE o.path = ? ORDER BY m.mark, m.part",
@@ -79,7 +82,7 @@ def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
 def neighbours(
     connection: sqlite3.Connection, passage: Passage, before: int, after: int, itself: bool = False
 ) -> tuple[Passage, ...]:
-    """The passages of the units around one, in order, and of the unit itself if asked for."""
+    """Returns the passages of the units around one, in order; with `itself` also those of its own unit."""
     if passage.turn is not None:
         where = "i.session = (SELECT id FROM names WHERE name = ?) AND i.mark BETWEEN ? AND ? AND (i.mark <> ? OR ?)"
         values = (passage.session, passage.turn - before, passage.turn + after, passage.turn, itself)
@@ -98,9 +101,9 @@ def neighbours(
 
 
 def fingerprint(connection: sqlite3.Connection) -> str:
-    """SHA-256 over everything that a search can see, independent of the order in which it came in.
+    """Returns a SHA-256 of everything that a search can see, independent of the order of indexing.
 
-    Ids and times of looking are left out; the keyword index and the vector table are compared row by row with the
+    Ids and times of indexing are left out. The rows of the keyword index and the vector table are included with their
     passages.
     """
     digest = hashlib.sha256()
@@ -134,8 +137,8 @@ def fingerprint(connection: sqlite3.Connection) -> str:
 
 
 def sample(connection: sqlite3.Connection, most: int) -> list[str]:
-    """Returns the paths of at most `most` indexed files, chosen at random; half of them are files with many passages,
-    where most of the searched text is."""
+    """Returns the paths of at most `most` random indexed files. For half of them, the chance grows with the number of
+    passages."""
     of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
     rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
     rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
@@ -143,7 +146,7 @@ def sample(connection: sqlite3.Connection, most: int) -> list[str]:
 
 
 def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Cut]) -> bool:
-    """Returns whether the index holds exactly these passages of a file, with their words for the keyword search."""
+    """Returns whether the index has exactly these passages of a file, with their words for the keyword search."""
     expected = {
         (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))
         for row, found in zip(rows, cuts, strict=True)
@@ -158,7 +161,7 @@ def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: 
 
 
 def complete(connection: sqlite3.Connection) -> None:
-    """Says that the first filling is done."""
+    """Marks the first filling as done."""
     for table in ("knowledge_fts", "lines_fts"):
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
     connection.execute("ANALYZE knowledge_meta")
@@ -166,7 +169,7 @@ def complete(connection: sqlite3.Connection) -> None:
 
 
 def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
-    """Passages that were written without an embedder: id and the text to embed."""
+    """Returns passages that were written without an embedder: id and the text to embed."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
         (most,),
@@ -177,7 +180,7 @@ def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int,
 def add_vectors(
     connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
 ) -> None:
-    """Puts vectors to passages that had none."""
+    """Adds vectors to passages without one."""
     wide, small = packed_vectors(vectors, compared(state(connection)))
     connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
     if not can_load:

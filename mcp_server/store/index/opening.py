@@ -23,16 +23,21 @@ _importing = threading.Lock()
 numpy_is_there = threading.Event()
 
 BUSY_SECONDS = 5.0
-"""Nobody holds an index for long: a file that stays locked is one that something else has damaged."""
+"""No reader keeps an index open for long: a file that stays locked is one that something else has damaged."""
 
 
 @dataclass(slots=True)
 class Health:
-    """What is wrong with the index now, as sentences or None; `building` is (files done, files in all)."""
+    """The index's current problems, as sentences or None; `building` is (files done, files in all)."""
 
     broken: str | None = None
     building: tuple[int, int] | None = None
     embedding: str | None = None
+
+    @property
+    def absence(self) -> str:
+        """The reason why there is no index to read, as the end of a sentence that begins with "the index is"."""
+        return f"broken ({self.broken})" if self.broken else "being built" if self.building else "missing"
 
 
 @dataclass(slots=True)
@@ -80,8 +85,8 @@ async def open_reading(generation: Generation) -> Reading:
 
 
 async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:
-    """A connection to an index file; `new` ones are empty and may be. A server that only looks whether the index has
-    changed does without NumPy, which takes 12 MB: whoever searches imports it."""
+    """Connects to an index file; a `new` one may be empty. A server that only checks for changes of the index does not
+    import NumPy, which takes 12 MB; a search does."""
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:

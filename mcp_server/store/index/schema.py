@@ -1,7 +1,7 @@
-"""The search index as SQLite sees it. Everything in it can be rebuilt from the workspace's files.
+"""The SQLite tables of the search index. Everything in them can be rebuilt from the workspace's files.
 
-`SCHEMA` is part of the file name: whoever changes a table, or how a text is cut or folded into words, counts it up,
-and old and new versions of the program live side by side.
+`SCHEMA` is part of the file name, so that old and new versions of the program can run at the same time. Increase it if
+you change a table, or how a text is split and folded into words.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 SCHEMA = 6
 
 LEADING: Mapping[str, int] = {"wordllama": 128}
-"""Embedders whose vectors tell nearly as much by their first numbers (Matryoshka representations, arXiv 2205.13147):
-only these find neighbours, in half the time. NDCG@10 on LoCoMo (`bench retrieval`) stays .659."""
+"""Embedders whose first numbers are nearly as good as all (Matryoshka representations, arXiv 2205.13147). Only these
+numbers are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`bench retrieval`) stays .659."""
 
 LINES = -1
-"""Stands for the session of derived lines in the vector table, which leaves them out by it."""
+"""The session of derived lines in the vector table, so that searches can exclude them."""
 
 TABLES = """
 -- What this file is: schema, embedder, complete (1 once the first filling is done), vectors_stale (a writer could
@@ -141,10 +141,9 @@ CREATE VIRTUAL TABLE temp.stems_out USING fts5vocab (temp, words_in, instance);
 
 
 def load_vectors(connection: sqlite3.Connection) -> bool:
-    """Loads sqlite-vec into a connection; False where the driver or the machine cannot.
+    """Loads sqlite-vec into a connection. Returns False if the driver or the machine cannot.
 
-    Done as `sqlite_vec.load` does it: importing that module imports NumPy, which a server that only waits has no use
-    for (12 MB).
+    Does the same as `sqlite_vec.load`, whose module would import NumPy (12 MB), which an idle server does not need.
     """
     try:
         package = find_spec("sqlite_vec")
@@ -156,13 +155,13 @@ def load_vectors(connection: sqlite3.Connection) -> bool:
             loader.load_extension(str(Path(package.origin).with_name("vec0")))
         finally:
             loader.enable_load_extension(False)
-    except Exception:  # no package, no wheel for this machine, a driver without extensions: all mean the same here
+    except Exception:  # no package, no wheel for this machine, or a driver without extensions
         return False
     return True
 
 
 def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vectors: bool) -> None:
-    """Fills an empty file with tables; it is not `complete` before somebody says so."""
+    """Creates the tables in an empty file. `inside.complete` marks it as complete later."""
     connection.executescript(TABLES)
     new = {"schema": SCHEMA, "embedder": embedder, "dimensions": dimensions, "complete": 0}
     new["vectors_stale"] = int(bool(dimensions) and not vectors)
@@ -172,16 +171,16 @@ def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vecto
 
 
 def create_vectors(connection: sqlite3.Connection) -> None:
-    """Makes the vector table."""
+    """Creates the vector table."""
     connection.execute(VECTORS.format(dimensions=compared(state(connection))))
 
 
 def compared(kept: Mapping[str, str]) -> int:
-    """How many of a vector's numbers the vector table compares; `kept` is the `state`."""
+    """Returns how many of a vector's numbers are in the vector table; `kept` is the `state`."""
     dimensions = int(kept["dimensions"])
     return min(dimensions, LEADING.get(kept["embedder"], dimensions))
 
 
 def state(connection: sqlite3.Connection) -> dict[str, str]:
-    """`index_state` as a dictionary."""
+    """Returns `index_state` as a dictionary."""
     return dict(connection.execute("SELECT key, value FROM index_state").fetchall())

@@ -1,4 +1,4 @@
-"""How the index stands, in figures and in sentences, for `status` and `doctor`."""
+"""The state of the index, in figures and sentences, for `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from mcp_server.store.index.opening import Health, Reading
 def standing(
     counts: Counts | None, opened: Reading | None, health: Health, embedder: str, known: tuple[str, ...]
 ) -> IndexStatus:
-    """What the index holds, and everything that is wrong with it.
+    """Returns the contents and problems of the index.
 
     Args:
-        counts: None where the index cannot be read.
-        opened: the generation that is read, if one is.
-        embedder: its name, "none" where there is none.
-        known: what is wrong with the embedder.
+        counts: None if the index cannot be read.
+        opened: the open generation, if any.
+        embedder: its name, or "none".
+        known: problems with the embedder.
     """
     messages = list(known)
     if counts is None:
         state = "broken" if health.broken else "building" if health.building else "missing"
-        reason = f" ({health.broken})" if health.broken else ""
-        messages.insert(
-            0, f"the search index is {state}{reason}: searches read the files themselves until it is rebuilt"
-        )
+        messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
         counts = Counts(0, 0, 0, ())
     else:
         state = "building" if health.building or counts.unfinished else "ready"

@@ -1,4 +1,4 @@
-"""Writing passages: what changed in a file becomes rows, what stayed the same is left alone."""
+"""Writes the changed passages of files into the index."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SCALE = 254.0
 """int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
 
 INCOMPLETE = b""
-"""The digest of a unit until its last part is written: no unit's real digest, so the next look writes it again."""
+"""The digest of a unit until its last part is written. It equals no real digest, so the unit would be rewritten."""
 
 UNFINISHED = -2
-"""The size of a file of which only a part is indexed: no file has it, so the next refresh reads the file again."""
+"""The size of a file that is indexed only in part. No file has this size: the next refresh reads it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage to be written and its unit. Its words are cut just before: they take ten times its room."""
+    """A passage to be written, and its unit. Its words are split just before, as they take ten times its memory."""
 
     passage: Passage
     mark: int
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is read out of a passage's text."""
+    """The values that are computed from a passage's text."""
 
     text: str
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a look changes in the index: rows to add, and units (by mark) to take out first."""
+    """The changes for a file: rows to add, and units (by mark) to delete first."""
 
     look: Look
     rows: tuple[Row, ...] = ()
@@ -63,13 +63,12 @@ class Plan:
 
 
 def mark_of(passage: Passage) -> int:
-    """The number at the end of a passage's unit."""
+    """Returns the number at the end of a passage's unit."""
     return int(passage.unit.rpartition("#")[2])
 
 
 def digest_of(unit: tuple[Passage, ...]) -> bytes:
-    """Eight bytes that differ when anything of a unit differs: of what `repr` says of it, part by part, since a message
-    may have many megabytes."""
+    """Returns an 8-byte digest of a unit's `repr`, computed part by part because a message may have many megabytes."""
     digest = hashlib.blake2b(b"(", digest_size=8)
     for number, part in enumerate(unit):
         digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
@@ -78,7 +77,7 @@ def digest_of(unit: tuple[Passage, ...]) -> bytes:
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
-    """What the index holds of these files, or of all."""
+    """Returns what the index knows of these files, or of all."""
     select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
     if paths is None:
         rows = connection.execute(select).fetchall()
@@ -92,7 +91,7 @@ def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = No
 
 
 def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[str]:
-    """The files that the index holds at or below these paths."""
+    """Returns the indexed files at or below these paths."""
     found: list[str] = []
     for path in paths:
         rows = connection.execute(
@@ -103,7 +102,7 @@ def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[st
 
 
 def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
-    """Returns the digest of every unit that the index holds of a file; INCOMPLETE for a half-written unit."""
+    """Returns the digest of every indexed unit of a file; INCOMPLETE for a half-written unit."""
     return dict(
         connection.execute(
             "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file "
@@ -114,13 +113,13 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
 
 
 def plan(look: Look, before: dict[int, bytes]) -> Plan:
-    """Compares a look with the units that are there."""
+    """Compares a file's passages with its indexed units."""
     rows: list[Row] = []
     seen: set[int] = set()
     for _, group in groupby(look.passages, key=lambda passage: passage.unit):
         unit = tuple(group)
         mark, digest = mark_of(unit[0]), digest_of(unit)
-        if mark in seen:  # a hand-made transcript may repeat a turn number; the first one stands
+        if mark in seen:  # a transcript edited by hand may repeat a turn number; the first one counts
             continue
         seen.add(mark)
         if before.get(mark) == digest:
@@ -138,7 +137,8 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
 
 
 def cut(row: Row) -> Cut:
-    """Reads a passage's text; the greater part of the work of indexing, and apart from the database's thread."""
+    """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
+    thread."""
     text = indexed_text(row.passage)
     own = own_text(row.passage)
     spoken, head = words(own), text[: len(text) - len(own)]
@@ -283,7 +283,7 @@ def _insert(
 
 
 class _Names(dict[str, int]):
-    """Numbers for names, for the length of one transaction (what a rollback takes back must not be remembered)."""
+    """The numbers of names, cached for one transaction, because a rollback would make a longer cache wrong."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -306,15 +306,17 @@ def _marks(count: int) -> str:
 
 
 def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
-    """Each vector as float16 (for the exact cosine), and its `first` numbers as int8 (for finding neighbours)."""
+    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
     half = vectors.astype("<f2")
-    # From the rounded ones, so that the table can be filled again from what is stored.
+    # From the rounded vectors, so that the table can be filled again from the stored ones.
     return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
 
 
 def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
-    """The `first` numbers of vectors (one a row) in float16 as int8, the way the vector table holds them: of length 1
-    again, so that L2 orders as the cosine does."""
+    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+
+    They are normalized again, so that L2 orders as the cosine does.
+    """
     import numpy as np
 
     shown = half[:, :first].astype(np.float32)

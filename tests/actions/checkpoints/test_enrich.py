@@ -87,7 +87,7 @@ async def test_without_a_usable_answer_the_checkpoint_stays_as_it_was(workspace:
         assert len(llm.asked) == 1, "it is asked once"
 
 
-async def test_talk_and_questions_of_the_model_are_no_decisions(workspace: Path) -> None:
+async def test_talk_and_questions_of_the_model_are_not_decisions(workspace: Path) -> None:
     bad = json.dumps({"decisions": ["You're right, I overcomplicated it", "Shall we use Rust?"], "open_items": []})
     async with talked(workspace, bad) as (memory, _):
         made = await make(memory, "s1", "asked")

@@ -1,4 +1,4 @@
-"""What a checkpoint says of a conversation is noted with every turn, and follows from the transcript alone."""
+"""The items of a checkpoint are found turn by turn, and can be found again from the transcript alone."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ async def test_doctor_names_the_places_of_stored_secrets_and_not_the_secrets(mem
     assert "forget --secrets" in check.advice
 
 
-async def test_forgetting_secrets_takes_them_out_of_files_and_of_git(memory: Memory, workspace: Path) -> None:
+async def test_forgetting_secrets_removes_them_from_files_and_git(memory: Memory, workspace: Path) -> None:
     path = await stored_before(memory, workspace)
     planned = await plan_forget(memory, ForgetTarget(secrets=True))
     assert {copy.path for copy in planned.copies} >= {path, "knowledge/reference/setup.md"}
@@ -74,7 +74,7 @@ async def test_forgetting_secrets_takes_them_out_of_files_and_of_git(memory: Mem
     assert (await examine_secrets(memory)).ok
 
 
-async def test_a_secret_that_only_the_history_holds_is_found(memory: Memory, workspace: Path) -> None:
+async def test_a_secret_only_in_the_history_is_found(memory: Memory, workspace: Path) -> None:
     memory.files.write_atomic("knowledge/reference/setup.md", f"# Setup\n\n{KEY}\n")
     git(workspace, "add", "--force", "knowledge")
     git(workspace, "commit", "--quiet", "--no-verify", "-m", "before")

@@ -1,4 +1,4 @@
-"""What changed goes into git on a cadence; what may not go in is left out and named."""
+"""Changed files are committed at intervals; files that must not be committed are left out and reported."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ async def test_a_file_that_git_cannot_take_in_does_not_stop_the_others(memory: M
 
     swept = await commit_changes(memory)
 
-    assert "git could not take it in" in swept.left_out["attachments/a.png"]
+    assert "git could not add it" in swept.left_out["attachments/a.png"]
     assert len(git(workspace, "ls-files", "knowledge/people").split("\n")) == 6
 
 

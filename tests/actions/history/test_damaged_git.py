@@ -31,7 +31,7 @@ def without(name: str) -> Callable[[Path], None]:
 
 
 def emptied(name: str) -> Callable[[Path], None]:
-    """What a machine that loses power leaves."""
+    """Empties an object's file, as a loss of power may."""
 
     def damage(root: Path) -> None:
         place = loose(root, name)
@@ -80,7 +80,7 @@ async def git_check(memory: Memory) -> Check:
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-async def test_status_says_what_is_damaged_and_what_to_do(memory: Memory, grown: Path, name: str) -> None:
+async def test_status_names_the_damage_and_the_remedy(memory: Memory, grown: Path, name: str) -> None:
     damage, words = DAMAGES[name]
     damage(grown)
 
@@ -94,7 +94,7 @@ async def test_status_says_what_is_damaged_and_what_to_do(memory: Memory, grown:
 
 
 @pytest.mark.parametrize("name", SEEN_BY_DOCTOR)
-async def test_the_doctor_sees_what_is_lost_anywhere(memory: Memory, grown: Path, name: str) -> None:
+async def test_doctor_reports_lost_objects_anywhere(memory: Memory, grown: Path, name: str) -> None:
     damage, words = SEEN_BY_DOCTOR[name]
     assert (await git_check(memory)).ok
     damage(grown)
@@ -125,7 +125,7 @@ async def test_a_repair_keeps_every_file_and_commits_work_again(memory: Memory, 
     assert await repair(memory) == []
 
 
-async def test_no_second_beginning_is_committed_where_the_branch_was_lost(memory: Memory, grown: Path) -> None:
+async def test_no_second_root_commit_is_made_if_the_branch_was_lost(memory: Memory, grown: Path) -> None:
     (grown / ".git/refs/heads/main").unlink()
     write(grown, ANA, "# Ana\n\n- new\n")
 
@@ -136,7 +136,7 @@ async def test_no_second_beginning_is_committed_where_the_branch_was_lost(memory
     assert attempt(grown, "rev-parse", "--verify", "HEAD").returncode != 0
 
 
-async def test_a_file_that_was_lost_and_changed_since_is_committed_as_it_is(memory: Memory, grown: Path) -> None:
+async def test_a_lost_file_that_changed_since_is_committed_in_its_current_version(memory: Memory, grown: Path) -> None:
     loose(grown, f"HEAD:{ANA}").unlink()
     write(grown, ANA, "# Ana\n\n- changed since\n")
 
@@ -148,12 +148,12 @@ async def test_a_file_that_was_lost_and_changed_since_is_committed_as_it_is(memo
     assert "lost 1 file version" in (await git_check(memory)).detail
 
 
-async def test_what_is_lost_here_comes_back_from_a_remote(memory: Memory, grown: Path, tmp_path: Path) -> None:
+async def test_lost_objects_are_restored_from_a_remote(memory: Memory, grown: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--bare", str(grown), "hub.git")
     git(grown, "remote", "add", "origin", str(tmp_path / "hub.git"))
     loose(grown, f"HEAD~1:{ANA}").unlink()
 
-    assert "lost objects were written again" in "\n".join(await repair(memory))
+    assert "lost objects were restored" in "\n".join(await repair(memory))
 
     assert (await git_check(memory)).ok
     assert git(grown, "show", f"HEAD~1:{ANA}") == "# Ana\n\n- 1"

@@ -1,5 +1,5 @@
-"""Whatever state the memory's repository is in, and whatever the user has told git: what happens is defined, nothing of
-theirs changes, and what has to wait says for what."""
+"""The memory's repository may be in any state, and the user may have any git configuration: the user's changes are
+kept, and a commit that must wait says why."""
 
 from __future__ import annotations
 

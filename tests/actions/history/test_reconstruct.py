@@ -229,9 +229,7 @@ async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-async def test_hand_written_lines_that_were_not_committed_stand_once_after_a_merge(
-    memory: Memory, committed: bool
-) -> None:
+async def test_uncommitted_hand_written_lines_are_there_once_after_a_merge(memory: Memory, committed: bool) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "Great!", "I bought a cello on Monday."))
     await record_session(memory, talk("I moved to Zagreb last week.", "Great!", session="talk-2", days=30))
     await extract(memory)

@@ -1,4 +1,4 @@
-"""What another machine pushes cannot steer this one: not where its data goes, nor what its agents are told to do."""
+"""A push from another machine cannot change where this machine sends data, nor give its agents instructions."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_hostile_push_sends_no_request_and_none_of_it_is_compiled(
     assert git(root, "ls-files", ".local") == ""
 
 
-async def test_an_incoming_topic_is_shown_and_counts_once_it_is_approved(
+async def test_an_incoming_topic_is_shown_and_works_after_approval(
     two: tuple[Memory, Memory],
 ) -> None:
     one, other = two
@@ -149,7 +149,7 @@ async def test_an_incoming_topic_is_shown_and_counts_once_it_is_approved(
     assert (await sync(one)).waiting == ()
 
 
-async def test_a_rejected_change_is_taken_back_on_the_other_machine_only_once_it_is_approved_there(
+async def test_a_rejected_change_is_undone_on_the_other_machine_only_after_approval_there(
     two: tuple[Memory, Memory],
 ) -> None:
     one, other = two
@@ -185,7 +185,7 @@ async def test_a_change_that_waits_is_not_undone_on_the_other_machine(two: tuple
     assert len(await waiting(one)) == 1
 
 
-async def test_what_was_edited_here_meanwhile_is_kept_with_the_approved_change(two: tuple[Memory, Memory]) -> None:
+async def test_local_edits_are_kept_with_the_approved_change(two: tuple[Memory, Memory]) -> None:
     one, other = two
     text = one.files.read_text(SOUL)
     write(other.files.root, SOUL, f"{text}\n- from there\n")
@@ -203,7 +203,7 @@ async def test_what_was_edited_here_meanwhile_is_kept_with_the_approved_change(t
     assert git(one.files.root, "status", "--porcelain") == ""
 
 
-async def test_a_later_change_of_a_file_that_waits_waits_with_it(two: tuple[Memory, Memory]) -> None:
+async def test_a_later_change_of_a_waiting_file_waits_too(two: tuple[Memory, Memory]) -> None:
     one, other = two
     before = one.files.read_text(SOUL)
     for line in ("first", "second"):
@@ -220,9 +220,7 @@ async def test_a_later_change_of_a_file_that_waits_waits_with_it(two: tuple[Memo
     assert await waiting(one) == []
 
 
-async def test_a_link_that_was_pushed_before_leads_no_file_into_the_topics(
-    two: tuple[Memory, Memory], tmp_path: Path
-) -> None:
+async def test_a_pushed_link_cannot_bring_a_file_into_the_topics(two: tuple[Memory, Memory], tmp_path: Path) -> None:
     memory, _ = two
     await sync(memory)
     push(memory, tmp_path, {"knowledge/people/a.md": "# A\n"})
@@ -241,7 +239,7 @@ async def test_a_link_that_was_pushed_before_leads_no_file_into_the_topics(
     assert (memory.files.root / ".local/settings.yaml").read_text() != "llm: {}\n"
 
 
-async def test_with_approval_switched_off_on_this_machine_a_topic_counts_at_once(
+async def test_with_approval_switched_off_on_this_machine_a_topic_works_at_once(
     two: tuple[Memory, Memory], clock: Clock
 ) -> None:
     one, other = two
@@ -256,7 +254,7 @@ async def test_with_approval_switched_off_on_this_machine_a_topic_counts_at_once
     assert await waiting(one) == []
 
 
-async def test_an_exploration_has_this_machines_settings_and_none_that_wait(
+async def test_an_exploration_has_this_machines_settings_and_no_waiting_ones(
     two: tuple[Memory, Memory], tmp_path: Path, clock: Clock
 ) -> None:
     memory, _ = two

@@ -27,7 +27,7 @@ async def say(memory: Memory, *texts: str) -> None:
 
 
 async def said(memory: Memory) -> list[tuple[str, bool]]:
-    """What `session show` shows: each turn, and whether it is marked."""
+    """Returns each turn that `session show` shows, and whether it is marked."""
     shown = await show_session(memory, "s1")
     return [(turn.content, path is not None) for turn, path in await everything_said(memory, shown)]
 
@@ -98,9 +98,7 @@ async def test_two_transcripts_of_the_same_name_are_both_kept(begun: tuple[Memor
         assert texts == ["Where do we begin?", "go on", "said on one", "go on", "said on other"]
 
 
-async def test_a_conversation_that_is_open_here_goes_on_here_after_a_sync(
-    begun: tuple[Memory, Memory], clock: Clock
-) -> None:
+async def test_an_open_conversation_goes_on_after_a_sync(begun: tuple[Memory, Memory], clock: Clock) -> None:
     one, other = begun
     await say(one, "one: open")
     clock.forward(seconds=5)
@@ -120,7 +118,7 @@ async def test_a_conversation_that_is_open_here_goes_on_here_after_a_sync(
         assert [text for text, _ in await said(memory)][1:] == ["one: open", "other: over", "one: still here"]
 
 
-async def test_the_command_marks_the_turns_of_one_of_both_machines(
+async def test_the_command_marks_the_turns_of_the_other_machine(
     begun: tuple[Memory, Memory],
     clock: Clock,
     capsys: pytest.CaptureFixture[str],

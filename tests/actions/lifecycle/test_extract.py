@@ -243,7 +243,7 @@ async def test_a_bad_answer_of_a_model_removes_no_line(
         assert done.as_dict()["removed"] == 0
 
 
-async def test_the_rules_lines_stand_for_refused_lines_of_a_new_conversation(
+async def test_refused_lines_of_a_new_conversation_are_replaced_by_the_rules_lines(
     workspace: Path, clock: Clock, new_id: Callable[[], str]
 ) -> None:
     answer = json.dumps([LINE, {**LINE, "turn": 3, "text": "Ana became an astronaut on the moon."}])

@@ -63,7 +63,7 @@ def snapshot(workspace: Path) -> dict[str, bytes]:
     return {path.as_posix(): path.read_bytes() for path in (workspace / "knowledge").rglob("*.md")}
 
 
-async def test_a_page_tells_what_holds_and_what_was_settled(memory: Memory, clock: Clock) -> None:
+async def test_a_page_lists_current_and_settled_items(memory: Memory, clock: Clock) -> None:
     await talk(memory, clock, "first", 0, *FIRST)
     await extract(memory)
     backup = f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)"
@@ -83,7 +83,7 @@ async def test_a_page_tells_what_holds_and_what_was_settled(memory: Memory, cloc
     assert section(memory, "Closed items")[0].startswith(f"{BERTH} (done ")
 
 
-async def test_doing_it_again_and_anew_changes_no_byte(memory: Memory, clock: Clock, workspace: Path) -> None:
+async def test_extracting_again_changes_no_byte(memory: Memory, clock: Clock, workspace: Path) -> None:
     await talk(memory, clock, "first", 0, *FIRST)
     await extract(memory)
     await talk(memory, clock, "second", 2, *SECOND)
@@ -94,7 +94,9 @@ async def test_doing_it_again_and_anew_changes_no_byte(memory: Memory, clock: Cl
     assert snapshot(workspace) == before
 
 
-async def test_what_the_forgotten_conversation_settled_is_open_and_in_force_again(memory: Memory, clock: Clock) -> None:
+async def test_items_are_open_and_in_force_again_if_the_conversation_that_settled_them_is_forgotten(
+    memory: Memory, clock: Clock
+) -> None:
     await talk(memory, clock, "first", 0, *FIRST)
     await talk(memory, clock, "second", 2, *SECOND)
     await extract(memory)
@@ -120,7 +122,7 @@ async def test_hand_written_lines_of_a_page_survive(memory: Memory, clock: Clock
     assert [row for row in kept if row] == [row for row in own.splitlines() if row]
 
 
-async def test_every_context_of_the_project_shows_what_holds_and_not_what_was_replaced(
+async def test_every_context_of_the_project_shows_current_items_and_no_replaced_ones(
     memory: Memory, clock: Clock
 ) -> None:
     await talk(memory, clock, "first", 0, *FIRST)

@@ -1,4 +1,4 @@
-"""What a session's pieces have to do with a message: enough to judge by, and not fooled by what all of them share."""
+"""The similarity of chunks to a message: words that all chunks share do not count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp_server.actions.pressure.similar import query_of
 from mcp_server.actions.prune import prune
 from mcp_server.actions.sessions import end_session, session_turns
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.text.query import LONGEST
+from mcp_server.core.text.words import LONGEST
 from mcp_server.memory import Memory
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk

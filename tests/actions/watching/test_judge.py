@@ -189,7 +189,7 @@ async def test_a_message_asks_the_llm_about_few_topics(workspace: Path, clock: C
         found = await judged(memory, "the PR, whatever its diff and tests: kindly read the description")
         assert len(found) == 5
         assert sum(one.by == "llm" for one in found) == memory.settings.watchers.gate_calls == 3
-        assert all("asked 3 times a message" in one.note for one in found if one.by == "arithmetic")
+        assert all("asked at most 3 times a message" in one.note for one in found if one.by == "arithmetic")
     assert len(llm.asked) == 3
 
 

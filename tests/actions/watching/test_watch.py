@@ -273,7 +273,7 @@ async def test_a_pattern_fires_on_the_message_for_which_the_language_library_is_
     assert said.notes == ("topics now active: tea (pattern “tea”)",)
 
 
-async def test_a_pattern_that_others_left_no_time_for_is_tried_again_logged_and_named(
+async def test_a_pattern_skipped_for_lack_of_time_is_retried_logged_and_named(
     memory: Memory, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(5):
@@ -293,5 +293,5 @@ async def test_a_pattern_that_others_left_no_time_for_is_tried_again_logged_and_
     said = await say(memory, slow + " again")
     skipped = [note for note in said.notes if "was skipped" in note]
     assert skipped
-    assert all("it is tried first with the next one" in note for note in skipped)
+    assert all("it is tried first next time" in note for note in skipped)
     assert all(note in caplog.text for note in skipped)

@@ -1,4 +1,4 @@
-"""What the project of these tests is about, and what its hooks left behind."""
+"""The example project of the hook tests, and functions that read what its hooks wrote."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Open = Callable[..., ClaudeWindow]
 
 
 def log(memory: Memory) -> list[dict[str, Any]]:
-    """What was pushed or not, and why, the newest first."""
+    """Returns the log of pushes with their reasons, newest first."""
     return list(logs.newest_first(memory.files, inject.LOG))
 
 
 async def said(memory: Memory, session: str) -> list[str]:
-    """What was recorded of a session."""
+    """Returns the recorded texts of a session."""
     return [turn.content for turn in await sessions.session_turns(memory, session)]

@@ -71,9 +71,7 @@ async def test_a_compaction_whose_beginning_nobody_heard_has_its_checkpoint_too(
     memory: Memory, window: ClaudeWindow
 ) -> None:
     await decide(window)
-    window.line(
-        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
-    )
+    window.compact_without_events()
     assert DECIDED in await window.start("compact")
     assert len(await checkpoints.listed(memory, "now")) == 1
 
@@ -82,9 +80,7 @@ async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
     memory: Memory, window: ClaudeWindow
 ) -> None:
     await decide(window)
-    window.line(
-        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
-    )
+    window.compact_without_events()
     assert await window.prompt("/cost") == ""
     text = await window.prompt("ok, where were we?")
     assert DECIDED in text
@@ -98,9 +94,7 @@ async def test_a_topic_that_comes_with_where_the_work_stood_is_named_in_the_visi
     memory: Memory, window: ClaudeWindow
 ) -> None:
     await decide(window)
-    window.line(
-        type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9}
-    )
+    window.compact_without_events()
     write(memory, "topics/tea.md", TEA)
     output = await window.hook("UserPromptSubmit", prompt="a cup of tea?")
     text = pushed(output)

@@ -1,4 +1,4 @@
-"""What is pushed into a window, and what is not, at each event of a client's hooks."""
+"""The context that is pushed into a window at each event of a client's hooks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_compaction_is_noticed_from_the_transcript_alone(told: Memory, w
     now = window()
     await now.start()
     assert FACT in await now.prompt(ASKED)
-    now.line(type="system", subtype="compact_boundary", content="", compactMetadata={"trigger": "auto", "preTokens": 9})
+    now.compact_without_events()
     assert FACT in await now.prompt(ASKED)
 
 
@@ -196,7 +196,7 @@ async def test_a_fact_of_a_brief_that_was_not_printed_comes_with_the_first_three
         assert key in told_so_far
 
 
-async def test_what_was_printed_before_a_compaction_is_pushed_again_after_it(told: Memory, window: Open) -> None:
+async def test_text_printed_before_a_compaction_is_pushed_again_after_it(told: Memory, window: Open) -> None:
     now = window()
     report = {"session_id": "now", "printed": FACT}
     entry = Path(alone.enqueue(str(told.files.local), "UserPromptSubmit", report))
@@ -208,7 +208,7 @@ async def test_what_was_printed_before_a_compaction_is_pushed_again_after_it(tol
     assert FACT in await now.prompt(ASKED)
 
 
-async def test_the_log_says_sent_before_also_of_what_would_be_too_weak(told: Memory, window: Open) -> None:
+async def test_the_log_says_sent_before_even_for_weak_candidates(told: Memory, window: Open) -> None:
     now = window()
     assert FACT in await now.prompt(ASKED)
     await now.prompt("is the key of the cellar in the fuse box?")

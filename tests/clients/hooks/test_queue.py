@@ -1,4 +1,4 @@
-"""The queue: what no server saw is done by the next one, at least once, and what cannot be done is set aside."""
+"""Events that no server received are queued and processed by the next server; a failing event is moved away."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_one_that_fails_keeps_nobody_back_and_is_set_aside_after_some_trie
     assert told.names == ["PreCompact", "Stop", "PreCompact", "PreCompact"]
     assert queued(memory.files.local) == []
     assert len(list((memory.files.local / queue.REJECTED).iterdir())) == 1
-    assert "set aside" in caplog.text
+    assert "was moved to" in caplog.text
     assert "the disk is full" in caplog.text
 
 

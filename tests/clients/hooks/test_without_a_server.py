@@ -1,4 +1,4 @@
-"""What the hook command itself finds for a prompt while no server answers, and that it counts as sent afterwards."""
+"""Without a server, the hook command searches for a prompt itself; the server later knows what was sent."""
 
 from __future__ import annotations
 
@@ -41,14 +41,12 @@ async def on_disk(told: Memory, folder: Path) -> Memory:
 
 
 async def prompted(memory: Memory, folder: Path, prompt: str, session: str = SESSION, **environ: str) -> str:
-    """What the command brings in with a prompt."""
+    """Returns the text that the hook command adds to a prompt."""
     fields = {"prompt": prompt, "cwd": str(folder), "session_id": session}
     return pushed(await responded(memory.files.root, "UserPromptSubmit", environ, **fields) or {})
 
 
-async def test_a_prompt_gets_what_its_words_find_in_the_index_and_the_user_sees_a_line(
-    on_disk: Memory, folder: Path
-) -> None:
+async def test_a_prompt_gets_passages_with_its_words_and_the_user_sees_a_line(on_disk: Memory, folder: Path) -> None:
     output: Any = await responded(on_disk.files.root, "UserPromptSubmit", prompt=ASKED, cwd=str(folder))
     assert FACT in pushed(output)
     assert output["systemMessage"].startswith("memory: 1 passage, about ")
@@ -71,7 +69,7 @@ async def test_a_prompt_about_something_else_gets_nothing(on_disk: Memory, folde
     assert await prompted(on_disk, folder, prompt) == ""
 
 
-async def test_it_imports_the_standard_library_alone_and_none_of_its_slow_modules(
+async def test_it_imports_only_fast_modules_of_the_standard_library(
     on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
@@ -81,7 +79,7 @@ async def test_it_imports_the_standard_library_alone_and_none_of_its_slow_module
     assert loaded & {"mcp", "pydantic", "anyio", *slow} == set()
 
 
-async def test_nothing_is_told_twice_neither_by_the_command_nor_by_a_later_server(
+async def test_neither_the_command_nor_a_later_server_repeats_a_text(
     on_disk: Memory, folder: Path, window: Open
 ) -> None:
     assert FACT in await prompted(on_disk, folder, ASKED)
@@ -95,7 +93,7 @@ async def test_nothing_is_told_twice_neither_by_the_command_nor_by_a_later_serve
     assert FACT in await prompted(on_disk, folder, ASKED, "another-window")
 
 
-async def test_lines_with_provenance_come_before_turns_and_those_of_the_project_before_global_ones(
+async def test_lines_with_provenance_come_before_turns_and_project_lines_before_global_ones(
     on_disk: Memory, folder: Path
 ) -> None:
     (path,) = [stat.path for stat in on_disk.files.walk("raw/conversations/")]
@@ -109,7 +107,7 @@ async def test_lines_with_provenance_come_before_turns_and_those_of_the_project_
     assert on_disk.tokens.count(text) <= 200
 
 
-async def test_a_line_that_is_no_longer_so_stays_out(on_disk: Memory, folder: Path) -> None:
+async def test_a_replaced_line_stays_out(on_disk: Memory, folder: Path) -> None:
     (path,) = [stat.path for stat in on_disk.files.walk("raw/conversations/")]
     old = f"- 2026-02-01: We will paint the mooring buoy yellow. [src: {path}#1]\n"
     new = f"- 2026-02-03: We will no longer paint the mooring buoy yellow. [src: {path}#3]\n"

@@ -16,7 +16,7 @@ from mcp_server.memory import Memory
 
 @dataclass(slots=True)
 class ClaudeWindow:
-    """One window of Claude Code on one session, in a folder; `projects` is where it keeps transcripts."""
+    """One window of Claude Code on one session, in a folder. `projects` is its folder of transcripts."""
 
     memory: Memory
     projects: Path
@@ -32,7 +32,7 @@ class ClaudeWindow:
         return self.projects / name / f"{self.session}.jsonl"
 
     async def hook(self, event: str, **fields: Any) -> dict[str, Any]:
-        """What the hook prints."""
+        """Runs a hook and returns its output."""
         given = {
             "session_id": self.session,
             "transcript_path": str(self.transcript),
@@ -45,7 +45,7 @@ class ClaudeWindow:
         return pushed(await self.hook("SessionStart", source=source, **fields))
 
     async def prompt(self, text: str, answer: str = "Done.") -> str:
-        """One exchange: what was pushed with the prompt."""
+        """Has one exchange, and returns the text that was pushed with the prompt."""
         said = await self.hook("UserPromptSubmit", prompt=text)
         self.write("user", text)
         self.write("assistant", answer)
@@ -53,7 +53,7 @@ class ClaudeWindow:
         return pushed(said)
 
     async def compact(self, start: bool = True) -> str:
-        """A compaction, with its events in the order in which Claude Code 2.1.329 sends them."""
+        """Compacts the window, with the events in the order in which Claude Code 2.1.329 sends them."""
         await self.hook("PreCompact", trigger="manual")
         self.line(
             type="system",
@@ -70,8 +70,13 @@ class ClaudeWindow:
         await self.hook("PostCompact", trigger="manual", compact_summary="They talked.")
         return said
 
+    def compact_without_events(self) -> None:
+        """Writes the line of an automatic compaction into the transcript; no hook runs."""
+        compaction = {"trigger": "auto", "preTokens": 9}
+        self.line(type="system", subtype="compact_boundary", content="", compactMetadata=compaction)
+
     def write(self, role: str, text: str, **more: Any) -> None:
-        """A message, as a line of the transcript."""
+        """Writes a message as a line of the transcript."""
         number = next(self._numbers)
         message: dict[str, Any] = {"role": role, "content": text}
         if role == "assistant":
@@ -99,7 +104,7 @@ class ClaudeWindow:
 
 
 def pushed(output: dict[str, Any]) -> str:
-    """The text that a hook's output brings into the window; "" for none."""
+    """Returns the text that a hook's output adds to the window; "" for none."""
     text = output.get("hookSpecificOutput", {}).get("additionalContext", "")
     assert isinstance(text, str)
     return text

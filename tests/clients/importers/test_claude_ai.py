@@ -89,7 +89,7 @@ async def test_conversations_become_sessions(memory: Memory, tmp_path: Path) -> 
 
 
 async def test_a_message_of_tools_alone_has_no_words_and_no_reasoning(memory: Memory, tmp_path: Path) -> None:
-    """What such a message has as `text` is its reasoning, and a placeholder for each tool (as of 2026)."""
+    """The `text` of such a message is its reasoning and a placeholder for each tool (as of 2026)."""
     placeholder = "\n```\nThis block is not supported on your current device yet.\n```\n\n"
     tools = [
         {"type": "thinking", "thinking": "SECRET THOUGHTS"},
@@ -149,7 +149,7 @@ async def test_a_parent_that_is_missing_makes_all_messages_count(memory: Memory,
     assert (await import_path(memory, path)).new_turns == 2
 
 
-async def test_a_message_without_a_parent_does_not_cost_the_conversation(memory: Memory, tmp_path: Path) -> None:
+async def test_a_message_without_a_parent_does_not_break_the_conversation(memory: Memory, tmp_path: Path) -> None:
     document = export()[:1]
     document[0]["chat_messages"] = [
         message("a", "human", "first", parent_message_uuid=ROOT),

@@ -93,7 +93,7 @@ async def test_a_broken_zip_says_so(memory: Memory, tmp_path: Path) -> None:
     cut.write_bytes(whole[:100])
     with pytest.raises(Invalid):
         await import_path(memory, cut)
-    with pytest.raises(Invalid, match="no export known"):
+    with pytest.raises(Invalid, match="no known export"):
         await import_path(memory, zipped(tmp_path / "other.zip", **{"a.txt": "x"}))
     with pytest.raises(NotFound, match=r"conversations\.json"):
         await import_path(memory, zipped(tmp_path / "other.zip", **{"a.txt": "x"}), kind="chatgpt")
@@ -116,7 +116,7 @@ async def test_several_zips_in_a_folder_are_one_import(memory: Memory, tmp_path:
     assert report.new_turns == 3
     assert "conversations-002.zip: a broken zip" in report.markdown
     assert (await import_path(memory, folder / "conversations-000.zip")).new_turns == 0
-    with pytest.raises(Invalid, match="only lists what to download"):
+    with pytest.raises(Invalid, match="only a list of downloads"):
         await import_path(memory, folder / "manifest-1.json")
 
 
@@ -124,5 +124,5 @@ async def test_zips_inside_of_a_zip_are_named(memory: Memory, tmp_path: Path) ->
     inner = zipped(tmp_path / "inner.zip", **{"conversations.json": json.dumps([test_chatgpt.conversation()])})
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
         archive.write(inner, "chats/inner.zip")
-    with pytest.raises(Invalid, match="holds other zips: unpack it"):
+    with pytest.raises(Invalid, match="contains other zips: unpack it"):
         await import_path(memory, tmp_path / "outer.zip")

@@ -134,7 +134,7 @@ async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> 
 
 
 async def test_a_plugin_beside_an_installation_is_told_of(memory: Memory, here: Machine) -> None:
-    """Whoever enables it later: `install` refuses to come second."""
+    """The plugin was enabled after the installation: `install` refuses the other order."""
     install(memory, plan(client_named("claude-code"), here, launch(memory, here)))
     settings = here.home / ".claude" / "settings.json"
     settings.write_text(

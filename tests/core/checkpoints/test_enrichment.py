@@ -1,4 +1,4 @@
-"""What a model is asked, and what its answer is worth."""
+"""The question to a model about a checkpoint, and the checks of its answer."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_anything_else_is_garbage(answer: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "Should we use SQLite?", "You’re right, use SQLite", "Okay so we add it", "<system-reminder>"]
 )
-def test_questions_and_talk_are_no_entries(text: str) -> None:
+def test_questions_and_talk_are_not_entries(text: str) -> None:
     assert not is_entry(text)
 
 
@@ -122,7 +122,7 @@ def test_an_entry_may_be_in_any_language(text: str) -> None:
     assert is_entry(text)
 
 
-def test_recognized_entries_that_the_model_does_not_cover_stay_and_its_talk_does_not() -> None:
+def test_recognized_entries_that_the_model_omits_stay_and_its_talk_is_dropped() -> None:
     enriched = Enrichment(("Use SQLite for the ledger, it is one file", "You're right, all of it"), ("call Ana?",))
     captured = ["use sqlite for the ledger", "Keep rye for winter"]
     assert merged(captured, ["call Ana"], enriched) == Enrichment(

@@ -85,7 +85,7 @@ def test_what_survives_does_not_depend_on_the_order_of_either_list(
 
 
 @given(ENTRIES, ENTRIES)
-def test_what_is_merged_came_from_one_of_the_lists_and_stands_once(captured: list[str], enriched: list[str]) -> None:
+def test_a_merged_entry_comes_from_one_of_the_lists_and_is_there_once(captured: list[str], enriched: list[str]) -> None:
     merged = merge(captured, enriched)
     assert set(merged) <= {*captured, *enriched}
     assert not any(is_duplicate(one, other) for one in merged for other in merged if one != other)

@@ -51,7 +51,7 @@ def test_a_compiled_context_is_never_taken_for_a_persons_words(budget: int, memo
 
 
 @given(INJECTED)
-def test_what_is_injected_is_told_from_what_a_person_wrote(text: str) -> None:
+def test_injected_messages_are_distinguished_from_those_of_a_person(text: str) -> None:
     assert is_injected(text)
 
 

@@ -46,7 +46,7 @@ def test_an_accepted_proposal_is_a_decision_and_the_proposing_turn_counts_as_set
     assert found.settled == {2}
 
 
-def test_a_decision_that_says_what_it_is_counts_at_once_whoever_wrote_it() -> None:
+def test_a_labeled_decision_counts_at_once_for_any_author() -> None:
     found = came_to(said(("user", "Decision: keep raw files for ever"), ("agent", "**Decision**: two cache files")))
     assert found.decisions == ("keep raw files for ever", "two cache files")
 
@@ -70,7 +70,7 @@ def test_code_settles_nothing() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(INJECTED)
-def test_what_a_program_injects_settles_nothing_and_does_not_stand_between(injected: str) -> None:
+def test_injected_messages_settle_nothing_and_do_not_separate_messages(injected: str) -> None:
     plain = said(("user", "Which store?"), ("agent", PROPOSAL), ("user", "ok, do that"))
     among = [*plain[:2], Turn(90, "user", injected, AT), Turn(91, "system", "ok", AT), plain[2]]
     assert came_to(among).decisions == came_to(plain).decisions == (SAID,)
@@ -150,7 +150,7 @@ def test_reading_turn_by_turn_gives_the_same_as_reading_all_at_once(
     assert items(notes, recognizer()) == items(whole, recognizer())
 
 
-def test_what_a_model_reviewed_counts_instead_of_what_was_found_before() -> None:
+def test_a_models_review_replaces_the_items_before_it() -> None:
     turns = said(("user", "Decision: keep raw files for ever"), ("user", "TODO: call Ana"), ("agent", "ok"))
     notes = noted(turns, recognizer())
     reviewed = Noted(

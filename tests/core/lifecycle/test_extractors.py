@@ -71,7 +71,7 @@ def test_family_pets_and_home_belong_to_no_project() -> None:
     assert {place_of(line).path for line in lines} == {"knowledge/people/user.md"}
 
 
-def test_what_the_user_decides_and_what_they_accept_of_an_answer_are_decisions() -> None:
+def test_the_users_decisions_and_accepted_proposals_are_decisions() -> None:
     said = talk(
         ("user", "Let's use Postgres 16 for the billing service instead of MySQL."),
         ("agent", "OK, I'll switch the billing service to Postgres 16."),

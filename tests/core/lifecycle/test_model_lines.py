@@ -71,7 +71,7 @@ def test_a_day_that_is_none_and_a_person_whom_nobody_knows_are_left_out() -> Non
     assert (line.day, line.person) == ("2026-02-16", None)
 
 
-def test_the_rules_stand_for_the_turn_of_a_refused_line_and_for_turns_without_a_line() -> None:
+def test_the_rules_lines_are_used_for_turns_with_a_refused_line_or_without_a_line() -> None:
     turns = [Turn(number, "user", f"I bought cello number {number} in Lisbon.", AT) for number in range(1, 5)]
     good = {"kind": "event", "turn": 1, "text": "Bought cello number 1 in Lisbon."}
     found = read(json.dumps([good, {**good, "turn": 2, "kind": "gossip"}, {**good, "turn": 3}]), turns, context())

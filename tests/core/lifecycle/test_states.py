@@ -54,7 +54,7 @@ def test_doing_it_again_changes_no_byte() -> None:
     assert extracted("# atlas\n", [*FIRST, *SECOND]).split() == body.split(), "at once or one after the other"
 
 
-def test_items_move_back_when_what_settled_them_is_not_said_any_more() -> None:
+def test_items_move_back_when_their_settling_turn_is_gone() -> None:
     before = extracted("# atlas\n", FIRST)
     body = extracted(extracted(before, SECOND), [], frozenset((B,)))
     assert section(body, "Key Decisions") == section(before, "Key Decisions")
@@ -62,7 +62,7 @@ def test_items_move_back_when_what_settled_them_is_not_said_any_more() -> None:
     assert section(body, "Replaced decisions") == section(body, "Closed items") == []
 
 
-def test_items_move_back_when_what_settled_them_is_forgotten_and_go_with_their_own_turn() -> None:
+def test_items_move_back_when_their_settling_turn_is_forgotten_and_go_with_their_own_turn() -> None:
     body = extracted(extracted("# atlas\n", FIRST), SECOND)
     back = reopened(body, lambda source: source.path == B)
     assert [sources_of(row)[0].turn for row in section(back, "Key Decisions")] == [27, 30, 86]
@@ -81,7 +81,7 @@ def test_a_decision_that_is_made_again_is_in_force_again() -> None:
     assert [NEW in row or OLD in row for row in section(body, "Replaced decisions")] == [True, True]
 
 
-def test_what_a_person_wrote_or_moved_stays() -> None:
+def test_lines_that_a_person_wrote_or_moved_stay() -> None:
     own = "- by hand, no mark"
     continued = f"- 2026-11-02: {OLD} [src: {A}#27]\n  and my own remark on it"
     moved = f"- 2026-11-02: {OTHER} [src: {A}#30]"

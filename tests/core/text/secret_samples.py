@@ -365,7 +365,7 @@ def samples(each: int, seed: int = 1) -> Iterator[Sample]:
 
 
 def leaks(sample: Sample, redacted: str) -> bool:
-    """Whether a readable part of a secret (12 characters, or half of a short one) is left in the redacted text."""
+    """Returns whether a part of a secret (12 characters, or half of a short one) is still readable after redaction."""
     for secret in sample.secrets:
         width = min(12, max(4, (len(secret) + 1) // 2))
         if any(secret[at : at + width] in redacted for at in range(len(secret) - width + 1)):

@@ -151,7 +151,7 @@ for _sample in samples(20, seed=3):
 
 
 @pytest.mark.parametrize("kind", BY_KIND)
-def test_secrets_of_every_kind_are_taken_out(kind: str) -> None:
+def test_secrets_of_every_kind_are_redacted(kind: str) -> None:
     assert not [sample.text for sample in BY_KIND[kind] if leaks(sample, redact(sample.text).text)]
 
 
@@ -166,7 +166,7 @@ def test_an_invisible_character_inside_a_key_does_not_hide_it(hidden: str) -> No
     assert redact(f"é {hidden}x ghp_{KEY[:10]}{hidden}{KEY[10:36]} y").text == f"é {hidden}x [redacted:github-token] y"
 
 
-def test_no_rule_takes_long_on_a_text_that_is_made_for_it() -> None:
+def test_no_rule_is_slow_on_a_text_made_to_be_slow() -> None:
     for _, needles, group, pattern in RULES:
         assert re.compile(pattern, re.ASCII).groups >= group
         for needle in needles:  # a pattern that goes back and forth would need hours

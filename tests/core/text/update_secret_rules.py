@@ -114,7 +114,7 @@ def bare(pattern: str, named: int | None) -> tuple[str, int]:
 
 
 def is_fast(pattern: str, starts: tuple[str, ...]) -> bool:
-    """Whether the pattern takes linear time on texts that are made to be slow."""
+    """Returns whether the pattern takes linear time on texts that are made to be slow."""
     compiled = re.compile(pattern, re.ASCII)
     for start in starts:
         for filling in ("", "a", "a1", ".", " ", "-", "=", '"', "a=", "AB1_", "\n", "://a:"):
