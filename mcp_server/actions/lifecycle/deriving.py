@@ -10,9 +10,11 @@ from importlib.metadata import entry_points
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.checkpoints import noted
 from mcp_server.actions.projects import project_of
+from mcp_server.core.checkpoints.noted import settled_items
 from mcp_server.core.lifecycle import model_lines
-from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
+from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of, items
 from mcp_server.core.lifecycle.extractors import journal as journals
 from mcp_server.core.lifecycle.lines import Line, without_sources
 from mcp_server.core.model import Caller, Turn
@@ -22,6 +24,7 @@ from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import Invalid
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.store.state import SessionRow
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +93,24 @@ async def derive(
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
     refused = len(given.refused) if given else 0
     return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
+
+
+async def derive_live(memory: Memory, row: SessionRow) -> tuple[Line, ...]:
+    """The items of an open conversation's last transcript, as far as its exchanges are over. Reads only."""
+    notes = await noted.noted(memory, row.session)
+    project = await project_of(memory, Caller(), row.project or "global")
+
+    def read() -> tuple[Line, ...]:
+        turns = tuple(placed.turn for placed in memory.transcripts.read(row.path).turns)
+        if any(turn.name and turn.role == "user" for turn in turns):
+            return ()  # people with names: what they tell is extracted when the conversation ends
+        numbers = {turn.number for turn in turns}
+        found = settled_items(notes, memory.recognizer())
+        here = tuple(item for item in found if item.sources[0] in numbers)
+        context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), (), here)
+        return _by_rules(memory, turns, context, items.EXTRACTORS, None)
+
+    return await run_sync(read)
 
 
 async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:

@@ -1,0 +1,177 @@
+"""What a conversation settles is on its project's page while it goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from mcp_server.actions import sessions
+from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
+from mcp_server.actions.forgetting.forget import forget
+from mcp_server.actions.forgetting.forget_target import ForgetTarget
+from mcp_server.actions.lifecycle.extract import extract_pending
+from mcp_server.actions.lifecycle.live import refresh
+from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.app import open_memory
+from mcp_server.core.model import Caller
+from mcp_server.memory import Memory
+from tests.actions.lifecycle.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
+from tests.conftest import KEYWORDS_ONLY, Clock
+from tests.core.understanding.talks import BERTH, HELLO, PROPOSAL
+
+pytestmark = pytest.mark.anyio
+
+
+async def say(memory: Memory, clock: Clock, session: str, *said: str, start: int = 0) -> None:
+    """Records turns of user and agent in turn; `start` is the number of the first one."""
+    for number, text in enumerate(said, start):
+        clock.forward(seconds=60)
+        turn = NewTurn("agent" if number % 2 else "user", text, session=session, at=clock.now, project="atlas")
+        await observe(memory, turn, Caller())
+
+
+@asynccontextmanager
+async def another(root: Path, new_workspace: Path, clock: Clock) -> AsyncIterator[Memory]:
+    shutil.copytree(new_workspace, root)
+    async with open_memory(root, KEYWORDS_ONLY, clock=clock) as opened:
+        yield opened
+
+
+async def test_an_item_is_on_the_page_when_its_exchange_is_over(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, BERTH)
+    await refresh(memory)
+    assert not memory.files.exists(PAGE), "the agent has not answered yet"
+    await say(memory, clock, "first", "OK, I'll keep that in mind.", start=3)
+    assert await refresh(memory) == 1
+    assert section(memory, "Open items") == [BERTH]
+    assert await refresh(memory) == 0
+
+
+async def test_a_proposal_waits_for_the_answer(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, "and backups?", PROPOSAL)
+    await refresh(memory)
+    assert not memory.files.exists(PAGE)
+    await say(memory, clock, "first", "yes please", "Set up that way.", start=4)
+    await refresh(memory)
+    assert section(memory, "Key Decisions") == [PROPOSAL]
+
+
+@pytest.mark.parametrize("own", ["", "# Atlas\n\n## Key Decisions\n- 2026-01-01: no Redis\n\n## Notes\n- mine\n"])
+async def test_the_page_at_the_end_is_the_same_as_without_live_items(
+    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path, workspace: Path, own: str
+) -> None:
+    start = clock.now
+    pages = []
+    async with another(tmp_path / "other", new_workspace, clock) as other:
+        for one, is_live in ((memory, True), (other, False)):
+            clock.now = start
+            if own:
+                one.files.write_atomic(PAGE, own)
+            for session, said in (("first", FIRST), ("second", SECOND)):
+                for number, text in enumerate((*HELLO, *said)):
+                    await say(one, clock, session, text, start=number)
+                    if is_live:
+                        await refresh(one)
+                await sessions.end_session(one, session)
+                await extract_pending(one)
+            pages.append(one.files.read_text(PAGE))
+            assert await refresh(one) == 0
+    assert pages[0] == pages[1]
+    assert "## Replaced decisions" in pages[0]
+
+
+async def test_two_open_conversations_share_a_page_and_end_one_after_the_other(
+    memory: Memory, clock: Clock, tmp_path: Path, new_workspace: Path
+) -> None:
+    start = clock.now
+    pages = []
+    async with another(tmp_path / "other", new_workspace, clock) as other:
+        for one, is_live in ((memory, True), (other, False)):
+            clock.now = start
+            for number, text in enumerate((*HELLO, *FIRST)):
+                await say(one, clock, "first", text, start=number)
+                if number < len((*HELLO, *SECOND)):
+                    await say(one, clock, "second", (*HELLO, *SECOND)[number], start=number)
+                if is_live:
+                    await refresh(one)
+            for session in ("second", "first"):
+                await sessions.end_session(one, session)
+                await extract_pending(one)
+            pages.append(one.files.read_text(PAGE))
+    assert pages[0] == pages[1]
+
+
+async def test_a_live_line_that_somebody_deletes_or_moves_does_not_come_back(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await refresh(memory)
+    text = memory.files.read_text(PAGE)
+    (rule,) = [row for row in text.splitlines() if RULE in row]
+    (task,) = [row for row in text.splitlines() if BERTH in row]
+    text = text.replace(f"{rule}\n", "").replace(f"{task}\n", "") + f"\n## Closed items\n{task}\n\n## Notes\n- mine\n"
+    memory.files.write_atomic(PAGE, text)
+    await say(memory, clock, "first", "Decision: dates are ISO dates", "Noted.", start=2 + len(FIRST))
+    await refresh(memory)
+
+    def check() -> None:
+        assert section(memory, "Rules") == []
+        assert section(memory, "Open items") == []
+        assert section(memory, "Closed items") == [BERTH]
+        assert "dates are ISO dates" in section(memory, "Key Decisions")
+        assert VAULT in section(memory, "Key Decisions")
+        assert memory.files.read_text(PAGE).count("- mine") == 1
+
+    check()
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    check()
+
+
+async def test_a_live_conversation_replaces_a_decision_and_what_it_settled_moves_back_if_it_is_forgotten(
+    memory: Memory, clock: Clock
+) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await sessions.end_session(memory, "first")
+    await extract_pending(memory)
+    before = section(memory, "Key Decisions")
+    clock.forward(hours=1)
+    await say(memory, clock, "second", *HELLO, *SECOND)
+    await refresh(memory)
+    assert VAULT not in section(memory, "Key Decisions")
+    assert JWT in section(memory, "Key Decisions")
+    await forget(memory, ForgetTarget(session="second"))
+    await refresh(memory)
+    assert section(memory, "Key Decisions") == before
+    assert section(memory, "Open items") == [BERTH]
+    assert "second" not in memory.files.read_text(PAGE)
+    assert not await memory.state.entries(LIVE_PAGES)
+    assert JWT not in str(await memory.state.entries(LIVE_ITEMS))
+
+
+async def test_two_processes_write_the_same_and_write_it_once(
+    memory: Memory, clock: Clock, workspace: Path, new_id: Callable[[], str]
+) -> None:
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, new_id=new_id) as other:
+        await say(memory, clock, "first", *HELLO, *FIRST)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(refresh, memory)
+            tasks.start_soon(refresh, other)
+        before = snapshot(workspace)
+        assert section(memory, "Open items") == [BERTH]
+        clock.forward(seconds=5)
+        assert [await refresh(other), await refresh(memory)] == [0, 0]
+        assert snapshot(workspace) == before
+
+
+async def test_nothing_is_live_where_extraction_is_manual(
+    workspace: Path, clock: Clock, new_id: Callable[[], str]
+) -> None:
+    manual = {**KEYWORDS_ONLY, "CONTEXT_MANAGER_LIFECYCLE__EXTRACTION_TRIGGER": "manual"}
+    async with open_memory(workspace, manual, clock=clock, new_id=new_id) as memory:
+        await say(memory, clock, "first", *HELLO, *FIRST)
+        assert await refresh(memory) == 0
+        assert not memory.files.exists(PAGE)
