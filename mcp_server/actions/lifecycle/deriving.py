@@ -110,7 +110,7 @@ async def derive_live(memory: Memory, row: SessionRow) -> tuple[Line, ...]:
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), (), here)
         return _by_rules(memory, turns, context, items.EXTRACTORS, None)
 
-    return await run_sync(read)
+    return await run_sync(read, abandon_on_cancel=True)  # whoever waits for a brief does not wait for long
 
 
 async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:

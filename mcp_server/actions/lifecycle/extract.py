@@ -422,7 +422,7 @@ async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool)
     memory = batch.memory
     for again in range(TRIES):
         before = await run_sync(memory.files.text_or_none, path)
-        page = await run_sync(_page, batch, path, page_from(stored, before))
+        page = await run_sync(_page, batch, path, page_from(stored, before), abandon_on_cancel=True)
         is_live = page.base != page.shown or (page.gone and path in map(page_of, batch.shown))
         if not dry_run:
             if page.as_dict() != stored and (is_live or stored is not None):

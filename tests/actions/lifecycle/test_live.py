@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from mcp_server.actions import sessions
 from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
+from mcp_server.actions.injecting.inject import IN_WINDOW, for_prompt, for_start
 from mcp_server.actions.lifecycle.extract import extract_pending
 from mcp_server.actions.lifecycle.live import refresh
 from mcp_server.actions.observe import NewTurn, observe
@@ -175,3 +177,98 @@ async def test_nothing_is_live_where_extraction_is_manual(
         await say(memory, clock, "first", *HELLO, *FIRST)
         assert await refresh(memory) == 0
         assert not memory.files.exists(PAGE)
+
+
+KILLED = """
+import sys
+from datetime import datetime
+from pathlib import Path
+import anyio
+from mcp_server.actions.lifecycle.extract import extract_pending
+from mcp_server.actions.lifecycle.live import refresh
+from mcp_server.app import open_memory
+from mcp_server.store import durable
+from mcp_server.store.state import State
+from tests.conftest import KEYWORDS_ONLY
+from tests.killing import die_at
+
+async def main():
+    now = datetime.fromisoformat(sys.argv[3])
+    async with open_memory(Path(sys.argv[1]), KEYWORDS_ONLY, clock=lambda: now) as memory:
+        die_at(int(sys.argv[2]), (durable, "put"), (State, "put"), (State, "remove"))
+        await refresh(memory)
+        await extract_pending(memory)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["open", "ended"])
+async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
+    new_workspace: Path, workspace: Path, clock: Clock, tmp_path: Path, ended: bool
+) -> None:
+    shutil.copytree(new_workspace, workspace)
+    own = "# Atlas\n\n## Key Decisions\n- by hand\n\n## Replaced decisions\n\n- old, by hand\n\n## Notes\n"
+
+    async def finished(root: Path) -> str:
+        async with open_memory(root, KEYWORDS_ONLY, clock=clock) as memory:
+            await sessions.end_session(memory, "second")
+            await extract_pending(memory)
+            assert not await memory.state.entries(LIVE_PAGES)
+            assert not await memory.state.entries(LIVE_ITEMS)
+            return memory.files.read_text(PAGE)
+
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as memory:
+        memory.files.write_atomic(PAGE, own)
+        await say(memory, clock, "first", *HELLO, *FIRST)
+        await sessions.end_session(memory, "first")
+        await extract_pending(memory)
+        await say(memory, clock, "second", *HELLO, *SECOND[:2])
+        await refresh(memory)
+        if ended:
+            await say(memory, clock, "second", *SECOND[2:], start=4)
+            await refresh(memory)
+            shown = memory.files.read_text(PAGE)
+            await sessions.end_session(memory, "second")
+        else:
+            shown = memory.files.read_text(PAGE)
+            await say(memory, clock, "second", *SECOND[2:], start=4)
+    shutil.copytree(workspace, tmp_path / "reference")
+    expected = await finished(tmp_path / "reference")
+    killed = 0
+    for step in range(1, 30):
+        root = tmp_path / f"step-{step}"
+        shutil.copytree(workspace, root)
+        done = await anyio.run_process(
+            [sys.executable, "-c", KILLED, str(root), str(step), clock.now.isoformat()], check=False
+        )
+        assert done.returncode in (0, -9), done.stderr.decode()
+        killed += done.returncode == -9
+        assert (root / PAGE).read_text() in {shown, expected} or not ended
+        assert await finished(root) == expected
+        if done.returncode == 0:
+            break
+    assert killed >= 3
+
+
+async def test_a_window_that_opens_right_after_an_exchange_is_told_what_it_settled(
+    memory: Memory, clock: Clock, tmp_path: Path
+) -> None:
+    folder = tmp_path / "atlas"
+    folder.mkdir()
+    (folder / ".context-manager").write_text("atlas\n", "utf-8")
+    await say(memory, clock, "first", *HELLO, BERTH, "OK, I'll keep that in mind.")
+    begun = await for_start(memory, "second", "startup", Caller(folder=str(folder)))
+    assert BERTH in begun.text
+
+
+async def test_a_prompt_is_not_told_what_its_own_window_settled(memory: Memory, clock: Clock) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    await refresh(memory)
+    await memory.index.refresh()
+    prompt = "who is to be called about the winter berth?"
+    own = await for_prompt(memory, "first", prompt, Caller())
+    assert BERTH not in own.text
+    assert IN_WINDOW in {one["reason"] for one in own.considered}
+    await observe(memory, NewTurn("user", "hello", session="second", project="atlas"), Caller())
+    assert BERTH in (await for_prompt(memory, "second", prompt, Caller())).text
