@@ -22,6 +22,7 @@ from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_E
 from mcp_server.actions.despite_editors import TRIES, despite_editors
 from mcp_server.actions.editing import difference, stamped
 from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
+from mcp_server.core.checkpoints.duplicates import is_duplicate
 from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line, is_derived, without_sources
@@ -29,8 +30,9 @@ from mcp_server.core.lifecycle.live_pages import LivePage, lines_from, page_from
 from mcp_server.core.lifecycle.merging import merged, standing
 from mcp_server.core.lifecycle.places import by_file, place_of
 from mcp_server.core.lifecycle.states import settled
+from mcp_server.core.text.entries import entries, statement
 from mcp_server.core.text.markdown import split_front_matter
-from mcp_server.core.text.remembering import Place
+from mcp_server.core.text.remembering import MEMORY, Place
 from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.memory import Memory
@@ -278,7 +280,6 @@ async def write_lines(
     reports = [line for one in derived for line in one.lines if line.kind == "report"]
     by_day = _sessions_by_journal(derived)
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
-    by_place = await run_sync(by_file, lines)
 
     async def work() -> list[ChangedFile]:
         items = await memory.state.entries(LIVE_ITEMS)
@@ -291,7 +292,8 @@ async def write_lines(
             if memory.forgotten.clean(line.entry) == line.entry
         ]
         stored = await memory.state.entries(LIVE_PAGES)
-        batch = _Batch(memory, await run_sync(_at_home, memory.files, by_place), stale, by_day, reports, shown)
+        new = await run_sync(by_file, await run_sync(_not_remembered, memory.files, lines))
+        batch = _Batch(memory, await run_sync(_at_home, memory.files, new), stale, by_day, reports, shown)
 
         def look() -> set[str]:
             holding = _holding(memory.files, stale.paths) if stale.paths else ()
@@ -317,6 +319,19 @@ async def write_lines(
     for one in changed:
         memory.changes.publish(Change("file", one.path))
     return changed
+
+
+def _not_remembered(files: WorkspaceFiles, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
+    """Returns the lines without the facts that MEMORY.md says by hand: a fact that was remembered is not told twice."""
+    if not any(line.kind == "fact" for line, _ in lines):
+        return list(lines)
+    known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
+    remembered = [statement(one.text) for one in known if not is_derived(one.text)]
+    return [
+        (line, title)
+        for line, title in lines
+        if line.kind != "fact" or line.file or not any(is_duplicate(line.text, one) for one in remembered)
+    ]
 
 
 async def _newer(
@@ -456,7 +471,8 @@ def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
     placed = _without_gone(page, batch.placed.get(path, []))
     base = _after(path, page.base, placed, batch.stale, now, here)
     lines = [(line, "") for line in batch.shown if page_of(line) == path]
-    home = _at_home(batch.memory.files, by_file(one for one in lines if one[0].kind != "report"))
+    files = batch.memory.files
+    home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
     written = _without_gone(page, home.get(path, []))
     shown = _after(path, base, written, _Stale(), now, [line for line, _ in lines if line.kind == "report"])
     if shown is not None and page.shown is not None and base != shown:
