@@ -37,7 +37,8 @@ def settled(body: str, lines: Iterable[Line]) -> str:
 
     Only a pair with a new line in it is weighed: lines that were settled before keep their state.
     """
-    body = reopened(body)
+    lines = list(lines)
+    body = _as_reviewed(reopened(body), lines)
     decided: dict[Source, float] = {}
     reports: list[Line] = []
     for line in lines:
@@ -69,6 +70,21 @@ def settled(body: str, lines: Iterable[Line]) -> str:
         first = sources_of(one.key.text)[0]
         note = f" ({verb} {day})" if day else f" ({verb})"
         moved.append((one.key, section, entry(_day(one.key), f"{_text(one.key)}{note}", (first, source))))
+    return _moved(body, moved)
+
+
+def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
+    """Returns the body with those items settled of which their lines say which turn settled them."""
+    moved: list[tuple[Entry, str, str]] = []
+    for line in lines:
+        if line.settled_by is None:
+            continue
+        turn, day = line.settled_by
+        section, verb = SETTLED["closed" if line.kind == "open" else "replaced"]
+        for one in _items(body, (OPEN if line.kind == "open" else DECISIONS,)):
+            if sources_of(one.text)[0] == line.source and is_duplicate(_text(one), line.text):
+                text = entry(_day(one), f"{_text(one)} ({verb} {day})", (line.source, Source(line.path, turn)))
+                moved.append((one, section, text))
     return _moved(body, moved)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,10 +14,13 @@ from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.actions.lifecycle.extract import extract
+from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
+from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from tests.conftest import Clock
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.core.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
+from tests.fake_llm import FakeLlm
 
 pytestmark = pytest.mark.anyio
 PAGE = "knowledge/projects/atlas/context.md"
@@ -147,3 +152,40 @@ async def test_docs_and_tests_for_the_parser_are_two_open_items(memory: Memory, 
     await extract(memory)
     assert section(memory, "Open items") == [docs]
     assert section(memory, "Closed items")[0].startswith(tests)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used"),
+    [
+        ({"drop": ["i4"], "add": [{"kind": "fact", "turn": 16, "quote": "It writes a CSV file."}]}, True),
+        ("Looks fine to me!", False),
+        ({"drop": ["i1", "i2", "i3", "i4"]}, False),
+        ({"add": [{"kind": "rule", "turn": 3, "quote": "never deploy on a Friday"}]}, False),
+        (LlmUnavailable("cap"), False),
+    ],
+)
+async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
+    workspace: Path, clock: Clock, answer: object, is_used: bool
+) -> None:
+    said = answer if isinstance(answer, str | Exception) else json.dumps(answer)
+    llm = FakeLlm(["[]", said])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
+        await talk(memory, clock, "first", 0, *FIRST)
+        await extract(memory)
+        assert [purpose for purpose, _ in llm.asked] == ["extraction", "review"]
+        assert section(memory, "Key Decisions") == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)", VAULT]
+        assert section(memory, "Rules") == [RULE]
+        assert section(memory, "Open items") == ([] if is_used else [BERTH])
+        assert ("It writes a CSV file." in section(memory, "Facts")) == is_used
+
+
+async def test_an_llm_says_what_a_later_decision_replaced(workspace: Path, clock: Clock) -> None:
+    settle = json.dumps({"settle": [{"id": "i2", "by": "i4"}]})
+    other = "Decision: the invoices are kept as PDF files"
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
+        await talk(memory, clock, "first", 0, *FIRST[:10], other, "Noted.")
+        await extract(memory)
+        assert section(memory, "Replaced decisions")[0].startswith(f"{VAULT} (replaced 2026-01-27)")
+        before = memory.files.read_text(PAGE)
+        await extract(replace(memory, llm=FakeLlm()), anew=True)
+        assert memory.files.read_text(PAGE) == before, "an LLM that does not answer takes nothing back"
