@@ -15,7 +15,7 @@ import anyio
 from mcp_server.actions import sessions
 from mcp_server.actions.injecting import briefs
 from mcp_server.actions.lifecycle import live
-from mcp_server.actions.lifecycle.extract import extract_pending, is_waiting
+from mcp_server.actions.lifecycle.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs import child
 from mcp_server.memory import Memory
@@ -73,10 +73,14 @@ async def _refresh(memory: Memory) -> int:
 async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = None) -> None:
     """Makes knowledge of closed conversations until it is cancelled; what a crash leaves, the next process does.
 
+    First it queues what an earlier version of the extractors read: each conversation is read anew once.
+
     With `environ`, where the settings of `memory` come from too, a child process does it; without, this one.
     """
+    is_queued = False
     while True:
         try:
+            is_queued = is_queued or await queue_outdated(memory) >= 0
             if memory.settings.lifecycle.extraction_trigger == "on_session_end" and await is_waiting(memory):
                 aside = environ is not None and await child.run("knowledge", memory.files.root, environ)
                 if not aside:

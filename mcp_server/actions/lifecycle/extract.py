@@ -18,7 +18,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
+from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction
 from mcp_server.actions.despite_editors import TRIES, despite_editors
 from mcp_server.actions.editing import difference, stamped
 from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
@@ -201,6 +201,24 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
         await _finish(memory, [_Read(derived, seen, path in known)], done, False)
         await anyio.sleep(rest * (perf_counter() - began))
     return done.read
+
+
+async def queue_outdated(memory: Memory) -> int:
+    """Queues the closed conversations that other versions of the extractors read, so that `extract_pending` reads each
+    of them once more; returns how many."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return 0
+    used = versions(chosen(()))
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    known = await memory.state.entries(EXTRACTED)
+    old = [path for path, seen in known.items() if not seen.startswith(f"{used}; ") and path not in still_open]
+    for path in old:
+        try:
+            session = await run_sync(memory.transcripts.session_of, path)
+        except ContextManagerError:  # gone or broken: `status` names it
+            continue
+        await queue_extraction(memory, path, session)
+    return len(old)
 
 
 async def _paths(memory: Memory, session: str | None) -> list[str]:
