@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.actions.checkpoints import noted
 from mcp_server.actions.projects import project_of
-from mcp_server.core.checkpoints.noted import settled_items
+from mcp_server.core.checkpoints.noted import MAX_ITEMS, from_dict, settled_items
 from mcp_server.core.lifecycle import item_review, model_lines
 from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of, items
 from mcp_server.core.lifecycle.extractors import journal as journals
@@ -96,9 +96,12 @@ async def derive(
     return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
 
 
-async def derive_live(memory: Memory, row: SessionRow) -> tuple[Line, ...]:
-    """The items of an open conversation's last transcript, as far as its exchanges are over. Reads only."""
-    notes = await noted.noted(memory, row.session)
+async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
+    """Returns the items of an open conversation's last transcript, as far as its exchanges are over. Notes of a long
+    conversation lack the oldest items: those are kept from `before`, its lines until now. Reads only."""
+    notes = from_dict(await memory.state.get(noted.NAMESPACE, row.session))
+    notes = notes if notes.turn == row.turns else await noted.noted(memory, row.session)
+    oldest = notes.items[0].sources[0] if len(notes.items) >= MAX_ITEMS else 0
     project = await project_of(memory, Caller(), row.project or "global")
 
     def read() -> tuple[Line, ...]:
@@ -109,7 +112,10 @@ async def derive_live(memory: Memory, row: SessionRow) -> tuple[Line, ...]:
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for item in found if item.sources[0] in numbers)
         context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), (), here)
-        return _by_rules(memory, turns, context, items.EXTRACTORS, None)
+        return (
+            *(line for line in before if line.turn < oldest),
+            *_by_rules(memory, turns, context, items.EXTRACTORS, None),
+        )
 
     return await run_sync(read, abandon_on_cancel=True)  # whoever waits for a brief does not wait for long
 

@@ -17,7 +17,7 @@ from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_E
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.lifecycle.deriving import derive_live
 from mcp_server.actions.lifecycle.extract import put_page, write_lines
-from mcp_server.core.lifecycle.live_pages import page_from, stored_lines
+from mcp_server.core.lifecycle.live_pages import lines_from, page_from, stored_lines
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 
@@ -39,7 +39,8 @@ async def refresh(memory: Memory) -> int:
     found: dict[str, dict[str, Any]] = {}
     for path, row in new.items():
         try:
-            lines = await derive_live(memory, row)
+            before = lines_from(known[path]["lines"]) if path in known else []
+            lines = await derive_live(memory, row, before)
         except ContextManagerError:  # gone or broken meanwhile: `status` names it
             continue
         found[path] = {"turn": row.turns, "lines": stored_lines(lines)}

@@ -85,8 +85,8 @@ def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[s
 
     The edited page becomes the base, without the lines that are only in `shown` and with those that only `base` has.
     """
-    if current is None:
-        return None, _gone(_keys(shown) - _keys(base), {})
+    if current is None:  # moved to the archive, or deleted: the lines may come back
+        return None, []
     added, removed = _keys(shown) - _keys(base), _keys(base) - _keys(shown)
     here = {_key(one): one for one in _entries(current)}
     drop = {number for key in added & here.keys() for number in range(here[key].start, here[key].end + 1)}

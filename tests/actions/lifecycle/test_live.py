@@ -16,10 +16,12 @@ from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.injecting.inject import IN_WINDOW, for_prompt, for_start
+from mcp_server.actions.lifecycle import deriving
 from mcp_server.actions.lifecycle.extract import extract_pending
 from mcp_server.actions.lifecycle.live import refresh
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
+from mcp_server.core.checkpoints import noted as notes
 from mcp_server.core.model import Caller
 from mcp_server.memory import Memory
 from tests.actions.lifecycle.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
@@ -272,3 +274,21 @@ async def test_a_prompt_is_not_told_what_its_own_window_settled(memory: Memory, 
     assert IN_WINDOW in {one["reason"] for one in own.considered}
     await observe(memory, NewTurn("user", "hello", session="second", project="atlas"), Caller())
     assert BERTH in (await for_prompt(memory, "second", prompt, Caller())).text
+
+
+async def test_the_oldest_items_of_a_long_conversation_stay_on_the_page(
+    memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "MAX_ITEMS", 2)
+    monkeypatch.setattr(deriving, "MAX_ITEMS", 2)
+    rules = [
+        "Rule: invoices are kept for a year",
+        "Rule: dates are written as ISO dates",
+        "Rule: never push to main on a Friday",
+        "Rule: commit messages begin with a verb",
+        "Rule: Ana approves every purchase",
+    ]
+    for number, rule in enumerate(rules):
+        await say(memory, clock, "first", rule, "Noted.", start=2 * number)
+        await refresh(memory)
+    assert len(section(memory, "Rules")) == len(rules)
