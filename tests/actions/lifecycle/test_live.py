@@ -12,6 +12,8 @@ import anyio
 import pytest
 
 from mcp_server.actions import sessions
+from mcp_server.actions.checkpoints.checkpoint import make
+from mcp_server.actions.checkpoints.restore import restore
 from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
@@ -292,3 +294,16 @@ async def test_the_oldest_items_of_a_long_conversation_stay_on_the_page(
         await say(memory, clock, "first", rule, "Noted.", start=2 * number)
         await refresh(memory)
     assert len(section(memory, "Rules")) == len(rules)
+
+
+async def test_what_an_open_conversation_settled_is_shown_again_after_the_knowledge_went_back(
+    memory: Memory, clock: Clock
+) -> None:
+    await say(memory, clock, "first", *HELLO, *FIRST)
+    made = await make(memory, "first", "asked")
+    await refresh(memory)
+    assert section(memory, "Open items") == [BERTH]
+    await restore(memory, made.id, Caller(), apply=True, knowledge=True)
+    assert not memory.files.exists(PAGE), "as it was before the first refresh"
+    await refresh(memory)
+    assert section(memory, "Open items") == [BERTH]
