@@ -19,11 +19,13 @@ from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.injecting.inject import IN_WINDOW, for_prompt, for_start
 from mcp_server.actions.lifecycle import deriving
-from mcp_server.actions.lifecycle.extract import extract_pending
+from mcp_server.actions.lifecycle.extract import extract_pending, write_lines
 from mcp_server.actions.lifecycle.live import refresh
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
 from mcp_server.core.checkpoints import noted as notes
+from mcp_server.core.lifecycle.lines import Line
+from mcp_server.core.lifecycle.live_pages import stored_lines
 from mcp_server.core.model import Caller
 from mcp_server.memory import Memory
 from tests.actions.lifecycle.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
@@ -46,6 +48,15 @@ async def another(root: Path, new_workspace: Path, clock: Clock) -> AsyncIterato
     shutil.copytree(new_workspace, root)
     async with open_memory(root, KEYWORDS_ONLY, clock=clock) as opened:
         yield opened
+
+
+async def show_what_the_end_does_not_find(memory: Memory, session: str) -> None:
+    row = await memory.state.session(session)
+    assert row is not None
+    text = "scratch the AppRole login for Vault, we switch to paper instead"
+    line = Line("decision", text, "2026-02-16", 3, row.path, said="2026-02-16", project="atlas", changes=0.9)
+    await write_lines(memory, (), live={row.path: {"turn": row.turns, "lines": stored_lines([line])}})
+    assert text in memory.files.read_text(PAGE)
 
 
 async def test_an_item_is_on_the_page_when_its_exchange_is_over(memory: Memory, clock: Clock) -> None:
@@ -83,6 +94,8 @@ async def test_the_page_at_the_end_is_the_same_as_without_live_items(
                     await say(one, clock, session, text, start=number)
                     if is_live:
                         await refresh(one)
+                if is_live:
+                    await show_what_the_end_does_not_find(one, session)
                 await sessions.end_session(one, session)
                 await extract_pending(one)
             pages.append(one.files.read_text(PAGE))
