@@ -358,7 +358,7 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
     from mcp_server.jobs.asking_llm import keep_enriching, keep_rewording
     from mcp_server.jobs.briefs import keep_briefs
     from mcp_server.jobs.committing import keep_committed
-    from mcp_server.jobs.extracting import keep_extracted
+    from mcp_server.jobs.extracting import keep_extracted, keep_live
     from mcp_server.jobs.topic_times import keep_topic_times
 
     async def keep_knowledge(memory: Memory) -> None:
@@ -370,7 +370,7 @@ async def maintain(memory: Memory, environ: Mapping[str, str] | None = None) -> 
 
         await keep_schedule(memory, JOBS, environ)
 
-    duties = [attend, keep_briefs, keep_knowledge, keep_committed, keep_topic_times, keep_jobs]
+    duties = [attend, keep_briefs, keep_knowledge, keep_live, keep_committed, keep_topic_times, keep_jobs]
     duties += [keep_enriching, keep_rewording] if memory.llm is not None else []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(maintainer.run, memory, duties)

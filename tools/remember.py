@@ -17,7 +17,7 @@ from mcp_server.connection import Connection
 from mcp_server.errors import Refused
 from tools.rim import Path, Short, answer, can_ask, client_of, hints, shortened, strict_tool
 
-Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
+Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
 
 class Approval(BaseModel):
@@ -46,6 +46,7 @@ def tool(connection: Connection) -> Tool:
         section: str | None,
         action: str,
         old_text: str | None,
+        supersedes: str | None,
     ) -> Elicit[Approval] | None:
         """The question about a change that waits for the user's word; None where none is needed, or nobody can be
         asked."""
@@ -53,7 +54,7 @@ def tool(connection: Connection) -> Tool:
 
         if not can_ask(ctx):
             return None
-        fact = NewFact(content, kind, project, session, path, section, action, old_text)
+        fact = NewFact(content, kind, project, session, path, section, action, old_text, supersedes)
         change = await previewed(await connection.memory(), fact, await connection.caller(client_of(ctx)))
         return None if change is None else Elicit(_question(change.path, change.diff), Approval)
 
@@ -70,13 +71,16 @@ def tool(connection: Connection) -> Tool:
             Field(description="replace: the section; edit: old_text only; create: a new file"),
         ] = "append",
         old_text: Annotated[str | None, Field(max_length=20_000, description="What edit replaces, exactly")] = None,
+        supersedes: Annotated[
+            str | None, Field(max_length=2_000, description="What this replaces: its text, or path:line")
+        ] = None,
         approval: Any = None,
     ) -> Annotated[CallToolResult, Remembered]:
-        """Use when something should still be known in later conversations: a fact, a decision and its reason, a lesson,
-        a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
+        """Use when something should still be known in later conversations: a fact, a decision and its reason, a rule, a
+        lesson, a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
         from mcp_server.actions import remember as knowledge
 
-        fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text)
+        fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text, supersedes)
         memory = await connection.memory()
         caller = await connection.caller(client_of(ctx))
         said = approval.data if isinstance(approval, AcceptedElicitation) else None

@@ -18,6 +18,12 @@ PENDING_COMMITS = "pending_commits"
 PENDING_EXTRACTION = "pending_extraction"
 """Namespace of the state: path of a closed transcript that extractors are still to read → its session."""
 
+LIVE_ITEMS = "live_items"
+"""Namespace of the state: path of an open transcript → its items that its project's page shows already."""
+
+LIVE_PAGES = "live_pages"
+"""Namespace of the state: path of a page that shows such items → `core.lifecycle.live_pages.LivePage`."""
+
 MOST_ALONE = 10
 """Up to so many that wait get a commit each: more than end at once on any day, and half a second of one core. More of
 them have piled up (git was missing, `git.auto_commit` was off), and are one commit."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from mcp_server.core.checkpoints.duplicates import is_duplicate, is_like
+from mcp_server.core.compiler.holding import is_page
+from mcp_server.core.lifecycle.eviction import archived_path
+from mcp_server.core.lifecycle.lines import Source
+from mcp_server.core.lifecycle.states import current_entries, superseded, without_repeats
 from mcp_server.core.text import entries
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY, Place
@@ -27,7 +31,8 @@ _MOVED = f"it moved to {ARCHIVE} today"
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
-    """What to remember. Without `path`, `kind` chooses file and section; `old_text` is what `edit` replaces."""
+    """What to remember. Without `path`, `kind` chooses file and section; `old_text` is what `edit` replaces.
+    `supersedes` names an entry that no longer holds: by its text, or as `path:line`."""
 
     content: str
     kind: str = "fact"
@@ -37,6 +42,16 @@ class NewFact:
     section: str | None = None
     action: str = "append"
     old_text: str | None = None
+    supersedes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """An entry that a fact supersedes, and the file it is in. `source` is the turn in which that was said."""
+
+    path: str
+    entry: entries.Entry
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +80,9 @@ class Edit:
         return self.action != "kept"
 
 
-def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Edit:
-    """What a fact makes of its file. Writes nothing. Raises as `remember` does."""
+def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old: Old | None = None) -> Edit:
+    """Returns what a fact makes of its file. If the page has the entry `old`, that is replaced in the same step. Writes
+    nothing. Raises as `remember` does."""
     now = memory.clock()
     before = memory.files.text_or_none(place.path)
     exists = before is not None
@@ -76,9 +92,14 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> 
         raise NotFound(f"no file {place.path}; use create or append")
     text = before or place.template
     start = split_front_matter(text)
-    body, notes, action = _edited(fact, place, start.body, memory.local_date(now))
+    body = start.body
+    if is_page(place.path) and fact.action == "append":
+        body = _without_old(body, old, memory.local_date(now)) if old and old.path == place.path else body
+        body = without_repeats(body, fact.content)
+    body, notes, action = _edited(fact, place, body, memory.local_date(now))
     if body == start.body and exists:
         return Edit(before, text, "kept", notes)
+    action = "edited" if action == "kept" else action
     if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
         return Edit(before, text, "kept", (f"known already: {_MOVED}",), stands_in=ARCHIVE)
     leaving: tuple[entries.Entry, ...] = ()
@@ -88,6 +109,32 @@ def edited(memory: Memory, fact: NewFact, place: Place, session: str | None) -> 
     shown = text[: len(text) - len(start.body)] + body
     after = stamped(place.path, shown, now, session)
     return Edit(before, after, action if exists else "created", notes, leaving, shown=shown if exists else None)
+
+
+def _without_old(body: str, old: Old, today: str) -> str:
+    there = next((one for one in current_entries(body) if one.text == old.entry.text), None)
+    return body if there is None else superseded(body, there, today, old.source)
+
+
+def replace_old(memory: Memory, old: Old) -> str:
+    """Replaces an entry in its file, and returns the change. On a page it moves to the replaced decisions; from any
+    other file it moves to the archive, which gets it first."""
+    today = memory.local_date(memory.clock())
+    before = memory.files.text_or_none(old.path) or ""
+    start = split_front_matter(before)
+    there = next((one for one in current_entries(start.body) if one.text == old.entry.text), None)
+    if there is None:
+        return ""
+    if is_page(old.path):
+        body = superseded(start.body, there, today, old.source)
+    else:
+        first, *rest = there.text.split("\n")
+        archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
+        rows = start.body.split("\n")
+        body = "\n".join([*rows[: there.start - 1], *rows[there.end :]])
+    shown = before[: len(before) - len(start.body)] + body
+    memory.files.write_atomic(old.path, stamped(old.path, shown, memory.clock(), None), before)
+    return difference(before, shown, old.path)
 
 
 def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
@@ -155,19 +202,20 @@ def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[
     return body, (), ()
 
 
-def archive(memory: Memory, leaving: Iterable[entries.Entry]) -> None:
-    """Adds entries to the archive, durably, before they leave MEMORY.md.
+def archive(memory: Memory, leaving: Iterable[entries.Entry], path: str = MEMORY) -> None:
+    """Adds entries to the archive of a file, durably, before they leave the file.
 
     A crash in between leaves them in both places; what is in the archive already is not added again.
     """
-    before = memory.files.text_or_none(ARCHIVE)
-    start = body = before or "# Archived memory\n"
+    cold = archived_path(path)
+    before = memory.files.text_or_none(cold)
+    start = body = before or ("# Archived memory\n" if path == MEMORY else "# Archived\n")
     known = {entries.normalised(entry.text) for entry in entries.entries(body)}
     for entry in leaving:
         if entries.normalised(entry.text) not in known:
             body = entries.appended(body, entry.section or "Entries", entry.text)
     if body != start:
-        memory.files.write_atomic(ARCHIVE, body, before, new=before is None)
+        memory.files.write_atomic(cold, body, before, new=before is None)
 
 
 def _archived_on(memory: Memory, content: str, day: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import secrets as random_ids
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -10,21 +12,43 @@ from typing import get_args
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
+from mcp_server.actions.closed_sessions import LIVE_PAGES
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
-from mcp_server.actions.editing import archive, edited
+from mcp_server.actions.editing import Old, archive, difference, edited, replace_old
 from mcp_server.actions.history.committing import WRITTEN_IN
+from mcp_server.actions.lifecycle.extract import write_lines
 from mcp_server.actions.projects import claim, project_of
-from mcp_server.core.lifecycle.lines import disowned
+from mcp_server.core.compiler.holding import is_page
+from mcp_server.core.lifecycle.eviction import archived_path
+from mcp_server.core.lifecycle.lines import Source, disowned
+from mcp_server.core.lifecycle.places import REPLACED
+from mcp_server.core.lifecycle.states import closest, current_entries, matching, said, without_repeats
 from mcp_server.core.model import Caller, KnowledgeChange
 from mcp_server.core.projects import Project
 from mcp_server.core.text.fencing import printable
+from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.redaction import secrets
-from mcp_server.core.text.remembering import DEFAULTS, MEMORY, OWN_HAND, Kind, Place, is_for_own_hand, place_for
+from mcp_server.core.text.remembering import (
+    DEFAULTS,
+    GENERAL_PAGE,
+    MEMORY,
+    OWN_HAND,
+    Kind,
+    Place,
+    is_for_own_hand,
+    place_for,
+)
 from mcp_server.errors import ContextManagerError, Invalid, Refused
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.pending import Pending, Proposal, hash_of
+
+_LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
+"""A line of a file, as receipts and searches name it."""
+
+CLOSEST = 3
+"""Lines that are named if `supersedes` matches none, or several."""
 
 WRITABLE = ("knowledge/", "archive/", "topics/")
 LONGEST = 20_000
@@ -41,6 +65,8 @@ class Remembered:
     diff: str
     notes: tuple[str, ...] = ()
     proposal: str | None = None
+    others: tuple[str, ...] = ()
+    """Other files that changed: what it supersedes was there."""
 
     @property
     def markdown(self) -> str:
@@ -67,21 +93,27 @@ async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: b
     if needs_approval(memory, place.path) and not approved:
         return await _propose(memory, fact, place, session, caller)
     await claim(memory, project)
-    return await write(memory, fact, place, session)
+    return await write(memory, fact, place, session, project)
 
 
-async def write(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
-    """Writes what was checked and approved, and notes it in the conversation's transcript."""
+async def write(
+    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
+) -> Remembered:
+    """Writes what was checked and approved, and notes it in the conversation's transcript. What it supersedes is
+    replaced, and what was recognized in a conversation and says the same is no longer on a page besides."""
     if session is None:
-        done = await _apply(memory, fact, place, None)
+        done = await _apply(memory, fact, place, None, project)
     else:
         await sessions.ready(memory)
         async with memory.locks.transcript(session):
-            done = await _apply(memory, fact, place, session)
+            done = await _apply(memory, fact, place, session, project)
             if done.diff:
                 await _note_in_transcript(memory, session, done, fact.content)
     if done.diff:
-        memory.changes.publish(Change("file", done.path, session))
+        for path in (done.path, *done.others):
+            memory.changes.publish(Change("file", path, session))
+        if await memory.state.keys_of(LIVE_PAGES):
+            await write_lines(memory, ())  # what open conversations settled, in the light of this
     return done
 
 
@@ -157,6 +189,8 @@ def checked(fact: NewFact) -> NewFact:
         raise Invalid("there is nothing to remember: content is empty")
     if len(fact.content) > LONGEST:
         raise Invalid(f"content has {len(fact.content):,} characters; a fact has at most {LONGEST:,}: say it shorter")
+    if fact.supersedes is not None and (fact.action != "append" or not fact.supersedes.strip()):
+        raise Invalid("supersedes goes with action 'append' and names what content replaces: its text, or path:line")
     if fact.action == "edit" and not fact.old_text:
         raise Invalid("action 'edit' needs old_text: the exact text that content replaces")
     if "\0" in fact.content:  # then the whole file would count as binary, and nobody could read it any more
@@ -195,20 +229,92 @@ def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
     return Place(path, place.section, place.template, place.dated, place.level)
 
 
-async def _apply(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
+async def _apply(
+    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
+) -> Remembered:
+    row = await memory.state.session(session) if session and fact.supersedes else None
+    source = Source(row.path, row.turns) if row else None
     async with memory.locks.files():
-        return await run_sync(despite_editors, partial(_changed, memory, fact, place, session))
+        return await run_sync(despite_editors, partial(_changed, memory, fact, place, session, project, source))
 
 
-def _changed(memory: Memory, fact: NewFact, place: Place, session: str | None) -> Remembered:
-    edit = edited(memory, fact, place, session)
-    if not edit.changes:
-        return Remembered(edit.stands_in or place.path, "kept", "", edit.notes)
-    if edit.leaving:
-        archive(memory, edit.leaving)
-    memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
-    diff = edit.difference(place.path)
-    return Remembered(place.path, edit.action, diff, edit.notes)
+def _changed(
+    memory: Memory,
+    fact: NewFact,
+    place: Place,
+    session: str | None,
+    project: Project | None = None,
+    source: Source | None = None,
+) -> Remembered:
+    others = tuple(dict.fromkeys((*_pages(project), MEMORY))) if project else ()
+    old, found = _superseded(memory, fact, (place.path, *others), source) if fact.supersedes else (None, ())
+    edit = edited(memory, fact, place, session, old)
+    diffs: dict[str, str] = {}
+    if edit.changes:
+        if edit.leaving:
+            archive(memory, edit.leaving)
+        memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
+        diffs[place.path] = edit.difference(place.path)
+    if old is not None and (change := replace_old(memory, old)):
+        diffs[old.path] = "\n".join(filter(None, (diffs.get(old.path), change)))
+    if fact.kind == "fact" and fact.action == "append" and not is_page(place.path):
+        for path in _pages(project) if project else ():
+            if change := _say_once(memory, path, fact.content):
+                diffs[path] = "\n".join(filter(None, (diffs.get(path), change)))
+    changed = tuple(path for path in diffs if path != place.path)
+    if not edit.changes and not diffs:
+        return Remembered(edit.stands_in or place.path, "kept", "", (*edit.notes, *found))
+    action = edit.action if edit.changes else "replaced"
+    return Remembered(place.path, action, "\n".join(diffs.values()), (*edit.notes, *found), others=changed)
+
+
+def _pages(project: Project) -> tuple[str, ...]:
+    """Returns the pages whose items are about the project, or about everything."""
+    own = (f"knowledge/projects/{project.slug}/context.md", f"knowledge/projects/{project.slug}/notes.md")
+    return (*(own if project.slug else ()), GENERAL_PAGE)
+
+
+def _superseded(
+    memory: Memory, fact: NewFact, paths: Sequence[str], source: Source | None
+) -> tuple[Old | None, tuple[str, ...]]:
+    """Returns the only entry that `supersedes` means, and what to say about it. The files are searched in order."""
+    wanted = fact.supersedes or ""
+    known = {
+        path: [one for one in current_entries(split_front_matter(text).body) if said(one) != fact.content.strip()]
+        for path in dict.fromkeys(paths)
+        if (text := memory.files.text_or_none(path)) is not None
+    }
+    if named := _LINE.fullmatch(wanted.strip()):
+        path = memory.files.relative(named[1])
+        text = memory.files.text_or_none(path) if path.startswith("knowledge/") else None
+        above = split_front_matter(text or "").body_line - 1
+        known = {path: current_entries(split_front_matter(text or "").body)}
+        found = [(path, one) for one in known[path] if one.start <= int(named[2]) - above <= one.end]
+    else:
+        by_path = ([(path, one) for one in matching(inside, wanted)] for path, inside in known.items())
+        found = next(filter(None, by_path), [])
+    if len(found) == 1:
+        ((path, one),) = found
+        where = f"{REPLACED!r} of {path}" if is_page(path) else archived_path(path)
+        return Old(path, one, source), (f"replaced: {said(one)} (it is now in {where})",)
+    why = f"{len(found)} lines match" if found else "no line matches"
+    every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
+    near = "; ".join(said(one).splitlines()[0] for one in every[:CLOSEST])
+    hint = f"; the closest: {near}. Call again with the text of one of them" if near else ""
+    return None, (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
+
+
+def _say_once(memory: Memory, path: str, content: str) -> str:
+    """Removes from a page what was recognized in a conversation and is now written by hand; returns the change."""
+    before = memory.files.text_or_none(path) if is_page(path) else None
+    if before is None:
+        return ""
+    start = split_front_matter(before)
+    after = before[: len(before) - len(start.body)] + without_repeats(start.body, content)
+    if after == before:
+        return ""
+    memory.files.write_atomic(path, after, before)
+    return difference(before, after, path)
 
 
 async def _note_in_transcript(memory: Memory, session: str, done: Remembered, content: str) -> None:

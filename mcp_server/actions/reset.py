@@ -23,8 +23,15 @@ from mcp_server.store.walking import FileStat
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"
-KEPT_ENTRIES = (pauses.NAMESPACE, closed_sessions.PENDING_COMMITS, closed_sessions.PENDING_EXTRACTION)
-"""What the user has switched, and what is still to be committed or extracted, is no state that a reset may lose."""
+KEPT_ENTRIES = (
+    pauses.NAMESPACE,
+    closed_sessions.PENDING_COMMITS,
+    closed_sessions.PENDING_EXTRACTION,
+    closed_sessions.LIVE_ITEMS,
+    closed_sessions.LIVE_PAGES,
+)
+"""A reset must not lose what the user has switched, what is still to be committed or extracted, and the pages without
+the items of open conversations."""
 
 STAYS = (
     "raw/ (conversations)",

@@ -10,7 +10,7 @@ from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text
 from mcp_server.cli.standard_input import given_or_piped
 
-KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
+KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
 
 
 @click.command("remember")
@@ -28,6 +28,7 @@ KINDS = ("fact", "decision", "lesson", "person", "procedure", "project", "journa
     help="replace: the section; edit: --old-text only; create: a new file.",
 )
 @click.option("--old-text", help="The text that `edit` replaces.")
+@click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""

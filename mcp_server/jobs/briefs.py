@@ -23,7 +23,7 @@ BURST_SECONDS = 15.0
 LOOK_SECONDS = 600.0
 """How often they are looked at anyway: a day ends, a pause runs out."""
 
-SOURCES = ("knowledge/identity", "knowledge/memory", "knowledge/journal", "knowledge/projects")
+SOURCES = ("knowledge/identity", "knowledge/memory", "knowledge/journal", "knowledge/projects", "knowledge/reference")
 
 
 async def keep_briefs(memory: Memory) -> None:

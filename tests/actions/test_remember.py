@@ -111,7 +111,7 @@ async def test_a_decision_of_a_project_is_in_its_context(memory: Memory) -> None
     assert done.path == "knowledge/projects/atlas/context.md"
     assert done.action == "created"
     done = await remember(memory, NewFact("Ship on Friday", "decision", project="global"), CALLER)
-    assert done.path == MEMORY
+    assert done.path == "knowledge/reference/general.md"
 
 
 async def test_the_session_tells_the_project_and_its_transcript_tells_the_change(memory: Memory) -> None:

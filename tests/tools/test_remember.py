@@ -7,7 +7,7 @@ from mcp import Client
 from mcp.types import ElicitRequestParams, ElicitResult
 
 from mcp_server.serve.server import build
-from tests.serving import ERAS, Mode, connected, opener, refused, say, text
+from tests.serving import ERAS, Mode, connected, opener, process, refused, say, text
 
 pytestmark = pytest.mark.anyio
 
@@ -20,6 +20,23 @@ async def test_a_fact_is_written_where_a_person_looks_and_the_diff_comes_back(tm
     assert "The landlord is Petrović." in written.read_text()
     assert "+" in result.structured_content["diff"]
     assert result.structured_content["diff"] in text(result)
+
+
+async def test_a_decision_that_supersedes_another_one_replaces_it_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "atlas").mkdir()
+    (tmp_path / "atlas" / ".context-manager").write_text("atlas\n", "utf-8")
+    async with process(tmp_path / "memory", cwd=tmp_path / "atlas") as client:
+        await client.call_tool("remember", {"content": "Vault holds the secrets.", "kind": "decision"})
+        arguments = {"content": "The cloud holds the secrets.", "kind": "decision", "supersedes": "Vault holds"}
+        done = await client.call_tool("remember", arguments)
+        rule = await client.call_tool("remember", {"content": "Commit in English.", "kind": "rule"})
+        missed = await refused(client, "remember", content="x", kind="rule", supersedes=" ")
+    assert "replaced: Vault holds the secrets." in text(done)
+    assert not rule.is_error
+    assert "supersedes" in missed
+    page = (tmp_path / "memory/knowledge/projects/atlas/context.md").read_text()
+    assert page.index("## Replaced decisions") < page.index("Vault holds the secrets. (replaced ")
+    assert "## Rules\n" in page
 
 
 async def test_a_secret_is_refused(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from mcp_server.actions.checkpoints.restore_plan import NO_UNDO, diff, told
 from mcp_server.actions.checkpoints.restore_plan import stays as what_stays
 from mcp_server.actions.checkpoints.restore_session import restore_session
 from mcp_server.actions.checkpoints.stored_inputs import verify
+from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.core.checkpoints.document import Checkpoint
 from mcp_server.core.model import Caller
 from mcp_server.errors import ContextManagerError, NotFound
@@ -127,6 +128,9 @@ async def _carried_out(
         paths, left = await run_sync(put_back, memory, intent, then, own)
         notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
         if intent.knowledge:
+            # The pages that came back are new bases: nobody deleted the items that they lack.
+            await memory.state.remove(LIVE_PAGES, *paths)
+            await memory.state.remove(LIVE_ITEMS, *await memory.state.keys_of(LIVE_ITEMS))
             notes += await committed(memory, intent, then, own)
     await restore_session(memory, intent, then)
     await run_sync(RecoveryIntents(memory.files).erase, intent)

@@ -21,6 +21,7 @@ from mcp_server.actions import clarity, sessions
 from mcp_server.actions.checkpoints import checkpoints, noted
 from mcp_server.actions.closed_sessions import PENDING_COMMITS
 from mcp_server.actions.forgetting.forget_target import ForgetTarget, meant
+from mcp_server.actions.lifecycle import live
 from mcp_server.core.forgetting import MARK, NAME, Forgotten
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.memory import Memory
@@ -237,6 +238,7 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
         run.step("transcripts")
         await _clean_transcripts(run, again and number == 0)
         run.step("files")
+        await live.retract(memory)
         await _clean_files(run)
         await run_sync(_clean_trees, run)
         run.step("state")

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
@@ -27,6 +29,7 @@ from mcp_server.actions.injecting import briefs, going_on, inject_topics, pauses
 from mcp_server.actions.injecting.briefs import compiled_within
 from mcp_server.actions.injecting.inject_topics import Offered
 from mcp_server.actions.injecting.sent import Window
+from mcp_server.actions.lifecycle import live
 from mcp_server.actions.projects import project_of
 from mcp_server.actions.search import Found, SearchRequest, embed_ahead, find, find_page_lines
 from mcp_server.actions.watching import watch
@@ -35,6 +38,7 @@ from mcp_server.core import injection
 from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.core.going_on import asks_to_go_on
 from mcp_server.core.injection import Judged
+from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.core.model import Caller, Hit
 from mcp_server.core.projects import Project
 from mcp_server.core.text.passages import own_text
@@ -47,12 +51,19 @@ from mcp_server.store.index.together import both
 from mcp_server.store.state import SessionRow
 from mcp_server.store.workspace import is_untouched_template
 
+log = logging.getLogger(__name__)
+
 LOG = "injection"
 DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
 """A prompt waits, and few passages go in: half the work of a search."""
 
 MORE = 20
 """Hits beyond those that are judged: lines of the page are among them."""
+
+LIVE_SECONDS = 0.5
+"""A window that begins waits for this long, at most, until what other windows settled is on the pages."""
+
+IN_WINDOW = "quotes this conversation, and the window holds it"
 
 A_TEMPLATE = "a template that nobody has filled in"
 
@@ -98,6 +109,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     elif window.brief and stood is None:
         said = Injection(event, "", "this window holds a brief already")
     else:
+        await _read_open_conversations(memory)
         made = await briefs.make(memory, project, stood, whole=not window.brief)
         shown = briefs.shown(made.compiled)
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
@@ -109,6 +121,15 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     await sent.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
+
+
+async def _read_open_conversations(memory: Memory) -> None:
+    """Brings the pages up to date with what was just said in other windows. Without it, the brief is a little older."""
+    with anyio.move_on_after(LIVE_SECONDS):
+        try:
+            await live.refresh(memory)
+        except ContextManagerError as error:
+            log.warning("the brief is without what was said last: %s", error)
 
 
 async def count_printed(
@@ -191,7 +212,9 @@ async def _for_prompt(
         found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= injection.HEADING
-    judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance)  # reads knowledge files
+    row = await memory.state.session(session)
+    own = (row.path, start or 0) if row else ("", 0)
+    judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance, own)  # reads files
     chosen = [one for one in judged if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
@@ -311,18 +334,35 @@ async def _find(memory: Memory, prompt: str, project: Project, session: str, sta
 
 
 def _judged(
-    memory: Memory, prompt: str, found: _Hits, window: frozenset[str], project: Project, allowance: int
+    memory: Memory,
+    prompt: str,
+    found: _Hits,
+    window: frozenset[str],
+    project: Project,
+    allowance: int,
+    own: tuple[str, int],
 ) -> tuple[Judged, ...]:
-    """The policy's decisions on what is for this project, still so, and no template that nobody has filled in."""
+    """The policy's decisions on what is for this project, still so, and no template that nobody has filled in. `own` is
+    the window's transcript and the first turn that the window holds: lines that only quote these turns are out."""
     hits = (*found.all.hits, *found.lines.hits)
     journals = any(hit.passage.category == "journal" for hit in hits)
     others = other_projects(memory, project) if journals else frozenset()
     out = {
         f"{hit.passage.path}:{hit.passage.start}": why
+        or (IN_WINDOW if _quotes_only(hit, own) else "")
         or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
     return injection.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, window, out, allowance)
+
+
+def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
+    """Whether every line of a passage that says something names only turns of the window's own conversation."""
+    rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
+    sources = [sources_of(row) for row in rows]
+    return bool(rows) and all(
+        found and all(one.path == own[0] and one.turn >= own[1] for one in found) for found in sources
+    )
 
 
 def _is_template(memory: Memory, hit: Hit) -> bool:

@@ -10,18 +10,21 @@ from importlib.metadata import entry_points
 
 from anyio.to_thread import run_sync
 
+from mcp_server.actions.checkpoints import noted
 from mcp_server.actions.projects import project_of
-from mcp_server.core.lifecycle import model_lines
-from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of
+from mcp_server.core.checkpoints.noted import MAX_ITEMS, from_dict, settled_items
+from mcp_server.core.lifecycle import item_review, model_lines
+from mcp_server.core.lifecycle.extractors import ENTRY_POINTS, REGISTRY, Context, Extractor, context_of, items
 from mcp_server.core.lifecycle.extractors import journal as journals
 from mcp_server.core.lifecycle.lines import Line, without_sources
 from mcp_server.core.model import Caller, Turn
 from mcp_server.core.text.fencing import neutralise
-from mcp_server.core.text.redaction import secrets
+from mcp_server.core.text.redaction import redact, secrets
 from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import Invalid
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.store.state import SessionRow
 
 log = logging.getLogger(__name__)
 
@@ -85,11 +88,36 @@ async def derive(
         return context_of(turns, path, head.title, project.slug, memory.local_date, memory.recognizer())
 
     context = await run_sync(read)
-    given = await _by_model(memory, turns, context) if use_model and memory.llm is not None else None
     asked = use_model and memory.llm is not None
+    given = await _by_model(memory, turns, context) if asked else None
+    context = await _reviewed(memory, turns, context) if asked else context
     lines = await run_sync(_by_rules, memory, turns, context, extractors, given)
     refused = len(given.refused) if given else 0
     return Derived(path, head.session_id, head.title, lines, given is not None, asked and given is None, refused)
+
+
+async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
+    """Returns the items of an open conversation's last transcript, as far as its exchanges are over. Notes of a long
+    conversation lack the oldest items: those are kept from `before`, its lines until now. Reads only."""
+    notes = from_dict(await memory.state.get(noted.NAMESPACE, row.session))
+    notes = notes if notes.turn == row.turns else await noted.noted(memory, row.session)
+    oldest = notes.items[0].sources[0] if len(notes.items) >= MAX_ITEMS else 0
+    project = await project_of(memory, Caller(), row.project or "global")
+
+    def read() -> tuple[Line, ...]:
+        turns = tuple(placed.turn for placed in memory.transcripts.read(row.path).turns)
+        if any(turn.name and turn.role == "user" for turn in turns):
+            return ()  # people with names: what they tell is extracted when the conversation ends
+        numbers = {turn.number for turn in turns}
+        found = settled_items(notes, memory.recognizer())
+        here = tuple(item for item in found if item.sources[0] in numbers)
+        context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), (), here)
+        return (
+            *(line for line in before if line.turn < oldest),
+            *_by_rules(memory, turns, context, items.EXTRACTORS, None),
+        )
+
+    return await run_sync(read, abandon_on_cancel=True)  # whoever waits for a brief does not wait for long
 
 
 async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:
@@ -108,6 +136,25 @@ async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> 
     return found
 
 
+async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> Context:
+    """Returns the context with its items as an LLM corrected them; what it does not answer usably stays as it was."""
+    assert memory.llm is not None
+    if context.speakers:
+        return context
+    found = item_review.Reviewed(context.items)
+    template = memory.templates("review_items")
+    for window in item_review.windows(turns, context.items):
+        try:
+            prompt = window.prompt(template, context)
+            answer = await memory.llm.complete(prompt, purpose="review", max_tokens=item_review.ANSWER_TOKENS)
+        except LlmUnavailable:
+            break
+        found = item_review.reviewed(window, redact(answer).text, found)
+    if found.refused:
+        log.info("%d answers about the items of %s could not be used", found.refused, context.path)
+    return replace(context, items=found.items, settled=found.settled)
+
+
 def _by_rules(
     memory: Memory,
     turns: Sequence[Turn],
@@ -116,13 +163,16 @@ def _by_rules(
     answer: model_lines.Answer | None,
 ) -> tuple[Line, ...]:
     """Returns the lines of the extractors; of those that a model replaces, the model's lines and, for the turns whose
-    lines were refused, the rules' lines."""
+    lines were refused, the rules' lines. A model only reviews what was recognized, and does not replace it."""
     found: list[Line] = []
     given: list[Line] = []
+    recognized = () if context.speakers else items.EXTRACTORS
+    replaced = frozenset(one.name for one in available().values() if one.kinds and one not in recognized)
     if answer is not None:
         by_rules = answer.unanswered(turns)
-        of_rules = [one for one in available().values() if one.kinds and one.name != journals.EXTRACTOR.name]
-        given = list(answer.lines)
+        of_rules = [one for one in available().values() if one.name in replaced and one.name != journals.EXTRACTOR.name]
+        given = [line for line in answer.lines if not recognized or line.kind not in items.WEIGHTS]
+        given += _read(items.DECISIONS, turns, context) if recognized else []
         for extractor in of_rules if by_rules else ():
             given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]
     for extractor in extractors:
@@ -130,7 +180,7 @@ def _by_rules(
             found += _read(extractor, turns, context)
         elif extractor.name == journals.EXTRACTOR.name:
             found += journals.chosen(given)
-        elif extractor.kinds:
+        elif extractor.name in replaced:
             found += [line for line in given if line.kind in extractor.kinds]
         else:
             found += _read(extractor, turns, context)

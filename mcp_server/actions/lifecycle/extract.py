@@ -18,20 +18,23 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.actions import sessions
-from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
-from mcp_server.actions.despite_editors import despite_editors
+from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION, queue_extraction
+from mcp_server.actions.despite_editors import TRIES, despite_editors
 from mcp_server.actions.editing import difference, stamped
 from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
+from mcp_server.core.checkpoints.duplicates import is_duplicate
 from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line, is_derived, without_sources
+from mcp_server.core.lifecycle.live_pages import LivePage, lines_from, page_from
 from mcp_server.core.lifecycle.merging import merged, standing
 from mcp_server.core.lifecycle.places import by_file, place_of
 from mcp_server.core.lifecycle.states import settled
+from mcp_server.core.text.entries import entries, statement
 from mcp_server.core.text.markdown import split_front_matter
-from mcp_server.core.text.remembering import Place
+from mcp_server.core.text.remembering import MEMORY, Place
 from mcp_server.core.text.transcript import Transcript
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.store.changes import Change
 from mcp_server.store.files import WorkspaceFiles
@@ -200,6 +203,24 @@ async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
     return done.read
 
 
+async def queue_outdated(memory: Memory) -> int:
+    """Queues the closed conversations that other versions of the extractors read, so that `extract_pending` reads each
+    of them once more; returns how many."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return 0
+    used = versions(chosen(()))
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    known = await memory.state.entries(EXTRACTED)
+    old = [path for path, seen in known.items() if not seen.startswith(f"{used}; ") and path not in still_open]
+    for path in old:
+        try:
+            session = await run_sync(memory.transcripts.session_of, path)
+        except ContextManagerError:  # gone or broken: `status` names it
+            continue
+        await queue_extraction(memory, path, session)
+    return len(old)
+
+
 async def _paths(memory: Memory, session: str | None) -> list[str]:
     if session is None:
         return await run_sync(lambda: sorted(memory.transcripts.all()))
@@ -231,7 +252,8 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
     done.by_model += sum(one.model for one in derived)
     done.fell_back += sum(one.fell_back for one in derived)
     done.refused += sum(one.refused for one in derived)
-    for changed in await write_lines(memory, derived, anew=anew, dry_run=done.dry_run):
+    ended = () if partly else [one.path for one in derived]
+    for changed in await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run):
         before = done.files.get(changed.path)
         if before is not None:
             changed = ChangedFile(
@@ -258,37 +280,101 @@ class _Stale:
 
 
 async def write_lines(
-    memory: Memory, derived: Sequence[Derived], *, anew: Collection[str] = (), dry_run: bool = False
+    memory: Memory,
+    derived: Sequence[Derived],
+    *,
+    anew: Collection[str] = (),
+    ended: Collection[str] = (),
+    live: Mapping[str, Mapping[str, Any]] | None = None,
+    dry_run: bool = False,
 ) -> list[ChangedFile]:
     """Writes lines into their files, durably, each file whole; returns the changes. `anew` are the transcripts that
     were read again: their earlier lines are removed if they are not found again. If an LLM was asked about a
-    transcript, its earlier lines are removed only if a new line replaces them. `dry_run` writes nothing."""
+    transcript, its earlier lines are removed only if a new line replaces them. `dry_run` writes nothing.
+
+    Pages show the items of open conversations besides: those that the state has, and `live`, newer ones, which it gets.
+    Those of the transcripts `ended` are shown no longer: their lines are among the derived ones."""
     lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report"]
     reports = [line for one in derived for line in one.lines if line.kind == "report"]
     by_day = _sessions_by_journal(derived)
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
-    by_place = await run_sync(by_file, lines)
 
-    def work() -> list[ChangedFile]:
-        placed = _at_home(memory.files, by_place)
-        paths = {
-            *placed,
-            *(_holding(memory.files, stale.paths) if stale.paths else ()),
-            *_open_pages(memory.files, reports),
-        }
-        changed = [
-            _written(memory.files, path, placed.get(path, []), stale, by_day, memory.clock(), dry_run, reports)
-            for path in sorted(paths)
+    async def work() -> list[ChangedFile]:
+        items = await memory.state.entries(LIVE_ITEMS)
+        newer = await _newer(memory, items, live) if live else {}
+        shown = [
+            line
+            for path, one in {**items, **newer}.items()
+            if path not in ended
+            for line in lines_from(one["lines"])
+            if memory.forgotten.clean(line.entry) == line.entry
         ]
+        stored = await memory.state.entries(LIVE_PAGES)
+        new = await run_sync(by_file, await run_sync(_not_remembered, memory.files, lines))
+        batch = _Batch(memory, await run_sync(_at_home, memory.files, new), stale, by_day, reports, shown)
+
+        def look() -> set[str]:
+            holding = _holding(memory.files, stale.paths) if stale.paths else ()
+            return {*batch.placed, *holding, *_open_pages(memory.files, reports)}
+
+        pages = {*stored, *(page_of(line) for line in shown)}
+        changed: list[ChangedFile | None] = []
+        for path in sorted({*await run_sync(look), *pages}):
+            if path in pages:
+                changed.append(await _written_page(batch, path, stored.get(path), dry_run))
+            else:
+                changed.append(await run_sync(_written, batch, path, dry_run))
+        for path, one in newer.items():
+            await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # the transcript has it all
         return [one for one in changed if one is not None]
 
     if dry_run:
-        return await run_sync(work)
+        return await work()
     async with memory.locks.files():
-        changed = await run_sync(work)
+        changed = await work()
+        if ended:
+            await memory.state.remove(LIVE_ITEMS, *ended)
     for one in changed:
         memory.changes.publish(Change("file", one.path))
     return changed
+
+
+def _not_remembered(files: WorkspaceFiles, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
+    """Returns the lines without the facts that MEMORY.md says by hand: a fact that was remembered is not told twice."""
+    if not any(line.kind == "fact" for line, _ in lines):
+        return list(lines)
+    known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
+    remembered = [statement(one.text) for one in known if not is_derived(one.text)]
+    return [
+        (line, title)
+        for line, title in lines
+        if line.kind != "fact" or line.file or not any(is_duplicate(line.text, one) for one in remembered)
+    ]
+
+
+async def _newer(
+    memory: Memory, known: Mapping[str, Mapping[str, Any]], live: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Returns those items of open conversations that no other process has overtaken since they were derived."""
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    still_open.update(await memory.state.keys_of(PENDING_EXTRACTION))
+    return {
+        path: one
+        for path, one in live.items()
+        if path in still_open and (path not in known or known[path]["turn"] <= one["turn"])
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What is written: lines by file, reports, and the lines of open conversations, which pages only show."""
+
+    memory: Memory
+    placed: Mapping[str, list[tuple[Place, Line]]]
+    stale: _Stale
+    by_day: Mapping[str, Sequence[str]]
+    reports: Sequence[Line]
+    shown: Sequence[Line] = ()
 
 
 def page_of(line: Line) -> str:
@@ -345,22 +431,15 @@ def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
     return found
 
 
-def _written(
-    files: WorkspaceFiles,
-    path: str,
-    placed: list[tuple[Place, Line]],
-    stale: _Stale,
-    by_day: Mapping[str, Sequence[str]],
-    now: datetime,
-    dry_run: bool,
-    reports: Sequence[Line],
-) -> ChangedFile | None:
+def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
+    files = batch.memory.files
     warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
 
     def write() -> ChangedFile | None:
         before = files.text_or_none(path)
-        here = [line for line in reports if warm == page_of(line)]
-        after = rewritten(warm, before, placed, stale, by_day.get(warm, ()), now, here)
+        here = [line for line in batch.reports if warm == page_of(line)]
+        placed, named = batch.placed.get(path, []), batch.by_day.get(warm, ())
+        after = rewritten(warm, before, placed, batch.stale, named, batch.memory.clock(), here)
         if after is None:
             return None
         if not dry_run:
@@ -368,6 +447,77 @@ def _written(
         return ChangedFile.of(path, before or "", after)
 
     return despite_editors(write)
+
+
+async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool) -> ChangedFile | None:
+    """Writes a page that shows items of open conversations. The state learns its base before the file changes, so that
+    a crash in between loses neither."""
+    memory = batch.memory
+    for again in range(TRIES):
+        before = await run_sync(memory.files.text_or_none, path)
+        page = await run_sync(_page, batch, path, page_from(stored, before), abandon_on_cancel=True)
+        is_live = page.base != page.shown or (page.gone and path in map(page_of, batch.shown))
+        if not dry_run:
+            if page.as_dict() != stored and (is_live or stored is not None):
+                await memory.state.put(LIVE_PAGES, path, page.as_dict())
+            try:
+                await run_sync(put_page, memory.files, path, before, page.shown)
+            except Conflict:
+                if again == TRIES - 1:
+                    raise
+                stored = page.as_dict()
+                continue
+            if not is_live and stored is not None:
+                await memory.state.remove(LIVE_PAGES, path)
+        break
+    return None if page.shown == before else ChangedFile.of(path, before or "", page.shown or "")
+
+
+def put_page(files: WorkspaceFiles, path: str, before: str | None, after: str | None) -> None:
+    """Writes a page, or deletes it if `after` is None. Raises Conflict if the file is no longer as `before`."""
+    if after is None:
+        if before is not None:
+            files.remove(path)
+    elif after != before:
+        files.write_atomic(path, after, before, new=before is None)
+
+
+def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
+    """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
+    now = batch.memory.clock()
+    here = [line for line in batch.reports if page_of(line) == path]
+    placed = _without_gone(page, batch.placed.get(path, []))
+    base = _after(path, page.base, placed, batch.stale, now, here)
+    lines = [(line, "") for line in batch.shown if page_of(line) == path]
+    files = batch.memory.files
+    home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
+    written = _without_gone(page, home.get(path, []))
+    shown = _after(path, base, written, _Stale(), now, [line for line, _ in lines if line.kind == "report"])
+    if shown is not None and page.shown is not None and base != shown:
+        shown = page.shown if _body(shown) == _body(page.shown) else shown  # only the time in its front matter differs
+    return LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
+
+
+def _after(
+    path: str,
+    before: str | None,
+    placed: Sequence[tuple[Place, Line]],
+    stale: _Stale,
+    now: datetime,
+    reports: Sequence[Line],
+) -> str | None:
+    if before is None and not placed:
+        return None
+    after = rewritten(path, before, placed, stale, (), now, reports)
+    return before if after is None else after
+
+
+def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
+    return [(place, line) for place, line in placed if not any(one.names(line) for one in page.gone)]
+
+
+def _body(text: str) -> str:
+    return split_front_matter(text).body
 
 
 def _derived_texts(text: str) -> Counter[str]:

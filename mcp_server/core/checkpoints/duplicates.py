@@ -69,6 +69,7 @@ _DOES = re.compile(r"\W*\w+(?:['’]s)?\s+(?:is|was|has|had|will|can|wants?|[a-z
 _MARKUP = re.compile(r"[*_`~#>]+")
 
 
+@lru_cache(maxsize=4096)  # lines of a page are compared with each other
 def normalised(text: str) -> str:
     """Returns the words of an entry, folded and separated by single spaces, without bullet and markdown."""
     return " ".join(words(_MARKUP.sub(" ", _BULLET.sub("", text))))

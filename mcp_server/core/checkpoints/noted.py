@@ -109,6 +109,18 @@ def items(notes: Noted, model: Model) -> list[Item]:
     return [*notes.items, *recognizer.read(notes.tail, model, notes.final + 1)]
 
 
+def settled_items(notes: Noted, model: Model) -> list[Item]:
+    """Returns the items of exchanges that are over: the agent has answered. An open proposal is none yet."""
+    answered = max((turn.number for turn in notes.tail if turn.role == "agent"), default=0)
+    last = notes.tail[-1].number if notes.tail else 0
+    return [item for item in items(notes, model) if item.turn <= answered and not _waits(item, last)]
+
+
+def _waits(item: Item, last: int) -> bool:
+    """Whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
+    return item.kind == "decision" and item.role == "agent" and item.turn == last and item.probability < 1
+
+
 def outcome(notes: Noted, model: Model) -> Outcome:
     """Settles the notes' items. Up to the turn of a review, the review's decisions and open items are used."""
     found = items(notes, model)

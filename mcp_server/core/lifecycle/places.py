@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from mcp_server.core.checkpoints.prose import clipped
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.projects import slugify
+from mcp_server.core.text.remembering import GENERAL_PAGE as GENERAL_PAGE
 from mcp_server.core.text.remembering import Place
 from mcp_server.core.text.yaml_line import yaml_line
 
@@ -40,8 +41,6 @@ PROJECT_FILES = {
     "doing": ("progress", "In progress"),
     "blocker": ("progress", "Blockers"),
 }
-GENERAL_PAGE = "knowledge/reference/general.md"
-"""The page of what belongs to no project."""
 GENERAL_SECTIONS = {"decision": DECISIONS, "rule": RULES, "lesson": "Lessons", "fact": FACTS, "open": OPEN}
 LONGEST_HEADING = 60
 

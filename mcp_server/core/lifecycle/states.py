@@ -12,16 +12,21 @@ import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from mcp_server.core.checkpoints.duplicates import is_duplicate
 from mcp_server.core.lifecycle.lines import Line, Source, entry, sources_of, without_sources
 from mcp_server.core.lifecycle.merging import in_order
 from mcp_server.core.lifecycle.places import CLOSED, DECISIONS, FACTS, OPEN, REPLACED, RULES
 from mcp_server.core.text import entries
 from mcp_server.core.text.entries import Entry
+from mcp_server.core.understanding.features import content_stems, word_list
 from mcp_server.core.understanding.settling import Statement, settle
 
 KINDS: Mapping[str, str] = {DECISIONS: "decision", OPEN: "open", RULES: "rule", FACTS: "fact"}
 HOMES = {REPLACED: DECISIONS, CLOSED: OPEN}
 SETTLED = {"replaced": (REPLACED, "replaced"), "closed": (CLOSED, "done")}
+
+LEAST_WORDS = 2
+"""Words of a text that may stand for a longer one that contains it."""
 
 _DATED = re.compile(r"^[-*+] (?:(\d{4}-\d{2}-\d{2}):? )?")
 _NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
@@ -32,7 +37,8 @@ def settled(body: str, lines: Iterable[Line]) -> str:
 
     Only a pair with a new line in it is weighed: lines that were settled before keep their state.
     """
-    body = reopened(body)
+    lines = list(lines)
+    body = _as_reviewed(reopened(body), lines)
     decided: dict[Source, float] = {}
     reports: list[Line] = []
     for line in lines:
@@ -67,6 +73,21 @@ def settled(body: str, lines: Iterable[Line]) -> str:
     return _moved(body, moved)
 
 
+def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
+    """Returns the body with those items settled of which their lines say which turn settled them."""
+    moved: list[tuple[Entry, str, str]] = []
+    for line in lines:
+        if line.settled_by is None:
+            continue
+        turn, day = line.settled_by
+        section, verb = SETTLED["closed" if line.kind == "open" else "replaced"]
+        for one in _items(body, (OPEN if line.kind == "open" else DECISIONS,)):
+            if sources_of(one.text)[0] == line.source and is_duplicate(_text(one), line.text):
+                text = entry(_day(one), f"{_text(one)} ({verb} {day})", (line.source, Source(line.path, turn)))
+                moved.append((one, section, text))
+    return _moved(body, moved)
+
+
 def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False) -> str:
     """Returns the body with those items moved back whose settling turn is no longer named, or `is_gone`."""
     back = []
@@ -75,6 +96,56 @@ def reopened(body: str, is_gone: Callable[[Source], bool] = lambda source: False
         if _NOTE.search(_text(one)) and not is_gone(first) and all(map(is_gone, settling)):
             back.append((one, HOMES[one.section], entry(_day(one), _NOTE.sub("", _text(one)), (first,))))
     return _moved(body, back)
+
+
+def superseded(body: str, old: Entry, day: str, source: Source | None = None) -> str:
+    """Returns the body of a page with an item replaced because somebody asked for it. `source` is the turn that did:
+    a derived line names it. Such an item never moves back by itself."""
+    first, *rest = old.text.split("\n")
+    sources = sources_of(first)[:1]
+    text = f"{without_sources(first).rstrip()} (replaced {day} on request)"
+    marks = [one.mark for one in (*sources, source) if one is not None] if sources else []
+    moved = "\n".join([" ".join((text, *marks)), *rest])
+    return _moved(body, [(old, REPLACED, moved)])
+
+
+def without_repeats(body: str, content: str) -> str:
+    """Returns the body of a page without the derived items that say what somebody wrote by hand in `content`."""
+    gone = {one.start for one in _items(body, KINDS) if is_duplicate(_text(one), content)}
+    return "\n".join(row for number, row in enumerate(body.split("\n"), 1) if number not in gone) if gone else body
+
+
+def current_entries(body: str) -> list[Entry]:
+    """Returns the entries of a file that are not in a section of replaced or closed items."""
+    return [one for one in entries.entries(body) if one.section not in HOMES]
+
+
+def said(one: Entry) -> str:
+    """Returns what an entry says, without its date and sources."""
+    return without_sources(entries.statement(one.text)).strip()
+
+
+def matching(known: Sequence[Entry], wanted: str) -> list[Entry]:
+    """Returns the entries that `wanted` means: those that say exactly that, else those that contain it or that it
+    contains, else those that say it in other words."""
+    text = entries.normalised(wanted)
+    exact = [one for one in known if entries.normalised(said(one)) == text]
+    if exact or not text:
+        return exact
+    inside = [one for one in known if _contains(text, entries.normalised(said(one)))]
+    return inside or [one for one in known if is_duplicate(said(one), wanted)]
+
+
+def closest(known: Sequence[Entry], wanted: str, most: int) -> list[Entry]:
+    """Returns up to `most` entries that share words with `wanted`, the ones with the most words first."""
+    stems = content_stems(word_list(wanted))
+    shared = [(len(stems & content_stems(word_list(said(one)))), one) for one in known]
+    return [one for count, one in sorted(shared, key=lambda pair: -pair[0])[:most] if count]
+
+
+def _contains(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return len(short.split()) >= LEAST_WORDS and f" {short} " in f" {long} "
 
 
 def _items(body: str, inside: Container[str]) -> list[Entry]:

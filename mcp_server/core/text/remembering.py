@@ -10,11 +10,14 @@ from mcp_server.core.projects import slugify
 from mcp_server.core.text.yaml_line import yaml_line
 from mcp_server.errors import Invalid
 
-Kind = Literal["fact", "decision", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
+Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
 MEMORY = "knowledge/memory/MEMORY.md"
 ARCHIVE = "archive/memory/MEMORY.md"
 """Where the oldest entries of MEMORY.md go when it grows over its cap."""
+
+GENERAL_PAGE = "knowledge/reference/general.md"
+"""The page of decisions, rules and open items that belong to no project."""
 
 OWN_HAND = ("knowledge/identity/", "topics/")
 """Who the user is, and what an agent is told to do: such a change waits for the user's word."""
@@ -22,6 +25,7 @@ OWN_HAND = ("knowledge/identity/", "topics/")
 DEFAULTS = {
     "fact": "Facts",
     "decision": "Key Decisions",
+    "rule": "Rules",
     "lesson": "Lessons Learned",
     "person": "Notes",
     "procedure": "Steps",
@@ -52,7 +56,8 @@ class Place:
 
 
 def place_for(kind: str, content: str, project: str | None, today: str, section: str | None) -> Place:
-    """The default place of `kind`. Facts and lessons are for everybody, a decision belongs to its project if any.
+    """Returns the default place of `kind`. Facts and lessons are for everybody; a decision or rule belongs to its
+    project, or to the general page without one.
 
     Raises:
         Invalid: if no file follows from it: a person without a name, project notes without a project.
@@ -61,9 +66,9 @@ def place_for(kind: str, content: str, project: str | None, today: str, section:
     match kind:
         case "fact" | "lesson":
             return Place(MEMORY, within, _front("memory") + "# Core Memory\n", dated=True)
-        case "decision":
+        case "decision" | "rule":
             if project is None:
-                return Place(MEMORY, within, _front("memory") + "# Core Memory\n", dated=True)
+                return Place(GENERAL_PAGE, within, _front("reference") + "# Outside any project\n", dated=True)
             return Place(
                 f"knowledge/projects/{project}/context.md",
                 within,

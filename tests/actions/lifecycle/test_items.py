@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.extract import extract
+from mcp_server.actions.lifecycle.extract import EXTRACTED, extract, is_waiting, queue_outdated
+from mcp_server.app import open_memory
 from mcp_server.core.model import Caller
+from mcp_server.jobs.extracting import keep_extracted
+from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from tests.conftest import Clock
+from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.core.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
+from tests.fake_llm import FakeLlm
 
 pytestmark = pytest.mark.anyio
 PAGE = "knowledge/projects/atlas/context.md"
@@ -149,3 +156,69 @@ async def test_docs_and_tests_for_the_parser_are_two_open_items(memory: Memory, 
     await extract(memory)
     assert section(memory, "Open items") == [docs]
     assert section(memory, "Closed items")[0].startswith(tests)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_used"),
+    [
+        ({"drop": ["i4"], "add": [{"kind": "fact", "turn": 16, "quote": "It writes a CSV file."}]}, True),
+        ("Looks fine to me!", False),
+        ({"drop": ["i1", "i2", "i3", "i4"]}, False),
+        ({"add": [{"kind": "rule", "turn": 3, "quote": "never deploy on a Friday"}]}, False),
+        (LlmUnavailable("cap"), False),
+    ],
+)
+async def test_an_llm_reviews_the_items_and_an_unusable_answer_changes_nothing(
+    workspace: Path, clock: Clock, answer: object, is_used: bool
+) -> None:
+    said = answer if isinstance(answer, str | Exception) else json.dumps(answer)
+    llm = FakeLlm(["[]", said])
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=llm) as memory:
+        await talk(memory, clock, "first", 0, *FIRST)
+        await extract(memory)
+        assert [purpose for purpose, _ in llm.asked] == ["extraction", "review"]
+        assert section(memory, "Key Decisions") == [f"{PROPOSAL} (amended: Yes, with one change: 30 copies.)", VAULT]
+        assert section(memory, "Rules") == [RULE]
+        assert section(memory, "Open items") == ([] if is_used else [BERTH])
+        assert ("It writes a CSV file." in section(memory, "Facts")) == is_used
+
+
+async def test_an_llm_says_what_a_later_decision_replaced(workspace: Path, clock: Clock) -> None:
+    settle = json.dumps({"settle": [{"id": "i2", "by": "i4"}]})
+    other = "Decision: the invoices are kept as PDF files"
+    async with open_memory(workspace, KEYWORDS_ONLY, clock=clock, llm=FakeLlm(["[]", settle])) as memory:
+        await talk(memory, clock, "first", 0, *FIRST[:10], other, "Noted.")
+        await extract(memory)
+        assert section(memory, "Replaced decisions")[0].startswith(f"{VAULT} (replaced 2026-01-27)")
+        before = memory.files.read_text(PAGE)
+        await extract(replace(memory, llm=FakeLlm()), anew=True)
+        assert memory.files.read_text(PAGE) == before, "an LLM that does not answer takes nothing back"
+
+
+async def test_a_serving_process_reads_once_more_what_older_rules_extracted(
+    memory: Memory, clock: Clock, workspace: Path
+) -> None:
+    await talk(memory, clock, "first", 0, *FIRST)
+    await talk(memory, clock, "second", 2, *SECOND)
+    await extract(memory)
+    expected = memory.files.read_text(PAGE).partition("\n---\n")[2]
+    old: dict[str, str] = {}
+    for number, path in enumerate(sorted(memory.transcripts.all())):
+        old[path] = f"decisions 2, facts 1, journal 3, lessons 2, people 9, procedures 1; {number} turns"
+        await memory.state.put(EXTRACTED, path, old[path])
+    wrong = f"- 2026-01-27: and backups? [src: {min(old)}#3]"
+    older = f"# atlas\n\n## Key Decisions\n{wrong}\n\n## Notes\n- mine\n"
+    memory.files.write_atomic(PAGE, older)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(keep_extracted, memory)
+        with anyio.fail_after(120):
+            while await memory.state.entries(EXTRACTED) == old or await is_waiting(memory):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        tasks.cancel_scope.cancel()
+    text = memory.files.read_text(PAGE)
+    assert wrong not in text
+    assert "- mine" in text
+    rows = [row for row in expected.splitlines() if "[src:" in row]
+    assert sorted(row for row in text.splitlines() if "[src:" in row) == sorted(rows)
+    assert await queue_outdated(memory) == 0
+    assert (await extract(memory)).read == 0

@@ -63,7 +63,7 @@ async def test_each_compaction_tells_what_was_settled_since(memory: Memory, wind
     await window.prompt("Decision: paint the hull green in June", "Noted.")
     pushed = await window.compact()
     assert DECIDED in pushed
-    assert "- Decision: paint the hull green in June" in pushed
+    assert "paint the hull green in June" in pushed
     assert len(await checkpoints.listed(memory, "now")) == 2
 
 

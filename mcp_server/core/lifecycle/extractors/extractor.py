@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from mcp_server.core.lifecycle.lines import Line, LineKind
@@ -44,6 +44,8 @@ class Context:
     speakers: frozenset[str]
     told: tuple[Told, ...]
     items: tuple[Item, ...] = ()
+    settled: Mapping[Item, int] = field(default_factory=dict)
+    """By item, the number of the turn that replaced or closed it, as far as a review says so."""
 
     def line(self, kind: LineKind, text: str, turn: Turn, **more: object) -> Line:
         """A line of this conversation; its day is that on which it was said."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor
 from mcp_server.core.lifecycle.lines import Line, LineKind
 from mcp_server.core.model import Turn
-from mcp_server.core.understanding.recognizer import ItemKind
+from mcp_server.core.understanding.recognizer import Item, ItemKind
 
 VERSION = 1
 
@@ -25,8 +25,20 @@ def _of(kind: LineKind, found: ItemKind) -> Callable[[Sequence[Turn], Context], 
                 context.line_of(told) for told in context.told if told.statement.kind == kind and told.person is None
             ]
         by_number = {turn.number: turn for turn in turns}
+
+        def settled(item: Item) -> tuple[int, str] | None:
+            number = context.settled.get(item)
+            return (number, context.day_of(by_number[number].at)) if number in by_number else None
+
         return [
-            context.line(kind, item.text, by_number[item.sources[0]], weight=WEIGHTS[kind], changes=item.changes)
+            context.line(
+                kind,
+                item.text,
+                by_number[item.sources[0]],
+                weight=WEIGHTS[kind],
+                changes=item.changes,
+                settled_by=settled(item),
+            )
             for item in context.items
             if item.kind == found and not any(mark in item.text for mark in ("[redacted:", "[forgotten]"))
         ]
