@@ -1,6 +1,6 @@
-"""Said once, and where it belongs: extractors write a line into several files (a decision stands in its project's file,
-in the journal and, chosen for the week, in MEMORY.md), and into one file lines of several projects. A context shows a
-line where it comes first; a project's context shows nothing of another one. A person's own lines stay as they are."""
+"""Said once, and where it belongs: extractors write a line into several files (a rule into its page and MEMORY.md, the
+beginning of a decision into the journal), and into one file lines of several projects. A context shows a line where it
+comes first; a project's context shows nothing of another one. A person's own lines stay as they are."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"
 SHOWN_ABOVE = "shown above"
 
-_BEGINNING = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson): )?")
+_BEGINNING = re.compile(
+    r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to): )?"
+)
+_SHORT = re.compile(r"^\*\*[\w-]+\*\* — (?:decided|open): | \[\[[^\[\]\n]+\]\]$")
+"""Marks a line that repeats a part of another page's line: MEMORY.md's of a project, and a journal's with its link."""
 _PROJECT = re.compile(r"^[\w-]+: ")
 """Stands before it in MEMORY.md, which has lines of all projects."""
 
 
 def plain(line: str) -> str:
-    """What an entry says, whichever file it stands in: without bullet, day, a journal's prefix and its sources."""
-    return _BEGINNING.sub("", without_sources(line), count=1).strip().casefold()
+    """Returns what an entry says, whichever file it is in: without bullet, day, sources, and a journal's additions."""
+    return _SHORT.sub("", _BEGINNING.sub("", without_sources(line), count=1).strip()).rstrip("…").casefold()
 
 
 def said_above(filling: Filling) -> frozenset[str]:
@@ -61,10 +65,13 @@ def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[t
 
 
 def repeats(line: str, said: AbstractSet[str]) -> bool:
-    """Returns whether a line of a file is an extractor's, and shown already. A person's own line never is."""
+    """Returns whether a line of a file is an extractor's and shown already. A short form is, if a line that was shown
+    holds it; a person's own line never is."""
     if not said or not is_derived(line):
         return False
     text = plain(neutralise(line))
+    if _SHORT.search(_BEGINNING.sub("", without_sources(line), count=1)):
+        return any(text in one for one in said)
     return text in said or _PROJECT.sub("", text) in said
 
 
