@@ -72,6 +72,13 @@ SAYING = re.compile(
     r"|something (?:else|special)|worth it|more than ever|the (?:real|hard) (?:deal|work)|since we last)\b",
     re.IGNORECASE,
 )
+ASPIRING = re.compile(
+    r"\b(?:motivat\w+|inspir\w+|strength|stress\w*|de-?stress|emotions?|headspace|impact|positive|dreams?|voice|grinding"
+    r"|make a (?:change|difference)|makes? me (?:feel|happy|smile)|mental health|my (?:head|mind|soul)|gonna be"
+    r"|believe (?:that|in)|valued|each other)\b",
+    re.IGNORECASE,
+)
+"""Moods and aspirations: what holds nothing else is talk."""
 WE_ALONE = re.compile(r"\b(?:we|us|our|ours|ourselves)\b", re.IGNORECASE)
 HABIT = re.compile(r"\b(?:usually|often|every|always|each|once a|twice a|tradition|together)\b", re.IGNORECASE)
 ATTACHED = re.compile(r"\[(?:image|photo|attachment|video|audio|file)\b[^\]]*\]")

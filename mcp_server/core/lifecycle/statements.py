@@ -138,6 +138,8 @@ def statement(sentence: str, said: date) -> Statement | None:
     kind = _kind(sentence, dated.past, dated.future)
     timed = dated.past or dated.future or dated.day is not None
     weight = _weight(definite, proper, figures, timed)
+    if patterns.ASPIRING.search(sentence) and not (proper or figures or timed):
+        return None
     if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed):
         return None
     return Statement(kind, dated.text, dated.day, weight)
@@ -154,11 +156,9 @@ def _least(sentence: str, kind: LineKind, timed: bool) -> float:
         return 1.0 if told else 2.5  # between friends it is a saying
     if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
         return 1.75
-    if kind in ("about", "event") and patterns.ABOUT.search(sentence):
-        return 0.5
     if kind == "about":
-        return 1.25
-    return 0.5 if kind in ("preference", "decision") else 0.75 if kind in ("plan", "lesson") else 1.0
+        return 0.5 if patterns.ABOUT.search(sentence) else 1.25
+    return 0.75 if kind in ("preference", "decision", "lesson") else 1.0
 
 
 def _kind(sentence: str, past: bool, future: bool) -> LineKind:

@@ -35,11 +35,12 @@ _PROGRESS = re.compile(
     r"(?:I(?:['’]m| am) (?:\w+ly |also |just |still )?(?:trying|having (?:trouble|issues|problems)|struggling"
     r"|getting an?|looking for|wondering|stuck|confused|not sure|working on|starting)\b"
     r"|I(?:['’]ve| have) (?:\w+ly |also |just )?(?:tried|heard|checked)\b|I need (?:some )?(?:help|advice)\b"
-    r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b)"
-    r"|.*\b(?:can|could) you (?:please |also )?(?:explain|help|show|verify|give|walk|provide|review|suggest)\b",
+    r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b|(?:including|considering|especially|given|which|like)\b)"
+    r"|.*\b(?:can|could) you (?:please |also )?(?:explain|help|show|verify|give|walk|provide|review|suggest)\b"
+    r"|.*\b(?:let me know|(?:I|but I) need (?:some )?help)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a user is at in this hour, or asks for: the task, not something that lasts."""
+"""What a user is at in this hour, or asks for: the task, not something that lasts; and fragments of such sentences."""
 
 _FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
 """TeX: a line of an exercise."""

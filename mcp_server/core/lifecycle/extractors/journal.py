@@ -15,6 +15,9 @@ from mcp_server.core.model import Turn
 MOST = 6
 """Lines of one conversation; a day's page has at most `condense.JOURNAL_LINES`."""
 
+MOST_TOLD = 3
+"""Lines of one conversation that tell nothing settled: what people say of themselves, and facts."""
+
 LONGEST = 110
 """Characters of a line without its link."""
 
@@ -51,9 +54,11 @@ def chosen(lines: Sequence[Line]) -> list[Line]:
         for line in lines
         if (line.kind in PREFIXES or line.kind in _TOLD) and (line.kind != "report" or line.weight >= LEAST_REPORT)
     ]
+    settled = sum(line.kind in PREFIXES for line in told)
     best: list[Line] = []
     for line in sorted(told, key=lambda line: (line.kind not in PREFIXES, -line.weight, line.turn)):
-        if len(best) < MOST and not any(is_duplicate(line.text, other.text) for other in best):
+        full = len(best) >= (MOST if line.kind in PREFIXES else min(MOST, settled + MOST_TOLD))
+        if not full and not any(is_duplicate(line.text, other.text) for other in best):
             best.append(line)
     return [short(line) for line in sorted(best, key=lambda line: line.turn)]
 
