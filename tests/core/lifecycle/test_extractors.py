@@ -157,6 +157,11 @@ def test_the_task_of_the_hour_a_question_and_an_exercise_are_not_worth_a_line(te
     assert not is_worth_a_line(item("fact", text, 0.7))
 
 
+def test_an_option_that_the_agent_passed_over_is_no_decision() -> None:
+    text = "Alternatives I looked at and wouldn't take: a ConfigFile, whose nested data gets ugly."
+    assert not is_worth_a_line(item("decision", text, 0.5, "agent"))
+
+
 def test_explanations_of_an_agent_that_nobody_accepted_are_no_decisions() -> None:
     answer = (
         "Here are some tips for your login:\n- **Hashing**: Use Argon2 to store passwords.\n"

@@ -35,12 +35,20 @@ _PROGRESS = re.compile(
     r"(?:I(?:['’]m| am) (?:\w+ly |also |just |still )?(?:trying|having (?:trouble|issues|problems)|struggling"
     r"|getting an?|looking for|wondering|stuck|confused|not sure|working on|starting)\b"
     r"|I(?:['’]ve| have) (?:\w+ly |also |just )?(?:tried|heard|checked)\b|I need (?:some )?(?:help|advice)\b"
-    r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b|(?:including|considering|especially|given|which|like)\b)"
+    r"|how (?:can|do|would|should) I\b|do I (?:need|have)\b"
+    r"|(?:including|considering|especially|given|which|like|similar to)\b)"
     r"|.*\b(?:can|could) you (?:please |also )?(?:explain|help|show|verify|give|walk|provide|review|suggest)\b"
-    r"|.*\b(?:let me know|(?:I|but I) need (?:some )?help)\b",
+    r"|.*\b(?:let me know|I need (?:some )?help|how (?:can|should|would) I|I(?:['’]m| am) not sure)\b",
     re.IGNORECASE | re.DOTALL,
 )
 """What a user is at in this hour, or asks for: the task, not something that lasts; and fragments of such sentences."""
+
+_PASSED_OVER = re.compile(
+    r"\balternatives? (?:I|we) (?:looked|considered)|\b(?:considered|looked at) \w.* and (?:rejected|wouldn['’]t)\b"
+    r"|\b(?:wouldn['’]t (?:take|choose)|would not (?:take|choose))\b",
+    re.IGNORECASE,
+)
+"""An option that the agent names as one that it did not take."""
 
 _FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
 """TeX: a line of an exercise."""
@@ -55,7 +63,7 @@ def is_worth_a_line(item: Item) -> bool:
         return True
     if item.text.rstrip().endswith("?") or _FORMULA.search(item.text):
         return False
-    if item.role == "user" and _PROGRESS.match(item.text):
+    if (_PROGRESS.match if item.role == "user" else _PASSED_OVER.search)(item.text):
         return False
     if item.probability < LEAST.get((item.kind, item.role), 0.0):
         return False
