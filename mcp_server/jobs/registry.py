@@ -45,13 +45,13 @@ JOBS: Mapping[str, Job] = {
         ),
         Job(
             "condense-daily",
-            "what was said becomes knowledge, journals keep to their budget",
+            "closed conversations become knowledge",
             lambda settings: settings.lifecycle.condensation_schedule,
             _daily,
         ),
         Job(
             "condense-weekly",
-            "the week's best lines go into MEMORY.md, which keeps to its cap; unused files go to archive/",
+            "MEMORY.md follows the other pages and keeps to its cap; unused files go to archive/",
             lambda settings: settings.lifecycle.pruning_schedule,
             _weekly,
         ),

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from mcp_server.errors import Unavailable
 
-Purpose = Literal["gate", "summary", "enrichment", "extraction", "review", "condensation", "commit message"]
+Purpose = Literal["gate", "summary", "enrichment", "extraction", "review", "commit message"]
 """What a call is for, as log and `costs` name it."""
 
 

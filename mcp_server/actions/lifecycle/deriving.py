@@ -111,7 +111,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
         numbers = {turn.number for turn in turns}
         found = settled_items(notes, memory.recognizer())
         here = tuple(item for item in found if item.sources[0] in numbers)
-        context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), (), here)
+        context = Context(row.path, row.title, project.slug, memory.local_date, frozenset(), here)
         return (
             *(line for line in before if line.turn < oldest),
             *_by_rules(memory, turns, context, items.EXTRACTORS, None),
@@ -171,7 +171,7 @@ def _by_rules(
     if answer is not None:
         by_rules = answer.unanswered(turns)
         of_rules = [one for one in available().values() if one.name in replaced and one.name != journals.EXTRACTOR.name]
-        given = [line for line in answer.lines if not recognized or line.kind not in items.WEIGHTS]
+        given = [line for line in answer.lines if not recognized or line.kind not in items.KINDS]
         given += _read(items.DECISIONS, turns, context) if recognized else []
         for extractor in of_rules if by_rules else ():
             given += [line for line in _read(extractor, turns, context) if line.turn in by_rules]

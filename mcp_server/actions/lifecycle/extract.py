@@ -23,16 +23,18 @@ from mcp_server.actions.despite_editors import TRIES, despite_editors
 from mcp_server.actions.editing import difference, stamped
 from mcp_server.actions.lifecycle.deriving import Derived, chosen, derive, versions
 from mcp_server.core.checkpoints.duplicates import is_duplicate
+from mcp_server.core.lifecycle.condense import over_the_day, without
+from mcp_server.core.lifecycle.core_memory import derived_lines, renewed
 from mcp_server.core.lifecycle.eviction import archived_path
 from mcp_server.core.lifecycle.indexes import PEOPLE_INDEX, PROJECT_INDEX
 from mcp_server.core.lifecycle.lines import Line, is_derived, without_sources
 from mcp_server.core.lifecycle.live_pages import LivePage, lines_from, page_from
 from mcp_server.core.lifecycle.merging import merged, standing
-from mcp_server.core.lifecycle.places import by_file, place_of
+from mcp_server.core.lifecycle.places import GENERAL_PAGE, USER_FILE, by_file, place_of
 from mcp_server.core.lifecycle.states import settled
 from mcp_server.core.text.entries import entries, statement
 from mcp_server.core.text.markdown import split_front_matter
-from mcp_server.core.text.remembering import MEMORY, Place
+from mcp_server.core.text.remembering import MEMORY, Place, place_for
 from mcp_server.core.text.transcript import Transcript
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.memory import Memory
@@ -269,6 +271,8 @@ async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, par
         if not partly:
             await memory.state.put(EXTRACTED, one.derived.path, one.seen)
             await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
+    if (core := await renew_memory(memory)) is not None:
+        done.files[MEMORY] = core
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +298,8 @@ async def write_lines(
 
     Pages show the items of open conversations besides: those that the state has, and `live`, newer ones, which it gets.
     Those of the transcripts `ended` are shown no longer: their lines are among the derived ones."""
-    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report"]
-    reports = [line for one in derived for line in one.lines if line.kind == "report"]
+    reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
+    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
     by_day = _sessions_by_journal(derived)
     stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
 
@@ -375,6 +379,37 @@ class _Batch:
     by_day: Mapping[str, Sequence[str]]
     reports: Sequence[Line]
     shown: Sequence[Line] = ()
+
+
+async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | None:
+    """Writes the derived lines of MEMORY.md anew from the other pages; returns the change, None if there is none."""
+
+    def work() -> ChangedFile | None:
+        before = memory.files.text_or_none(MEMORY)
+        text = before or place_for("fact", "x", None, "", None).template
+        start = split_front_matter(text)
+        body = renewed(start.body, derived_lines(_bodies(memory.files)))
+        if body == start.body:
+            return None
+        after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        if not dry_run:
+            memory.files.write_atomic(MEMORY, after, before, new=before is None)
+        return ChangedFile.of(MEMORY, before or "", after)
+
+    if dry_run:
+        return await run_sync(work)
+    async with memory.locks.files():
+        changed = await run_sync(despite_editors, work)
+    if changed is not None:
+        memory.changes.publish(Change("file", MEMORY))
+    return changed
+
+
+def _bodies(files: WorkspaceFiles) -> dict[str, str]:
+    """Returns the bodies of the pages that MEMORY.md repeats lines of."""
+    paths = [USER_FILE, GENERAL_PAGE, *(stat.path for stat in files.walk("knowledge/projects/"))]
+    texts = {path: files.readable(path) for path in paths if path.endswith(".md") and path != PROJECT_INDEX}
+    return {path: split_front_matter(text).body for path, text in texts.items() if text is not None}
 
 
 def page_of(line: Line) -> str:
@@ -542,6 +577,8 @@ def rewritten(
     text = before if before is not None else placed[0][0].template
     start = split_front_matter(text)
     body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
+    if path.startswith(JOURNALS):
+        body = without(body, over_the_day(body))
     if path.startswith(ITEM_PAGES):
         body = settled(body, (*(line for _, line in placed), *reports))
     if body == start.body and before is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from anyio.to_thread import run_sync
@@ -19,29 +19,22 @@ from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import WARN_LINES, archive, stamped
 from mcp_server.core.anchors import anchored_entries
 from mcp_server.core.history.merging import merged
-from mcp_server.core.lifecycle.condense import picked, without
 from mcp_server.core.lifecycle.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
-from mcp_server.core.lifecycle.lines import sources_of, without_sources
-from mcp_server.core.lifecycle.memory_pruning import leaving as decide_memory
+from mcp_server.core.lifecycle.lines import sources_of
 from mcp_server.core.pruning import Fated, Pruned
 from mcp_server.core.text import entries
-from mcp_server.core.text.fencing import neutralise
 from mcp_server.core.text.links import linked, links
 from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.core.text.recovering import entry_id
 from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.core.text.titles import title_of
 from mcp_server.errors import Conflict, ContextManagerError
-from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.store import front_matter
 from mcp_server.store.changes import Change
 from mcp_server.store.kept import KeptCopies
 
 _PATH = re.compile(r"[\w./-]+\.md\b")
-
-SHOWN, ANSWER_TOKENS = 200, 400
-"""Lines of MEMORY.md that a model chooses from, and tokens of its answer."""
 
 COMMITS = 100_000
 """So many commits are looked through for a file's last one."""
@@ -51,14 +44,13 @@ COMMITS = 100_000
 
 
 async def prune_memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
-    """Archives entries of MEMORY.md until it has at most `target` lines: by default the length at which it warns, or
-    the cap where that is shorter. Of derived ones those first that another file or entry says, then stale ones, then
-    those that a model lets go, where there is one; then the oldest of all. Anchored and undated entries stay."""
-    least = await _least(memory, _most(memory, target))
+    """Archives the oldest entries of MEMORY.md until it has at most `target` lines: by default the length at which it
+    warns, or the cap where that is shorter. Derived lines stay, as they follow other pages; so do anchored and undated
+    entries."""
     if dry_run:
-        return await run_sync(_memory, memory, target, True, least)
+        return await run_sync(_memory, memory, target, True)
     async with memory.locks.files():
-        done = await run_sync(despite_editors, partial(_memory, memory, target, False, least))
+        done = await run_sync(despite_editors, partial(_memory, memory, target, False))
     if done.changes:
         for path in (MEMORY, ARCHIVE):
             memory.changes.publish(Change("file", path))
@@ -69,27 +61,7 @@ def _most(memory: Memory, target: int | None) -> int:
     return min(WARN_LINES, memory.settings.lifecycle.memory_line_cap) if target is None else target
 
 
-async def _least(memory: Memory, most: int) -> list[str]:
-    """The derived entries that an LLM lets go, the least missed first; none without one, or where none has to go. No
-    lock is held while it is asked."""
-    text = await run_sync(memory.files.text_or_none, MEMORY) or ""
-    over = text.count("\n") - most
-    if memory.llm is None or over <= 0:
-        return []
-    derived = [one for one in entries.entries(split_front_matter(text).body) if sources_of(one.text)][:SHOWN]
-    if not derived:
-        return []
-    said = [neutralise(without_sources(one.text).removeprefix("- ")) for one in derived]
-    lines = "\n".join(f"{place}. {text}" for place, text in enumerate(said, 1))
-    prompt = memory.templates("prune_memory").replace("{most}", str(over)).replace("{lines}", lines)
-    try:
-        answer = await memory.llm.complete(prompt, purpose="condensation", max_tokens=ANSWER_TOKENS)
-    except LlmUnavailable:
-        return []
-    return [derived[place].text for place in picked(answer, len(derived), over) or ()]
-
-
-def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[str]) -> Pruned:
+def _memory(memory: Memory, target: int | None, dry_run: bool) -> Pruned:
     if not memory.files.exists(MEMORY):
         return Pruned("memory", dry_run, MEMORY, where=ARCHIVE, notes=(f"there is no {MEMORY} yet",))
     before = memory.files.read_text(MEMORY)
@@ -98,10 +70,8 @@ def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[s
     most = _most(memory, target)
     listed = entries.entries(start.body)
     spared = anchored_entries((anchor.item for anchor in anchors(memory)), MEMORY, listed, head)
-    today = date.fromisoformat(memory.local_date(memory.clock()))
-    steps = decide_memory(start.body, max(0, lines - most), specific_lines(memory), today, spared, least)
-    body, leaving = without(start.body, steps), [step.entry for step in steps]
-    reasons = {step.entry.start: step.why for step in steps}
+    derived = frozenset(one.start for one in listed if sources_of(one.text))
+    body, leaving = entries.without_oldest(start.body, max(0, lines - most), spared | derived)
     undo: tuple[str, ...] = ()
     if leaving and not dry_run:
         archived = memory.files.read_text(ARCHIVE) if memory.files.exists(ARCHIVE) else None
@@ -113,8 +83,10 @@ def _memory(memory: Memory, target: int | None, dry_run: bool, least: Sequence[s
     left = lines - sum(entry.end - entry.start + 1 for entry in leaving)
     fates = []
     for entry in listed:
-        why = reasons.get(entry.start) or f"the oldest go until {most} lines are left"
-        if entry.start not in gone:
+        why = f"the oldest go until {most} lines are left"
+        if entry.start in derived:
+            why = "derived: it follows another page"
+        elif entry.start not in gone:
             why = "anchored" if entry.start in spared else "newer" if entry.date else "without a date"
         what = title_of(entry.text)
         fates.append(Fated(entry_id(entry.text), what, "gone" if entry.start in gone else "keep", why))
@@ -180,18 +152,6 @@ def _tell(memory: Memory, moved: Sequence[str]) -> None:
     for path in moved:
         memory.changes.publish(Change("file", path))
         memory.changes.publish(Change("file", archived_path(path)))
-
-
-def specific_lines(memory: Memory) -> list[str]:
-    """What the files of people, projects and reference say, line by line."""
-    found: list[str] = []
-    for folder in ("knowledge/people/", "knowledge/projects/", "knowledge/reference/"):
-        for stat in memory.files.walk(folder):
-            text = memory.files.readable(stat.path) if stat.path.endswith(".md") else None
-            if text is not None and stat.path.count("/") <= 3:
-                body = split_front_matter(text).body
-                found += [entries.normalised(without_sources(entry.text)) for entry in entries.entries(body)]
-    return found
 
 
 def _evicted(memory: Memory, paths: Sequence[str], why: str) -> tuple[list[str], tuple[str, ...], tuple[str, ...]]:

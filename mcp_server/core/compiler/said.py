@@ -1,7 +1,7 @@
 """Removes repeated lines, and lines of other projects, from a context.
 
-Extractors write a line into several files (a decision into its project's file, the journal and, if chosen for the week,
-MEMORY.md), and lines of several projects into one file. A context shows such a line once, and no lines of other
+Extractors write a line into several files (a rule into its project's page and MEMORY.md, the beginning of a decision
+into the journal), and lines of several projects into one file. A context shows such a line once, and no lines of other
 projects. Lines that people wrote are never removed.
 """
 
@@ -23,14 +23,18 @@ NO_LONGER_SO = "no longer so: a newer line of its file says otherwise"
 ANOTHERS = "another project's: {}"
 SHOWN_ABOVE = "shown above"
 
-_BEGINNING = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson): )?")
+_BEGINNING = re.compile(
+    r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?(?:(?:Decision|Lesson|Decided|Learned|Done|Open|Rule|How to): )?"
+)
+_SHORT = re.compile(r"^\*\*[\w-]+\*\* — (?:decided|open): | \[\[[^\[\]\n]+\]\]$")
+"""Marks a line that repeats a part of another page's line: MEMORY.md's of a project, and a journal's with its link."""
 _PROJECT = re.compile(r"^[\w-]+: ")
 """Prefix of a line in MEMORY.md, which has lines of all projects."""
 
 
 def plain(line: str) -> str:
-    """Returns an entry's text, the same for every file: without bullet, day, the journal's prefix and sources."""
-    return _BEGINNING.sub("", without_sources(line), count=1).strip().casefold()
+    """Returns an entry's text, the same for every file: without bullet, day, sources, and the journal's additions."""
+    return _SHORT.sub("", _BEGINNING.sub("", without_sources(line), count=1).strip()).rstrip("…").casefold()
 
 
 def said_above(filling: Filling) -> frozenset[str]:
@@ -67,10 +71,13 @@ def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[t
 
 
 def repeats(line: str, said: AbstractSet[str]) -> bool:
-    """Returns whether a line was written by an extractor and is already shown."""
+    """Returns whether a line was written by an extractor and is already shown. A short form counts as shown if a line
+    that was shown contains it."""
     if not said or not is_derived(line):
         return False
     text = plain(neutralise(line))
+    if _SHORT.search(_BEGINNING.sub("", without_sources(line), count=1)):
+        return any(text in one for one in said)
     return text in said or _PROJECT.sub("", text) in said
 
 

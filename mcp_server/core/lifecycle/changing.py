@@ -1,4 +1,4 @@
-"""Changing: what takes the place of something said before, and what only steers the talk. English, as `patterns`."""
+"""Changing: tells whether a line takes the place of an older one. The patterns are English."""
 
 from __future__ import annotations
 
@@ -9,32 +9,8 @@ from mcp_server.core.lifecycle.lines import DERIVED, without_sources
 from mcp_server.core.lifecycle.patterns import TIME_WORDS, VAGUE
 from mcp_server.core.text.words import content_words
 
-STEERING = re.compile(
-    r"^(?:(?:hm+|actually|oh|wait|also|and|please|just|now|then|good)[,\s]+)*"
-    r"(?:forget\b|(?:do not|don['’]t) (?:store|save|keep|remember|write down|note)\b"
-    r"|(?:let['’]s )?(?:continue|resume|carry on|go on|pick up)\b|next, )",
-    re.IGNORECASE,
-)
-"""Asks an assistant to forget something, to go on, or for the next step: nothing of it lasts."""
-
-DONE = re.compile(r"^done\s*[:—–-]\s*", re.IGNORECASE)
-"""Closes an open item."""
-
-LEAD = re.compile(
-    r"^(?:it|that|this)(?:['’]s| has| is| was)? (?:been )?(moved|changed|postponed)\s*[:—–,-]\s*(?=\w+ \w+ \w+)",
-    re.IGNORECASE,
-)
-"""Points back, and says of what comes then that it is so now."""
-
 MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
-"""As such a sentence then begins."""
-
-DECIDES = re.compile(
-    r"\b(?:we|I)(?: now)? (?:use|take|go with|switch to|move to|stay with|stick with)\b.*\binstead\b"
-    r"|\bwe(?:['’]ll| will) (?:use|go with)\b",
-    re.IGNORECASE,
-)
-"""A choice between things, made."""
+"""Begins a line that says that something was moved, changed or postponed."""
 
 _DAY = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
 _THING = r"(?:the |a |an |our )?([\w.-]+)"

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from mcp_server.core.checkpoints.prose import clipped
+from mcp_server.core.text.words import content_words
+
 LineKind = Literal[
     "decision",
     "rule",
@@ -18,14 +21,12 @@ LineKind = Literal[
     "preference",
     "plan",
     "event",
-    "doing",
-    "blocker",
     "fact",
     "procedure",
     "open",
     "report",
 ]
-"""A report says that work is done: it closes open items and is not written itself."""
+"""A report says that work is done: it closes open items, and only the journal tells it."""
 
 MOST_SOURCES = 3
 """Of the turns that say the same, so many are named: the first ones."""
@@ -103,6 +104,13 @@ def sources_of(text: str) -> tuple[Source, ...]:
 def without_sources(text: str) -> str:
     """A text without its marks of provenance: what it says."""
     return _SOURCE.sub("", text) if "[src: " in text else text
+
+
+def shortened(text: str, longest: int) -> str:
+    """Returns the sentence of a text that says most, by its content words, in at most `longest` characters."""
+    parts = re.split(r"(?<=[.!?;])\s+", text)
+    best = max(parts, key=lambda part: len(set(content_words(part))))
+    return clipped(best.rstrip(".;"), longest)
 
 
 def disowned(text: str) -> str:

@@ -60,12 +60,6 @@ OPENING = re.compile(
     re.IGNORECASE,
 )
 CONJUNCTION = re.compile(r"^(?:and|but|so|plus|also|then|hopefully|best of all|now)\b,?\s+(?=\w)", re.IGNORECASE)
-REQUEST = re.compile(
-    r"\b(?:want|need|like) to (?:make sure|ensure|know|understand how|see (?:if|how)|get (?:some|your"
-    r"|feedback))\b|\bappreciate\b|\blet me know\b|\bI['’]ve (?:also )?heard (?:that|of|about)\b"
-    r"|\bI(?:['’]m| am) (?:getting this|still getting|not sure|unsure|wondering|confused)|\bmake sure (?:I|we)\b",
-    re.IGNORECASE,
-)
 ENDS_OPEN = re.compile(
     r"\b(?:it|them|him|her|this|that|those|these|one|ones|there|so|a few|some|do|did|too|them all|all that|either"
     r"|both)"
@@ -78,6 +72,13 @@ SAYING = re.compile(
     r"|something (?:else|special)|worth it|more than ever|the (?:real|hard) (?:deal|work)|since we last)\b",
     re.IGNORECASE,
 )
+ASPIRING = re.compile(
+    r"\b(?:motivat\w+|inspir\w+|strength|stress\w*|de-?stress|emotions?|headspace|impact|positive|dreams?|voice|grinding"
+    r"|make a (?:change|difference)|makes? me (?:feel|happy|smile)|mental health|my (?:head|mind|soul)|gonna be"
+    r"|believe (?:that|in)|valued|each other)\b",
+    re.IGNORECASE,
+)
+"""Moods and aspirations: what holds nothing else is talk."""
 WE_ALONE = re.compile(r"\b(?:we|us|our|ours|ourselves)\b", re.IGNORECASE)
 HABIT = re.compile(r"\b(?:usually|often|every|always|each|once a|twice a|tradition|together)\b", re.IGNORECASE)
 ATTACHED = re.compile(r"\[(?:image|photo|attachment|video|audio|file)\b[^\]]*\]")
@@ -296,65 +297,16 @@ PAST = re.compile(
     r"|learned|tried|created|adopted|volunteered|organi[sz]ed|celebrated|hit|set|\w{3,}ed)\b",
     re.IGNORECASE,
 )
-INSTRUCTION = re.compile(
-    r"^(?:(?:please |from now on,? |going forward,? |remember to )*(?:always|never)\b(?! (?:been|had|seen|mind"
-    r"|thought|heard))"
-    r"|from now on\b|going forward\b|when(?:ever)? I ask\b"
-    r"|(?:please )?(?:do not|don['’]t) (?:ever|use|include|suggest|give|add|touch|commit|push|edit|modify|delete"
-    r"|remove|rename"
-    r"|mock|install|deploy|merge|mention)\b(?! (?:it|this|that|them|those|these)\b)"
-    r"|(?:please )?use (?:[\w./+-]+ ){0,3}[\w./+-]+,? (?:not|never|instead of|rather than)\b)",
-    re.IGNORECASE,
-)
-TODO = re.compile(r"^(?:TODO|to-do|action item|next step)s?\s*[:—–-]\s*", re.IGNORECASE)
-TROUBLE = re.compile(
-    r"\b(?:fail(?:s|ed|ing)?|errors?|exception|broken|breaks?|crash(?:es|ed|ing)?|traceback|not working|times? out"
-    r"|stuck|wrong)\b"
-    r"|\b(?:does|do|is|are|did)(?:n['’]t| not) work",
-    re.IGNORECASE,
-)
-"""What is the matter now, and will not be once it is mended."""
-ACKNOWLEDGED = re.compile(
-    r"\bindeed\b|\bmakes? (?:\w+ )?sense\b|\b(?:is|are) (?:\w+ )?(?:clear|right|correct)(?: now)?[.!]*$", re.IGNORECASE
-)
-"""What only says that an answer was understood."""
-VERB = re.compile(
-    r"\b(?:is|are|was|were|has|have|had|will|can|must|should|may|\w{3,}(?:s|ed))\b|['’]s\b|:", re.IGNORECASE
-)
-"""Without one it is no sentence; behind a colon none is needed."""
-FORMULA = re.compile(r"\\[(\[]|\\(?:frac|text|times|sqrt)\b")
-"""What a page of TeX would show, and a line of a file does not."""
 _BEING = (
     r"^(?:[^,]{1,60},\s*)?(?:I|we)(?:['’]m|['’]re| am| are|(?:['’]ve| have) been)\s+"
     r"(?:(?:just|also|still|now|always|really|even|\w+ly)\s+)*"
 )
-BLOCKER = re.compile(
-    rf"{_BEING}(?:having (?:\w+ ){{0,2}}(?:trouble|issues?|problems?|difficult(?:y|ies))\b"
-    r"|encountering\b|facing\b|stuck\b|struggling\b|running into\b|blocked\b|concerned\b|worried\b|confused\b"
-    r"|getting (?:[\w'\"`’-]+ ){0,4}(?:errors?|issues?|warnings?|exceptions?)\b)",
-    re.IGNORECASE,
-)
-"""What keeps somebody from going on."""
 DOING = re.compile(rf"{_BEING}\w{{2,}}ing\b", re.IGNORECASE)
 """What somebody is at, and has not done yet."""
-USING = re.compile(rf"{_BEING}using\b|^(?:I|we) (?:\w+ly )?use\b", re.IGNORECASE)
-HAVING = re.compile(
-    r"^(?:I|we)(?: (?:also )?have|['’]ve (?:also )?got) (?:an?|two|three|four|five|\d+|some)\b", re.IGNORECASE
-)
 RELATIVE = re.compile(
     r"\b(?:the|these|those|all|my|our) (?:\w+ ){0,3}\w+s\s+$|\b(?:what|everything|all)\s+$", re.IGNORECASE
 )
 """What stands before a clause that only describes it: "the tricks (I learned)"."""
-PERSONAL = re.compile(
-    r"\b(?:my|our) (?:\w+ )?(?:husband|wife|fianc[ée]e?|boyfriend|girlfriend|kids?|children|son|daughter|mom|mum|mother"
-    r"|dad|father|parents|sister|brother|siblings?|grand\w+|aunt|uncle|cousin|family|dog|cat|pets?|pup(?:py|s)?|kitten"
-    r"|hometown|birthday|house|apartment|flat|garden)\b"
-    r"|\b(?:have|had|got|own|adopted) (?:an?|two|three|four|five|\d+) (?:\w+ ){0,2}"
-    r"(?:dogs?|cats?|pup(?:py|pies)|kittens?|pets?|horses?|baby|kids?|children|sons?|daughters?|sisters?|brothers?"
-    r"|degree|job|allergy|disability|house|apartment|flat|garden|car)\b",
-    re.IGNORECASE,
-)
-"""Family, pets, home and who somebody is: nobody's project."""
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][\w’'+-]*[a-z0-9+]\b|\b[A-Z]{2,}\b|\b[a-z]+[A-Z]\w+")
 FIGURE = re.compile(r"\d")
 VERBS_BEFORE = re.compile(

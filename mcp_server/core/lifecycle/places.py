@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mcp_server.core.checkpoints.prose import clipped
 from mcp_server.core.lifecycle.lines import Line
@@ -20,8 +21,6 @@ PEOPLE_SECTIONS = {
     "preference": "Likes and dislikes",
     "plan": "Plans",
     "event": "What happened",
-    "doing": "What happened",
-    "blocker": "What happened",
     "decision": "Decisions",
     "lesson": "Lessons",
 }
@@ -38,15 +37,14 @@ PROJECT_FILES = {
     "fact": ("context", FACTS),
     "plan": ("progress", "Next"),
     "event": ("progress", "Done"),
-    "doing": ("progress", "In progress"),
-    "blocker": ("progress", "Blockers"),
 }
 GENERAL_SECTIONS = {"decision": DECISIONS, "rule": RULES, "lesson": "Lessons", "fact": FACTS, "open": OPEN}
 LONGEST_HEADING = 60
 
 
 def place_of(line: Line, title: str = "") -> Place:
-    """The file and section of a line. `title` is that of its conversation, under which a journal groups it."""
+    """Returns the file and section of a line. A journal groups lines by person, project or `title`, which is
+    the conversation's."""
     if line.file == "journal":
         head = f"---\ntype: journal\ndate: {line.said}\nsessions: []\n---\n\n## {line.said}\n"
         section = line.person or line.project or heading(title) or "General"
@@ -82,6 +80,13 @@ def _person(line: Line) -> Place:
 def heading(text: str) -> str:
     """A text as a heading: one line of plain words, which reads back as it was written."""
     return clipped(re.sub(r"[^\w\s,.'()&+-]+", " ", text), LONGEST_HEADING).rstrip("…").strip(" ,.'(&+-")
+
+
+def link_to(line: Line) -> str:
+    """Returns a wiki link to the page of a line: `[[atlas/context]]`, `[[general]]`."""
+    parts = place_of(replace(line, file=line.file if line.kind == "procedure" else "")).path.split("/")
+    name = parts[-1].removesuffix(".md")
+    return f"[[{parts[-2]}/{name}]]" if len(parts) == 4 else f"[[{name}]]"
 
 
 def by_file(lines: Iterable[tuple[Line, str]]) -> dict[str, list[tuple[Place, Line]]]:

@@ -1,7 +1,7 @@
-"""Statements: what of a message somebody would want to know later, sentence by sentence.
+"""Statements: what named people tell of themselves in a message of an imported chat, sentence by sentence.
 
-A statement is a sentence in which somebody says something of themselves or of what they do, that stands by itself. Left
-out are questions, greetings, thanks, praise and sympathy, sentences to the other one ("you"), sentences that begin with
+A statement is a sentence in which its speaker tells something of the speaker, and that stands by itself. Left out are
+questions, greetings, thanks, praise and sympathy, sentences to the other one ("you"), sentences that begin with
 a pronoun or speak of something that only the sentence before names, and sentences of which no word says anything
 definite. Rather a fact is missed than a line made of small talk.
 """
@@ -15,7 +15,7 @@ from datetime import date
 
 from mcp_server.core.checkpoints.messages import is_injected
 from mcp_server.core.checkpoints.prose import bare, prose
-from mcp_server.core.lifecycle import changing, patterns
+from mcp_server.core.lifecycle import patterns
 from mcp_server.core.lifecycle.dates import absolute
 from mcp_server.core.lifecycle.lines import LineKind
 from mcp_server.core.lifecycle.tidying import split, tidied
@@ -42,15 +42,12 @@ LEAST_DEFINITE = 2
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A sentence worth keeping, as it was said but for its dates, which are absolute. `about_self`: it speaks of
-    whoever says it; `personal`: of their family, pets or home, not of their work; `day` is the one it names, if any."""
+    """A sentence worth keeping, as it was said but for its dates, which are absolute; `day` is the one it names."""
 
     kind: LineKind
     text: str
     day: date | None
     weight: float
-    about_self: bool = True
-    personal: bool = False
 
 
 def statements(text: str, said: date, speakers: frozenset[str] = frozenset()) -> Iterator[Statement]:
@@ -58,7 +55,7 @@ def statements(text: str, said: date, speakers: frozenset[str] = frozenset()) ->
     if is_injected(text) or stop_words(words(text[:SAMPLE])) is not ENGLISH_STOP_WORDS:
         return
     for sentence in sentences(text, speakers):
-        found = statement(sentence, said, named=bool(speakers))
+        found = statement(sentence, said)
         if found is not None:
             yield found
 
@@ -109,22 +106,13 @@ def _calls(speakers: frozenset[str]) -> re.Pattern[str] | None:
     )
 
 
-def statement(sentence: str, said: date, named: bool) -> Statement | None:
-    """The sentence as a statement; None if it is talk, or does not stand by itself."""
-    if not named:
-        if changing.STEERING.match(sentence):
-            return None
-        sentence = changing.LEAD.sub(lambda lead: f"{lead[1].capitalize()}: ", sentence)
+def statement(sentence: str, said: date) -> Statement | None:
+    """Returns a sentence as a statement; None if it is talk, depends on other sentences, or is not of its speaker."""
     count = len(sentence.split())
     if not SHORTEST <= count <= LONGEST or len(sentence) > LONGEST_TEXT:
         return None
-    if patterns.INSTRUCTION.match(sentence) and not named and not patterns.DEICTIC.search(sentence):
-        return Statement("preference", sentence, None, 3.0)
-    if (todo := patterns.TODO.match(sentence)) and not named:
-        return Statement("plan", f"To do: {sentence[todo.end() :]}", None, 2.0, False)
-    if (done := changing.DONE.match(sentence)) and not named:
-        return Statement("event", f"Done: {sentence[done.end() :]}", None, 2.0, False)
-    own = patterns.SELF.search(sentence) is not None or patterns.ELLIPTIC.match(sentence) is not None
+    if not (patterns.SELF.search(sentence) or patterns.ELLIPTIC.match(sentence)):
+        return None
     if (
         patterns.ASKING.match(sentence)
         or patterns.DANGLING.match(sentence)
@@ -132,15 +120,13 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
         or patterns.TALK.search(sentence)
     ):
         return None
-    if not named and (patterns.REQUEST.search(sentence) or patterns.FORMULA.search(sentence)):
-        return None
     if patterns.ENDS_OPEN.search(sentence) or patterns.FRAGMENT.search(sentence) or patterns.DEICTIC.search(sentence):
         return None
-    if own and not (patterns.SUBJECT.match(sentence) or patterns.ELLIPTIC.match(sentence)):
+    if not (patterns.SUBJECT.match(sentence) or patterns.ELLIPTIC.match(sentence)):
         own_late = re.search(r"\b(?:I|my|we|our)\b", sentence)
         if own_late is None or own_late.start() > 60:
             return None
-    if named and patterns.ALL_OF_US.search(sentence) and not re.search(r"\bI\b|\b[Mm]y\b", sentence):
+    if patterns.ALL_OF_US.search(sentence) and not re.search(r"\bI\b|\b[Mm]y\b", sentence):
         return None
     dated = absolute(sentence, said)
     definite = [
@@ -149,59 +135,34 @@ def statement(sentence: str, said: date, named: bool) -> Statement | None:
     proper, figures = len(set(patterns.PROPER.findall(sentence))), len(patterns.FIGURE.findall(sentence))
     if not _stands_alone(sentence, definite):
         return None
-    if not own:
-        if named or not (proper or figures) or len(definite) < LEAST_DEFINITE + 1:
-            return None
-        if patterns.TROUBLE.search(sentence) or patterns.ACKNOWLEDGED.search(sentence):
-            return None
-        if not patterns.VERB.search(sentence):
-            return None
-        return Statement(
-            "fact", dated.text, dated.day, _weight(definite, proper, figures, dated.day is not None), False
-        )
     kind = _kind(sentence, dated.past, dated.future)
-    personal = patterns.PERSONAL.search(sentence) is not None
-    if not named and _is_of_the_work(sentence, kind, personal, bool(proper or figures)):
-        kind = "fact"
     timed = dated.past or dated.future or dated.day is not None
     weight = _weight(definite, proper, figures, timed)
-    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed, named):
+    if patterns.ASPIRING.search(sentence) and not (proper or figures or timed):
         return None
-    return Statement(kind, dated.text, dated.day, weight, personal=personal)
+    if len(definite) < LEAST_DEFINITE or weight < _least(sentence, kind, timed):
+        return None
+    return Statement(kind, dated.text, dated.day, weight)
 
 
-def _least(sentence: str, kind: LineKind, timed: bool, named: bool) -> float:
-    """How much a sentence of this kind must hold. Nothing definite is told by sayings, nor by "we" without a time."""
+def _least(sentence: str, kind: LineKind, timed: bool) -> float:
+    """Returns the least weight of a sentence of this kind. Sayings and "we" without a time tell nothing definite."""
     if patterns.SAYING.search(sentence) and kind != "preference":
         return 2.5
     if patterns.WE_ALONE.search(sentence) and not re.search(r"\bI\b|\bI['’]|\b[Mm][ye]\b", sentence):
         told = (
             timed or patterns.PAST.search(sentence) or patterns.PLAN.search(sentence) or patterns.HABIT.search(sentence)
         )
-        return 1.0 if told else 2.5 if named else 1.25  # between friends it is a saying, at work the team's way
+        return 1.0 if told else 2.5  # between friends it is a saying
     if not patterns.SUBJECT.match(sentence) and not patterns.ELLIPTIC.match(sentence):
         return 1.75
-    if kind in ("about", "doing", "blocker") and patterns.ABOUT.search(sentence):
-        return 0.5
     if kind == "about":
-        return 1.25
-    return 0.5 if kind in ("preference", "decision") else 0.75 if kind in ("plan", "lesson") else 1.0
-
-
-def _is_of_the_work(sentence: str, kind: LineKind, personal: bool, named_or_counted: bool) -> bool:
-    """Whether a sentence to an assistant tells of the work rather than of who does it: what is used, what "we" have."""
-    if kind in ("doing", "about") and patterns.USING.match(sentence):
-        return named_or_counted
-    if kind != "about" or personal:
-        return False
-    ours = re.search(r"\bI\b|\bI['’]|\b[Mm][ye]\b", sentence) is None
-    return ours or not patterns.SUBJECT.match(sentence) or patterns.HAVING.match(sentence) is not None
+        return 0.5 if patterns.ABOUT.search(sentence) else 1.25
+    return 0.75 if kind in ("preference", "decision", "lesson") else 1.0
 
 
 def _kind(sentence: str, past: bool, future: bool) -> LineKind:
-    if changing.MOVED.match(sentence):
-        return "fact"
-    if patterns.DECISION.search(sentence) or changing.DECIDES.search(sentence):
+    if patterns.DECISION.search(sentence):
         return "decision"
     learned = patterns.LESSON.search(sentence)
     if learned is not None and not patterns.RELATIVE.search(sentence[: learned.start()]):
@@ -213,26 +174,11 @@ def _kind(sentence: str, past: bool, future: bool) -> LineKind:
         return "preference"
     if future or (patterns.PLAN.search(sentence) and not past):
         return "plan"
-    if happened:
+    if happened or patterns.DOING.match(sentence):
         return "event"
-    if patterns.BLOCKER.match(sentence):
-        return "blocker"
-    if patterns.DOING.match(sentence):
-        return "doing"
     if patterns.ABOUT.search(sentence):
         return "about"
     return "event" if patterns.PAST.search(sentence) or re.search(r"\b(?:I|we)['’](?:ve|m|re)\b", sentence) else "about"
-
-
-def weight_of(text: str) -> float:
-    """How much a line holds that is known by its words alone."""
-    definite = [word for word in content_words(text) if word not in patterns.VAGUE]
-    return _weight(
-        definite,
-        len(set(patterns.PROPER.findall(text))),
-        len(patterns.FIGURE.findall(text)),
-        patterns.FIGURE.search(text) is not None,
-    )
 
 
 def _weight(definite: list[str], proper: int, figures: int, timed: bool) -> float:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from mcp_server.core.lifecycle.extractors import REGISTRY, Context, context_of
+from mcp_server.core.lifecycle.extractors.items import is_worth_a_line
 from mcp_server.core.lifecycle.extractors.journal import MOST
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.lifecycle.places import place_of
 from mcp_server.core.model import Role, Turn
+from mcp_server.core.understanding.recognizer import Item, ItemKind
 from mcp_server.store.recognizer import recognizer
 
 PATH = "raw/conversations/2026/02/16/1845-s-talk.md"
@@ -28,47 +32,56 @@ def by(name: str, said: tuple[Sequence[Turn], Context]) -> list[Line]:
     return REGISTRY[name].extract(*said)
 
 
-def test_people_are_told_of_in_the_third_person_with_the_turn_that_says_so() -> None:
+def test_named_people_are_quoted_with_the_turn_that_says_so() -> None:
     (line,) = by("people", talk(("user", "Hello!"), ("user", "I moved to Lisbon yesterday."), name="Ana"))
     assert (line.kind, line.person, line.turn, line.path, line.day) == ("event", "Ana", 2, PATH, "2026-02-15")
-    assert line.text == "Ana moved to Lisbon on 15 February 2026."
+    assert line.text == "Ana: I moved to Lisbon on 15 February 2026."
     assert place_of(line).path == "knowledge/people/ana.md"
 
 
-def test_who_has_no_name_is_the_user() -> None:
-    (line,) = by("people", talk(("user", "I'm a beekeeper from Novi Sad."), ("agent", "I keep bees in Oslo too.")))
-    assert (line.person, line.text) == (None, "The user is a beekeeper from Novi Sad.")
-    assert place_of(line).path == "knowledge/people/user.md"
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I'm a beekeeper from Novi Sad.",
+        "I live in Split with my wife.",
+        "My wife and I adopted a cat called Mia.",
+        "We have a dog called Rex.",
+        "My son is allergic to nuts.",
+        "I'm colour-blind, red and green.",
+        "My birthday is on 3 June.",
+    ],
+)
+def test_a_lasting_fact_about_the_user_is_on_the_users_page_and_on_no_project(said: str) -> None:
+    turns = talk(("user", said), ("agent", "I keep bees in Oslo too."), project="atlas")
+    (line,) = by("people", turns)
+    assert (line.person, line.text, place_of(line).path) == (None, said, "knowledge/people/user.md")
+    assert by("facts", turns) == []
 
 
-def test_of_a_project_what_is_done_begun_and_stuck_stands_apart_and_what_is_used_is_a_fact() -> None:
-    said = talk(
-        ("user", "I moved the invoices to Postgres 16. I'm trying to add Stripe webhooks to the invoices."),
-        (
-            "user",
-            "I'm having trouble with the signatures of the Stripe webhooks. I'm using FastAPI 0.110 for the service.",
-        ),
-        project="atlas",
-    )
-    places = [place_of(line) for name in ("people", "facts") for line in by(name, said)]
-    assert [(place.path.removeprefix("knowledge/projects/atlas/"), place.section) for place in places] == [
-        ("progress.md", "Done"),
-        ("progress.md", "In progress"),
-        ("progress.md", "Blockers"),
-        ("context.md", "Facts"),
-    ]
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I'm trying to add Stripe webhooks to the invoices.",
+        "I'm having trouble with the signatures of the Stripe webhooks.",
+        "I moved the invoices to Postgres 16.",
+        "I'm a bit tired of this error.",
+        "I'm so happy with the new dashboard!",
+        "I was nervous about the release on Friday.",
+        "As an admin I would see all users.",
+        "Let me keep it pending till I speak with them.",
+        "I'm not going to explain a second migration tool to internal audit.",
+    ],
+)
+def test_moods_progress_and_plans_of_the_hour_do_not_fill_the_users_page(said: str) -> None:
+    assert by("people", talk(("user", said), ("agent", "I see."))) == []
 
 
-def test_family_pets_and_home_belong_to_no_project() -> None:
-    said = talk(
-        ("user", "We have a dog called Rex."), ("user", "My wife and I adopted a cat called Mia."), project="atlas"
-    )
-    lines = by("people", said)
-    assert [line.text for line in lines] == [
-        "The user and their family have a dog called Rex.",
-        "The user and their wife adopted a cat called Mia.",
-    ]
-    assert {place_of(line).path for line in lines} == {"knowledge/people/user.md"}
+def test_what_the_user_prefers_is_kept_outside_projects_where_it_is_about_the_user() -> None:
+    said = "I prefer short answers without tables."
+    (line,) = by("people", talk(("user", said)))
+    assert place_of(line).section == "Likes and dislikes"
+    assert by("people", talk(("user", said), project="atlas")) == []
+    assert by("people", talk(("user", "I prefer option B for the menu."))) == []
 
 
 def test_the_users_decisions_and_accepted_proposals_are_decisions() -> None:
@@ -117,14 +130,65 @@ def test_steps_become_a_procedure_once_the_user_says_that_they_work() -> None:
         assert by("procedures", talk(asked, ("agent", STEPS), ("user", answer))) == []
 
 
-def test_a_journal_has_few_lines_and_the_settled_ones_first() -> None:
+def item(kind: ItemKind, text: str, probability: float, role: str = "user") -> Item:
+    return Item(kind, text, 1, START, (1,), role, probability)
+
+
+def test_an_item_that_is_not_probable_enough_is_not_worth_a_line_and_a_labeled_one_always_is() -> None:
+    text = "Invoices go out on the first Monday of the month."
+    assert is_worth_a_line(item("decision", text, 0.3))
+    assert not is_worth_a_line(item("decision", text, 0.18))
+    assert not is_worth_a_line(item("decision", text, 0.22, "agent"))
+    assert not is_worth_a_line(item("decision", "Very well, the old one.", 0.6)), "it says nothing by itself"
+    assert is_worth_a_line(item("decision", "keep it", 1.0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm trying to move the login to Argon2, which takes 500 ms with bcrypt.",
+        "I've heard that Argon2 could reduce the delay of the login by half.",
+        "Do I need to restart Postgres after changing the config file?",
+        "My pages use Chart.js 4.3 and can you help me make them faster on phones",
+        r"So for the queue of seven I take \( P(7, 2) = 42 \) and round it.",
+    ],
+)
+def test_the_task_of_the_hour_a_question_and_an_exercise_are_not_worth_a_line(text: str) -> None:
+    assert not is_worth_a_line(item("fact", text, 0.7))
+
+
+def test_an_option_that_the_agent_passed_over_is_no_decision() -> None:
+    text = "Alternatives I looked at and wouldn't take: a ConfigFile, whose nested data gets ugly."
+    assert not is_worth_a_line(item("decision", text, 0.5, "agent"))
+
+
+def test_explanations_of_an_agent_that_nobody_accepted_are_no_decisions() -> None:
+    answer = (
+        "Here are some tips for your login:\n- **Hashing**: Use Argon2 to store passwords.\n"
+        "- **Cookies**: Set the `HttpOnly` and `Secure` flags.\n- **Lockout**: Lock the account after five attempts.\n"
+        "By following these steps you can improve your security."
+    )
+    asked = "I'm worried about the security of my login page, can you suggest how to improve it?"
+    turns = talk(("user", asked), ("agent", answer), ("user", "Thanks! And how do I write a test for the lockout?"))
+    assert by("decisions", turns) == []
+
+
+def test_a_journal_has_few_short_lines_each_with_a_link_to_its_page() -> None:
+    long = (
+        "Decision: The ledger of the cooperative stays on Postgres 15 until the audit in June, because the auditors of "
+        "Rijeka want the same version as last year."
+    )
     many: list[tuple[Role, str]] = [
-        ("user", f"I visited the harbour number {number} in Rijeka with Marko.") for number in range(20)
+        ("user", f"Decision: the shop in street number {number} opens at nine.") for number in range(20)
     ]
-    lines = by("journal", talk(*many, ("user", "Decision: keep Postgres 15 for billing.")))
+    lines = by("journal", talk(*many, ("user", "Lesson: never bake at three hundred degrees."), project="atlas"))
     assert len(lines) == MOST
-    assert lines[-1].text == "Decision: keep Postgres 15 for billing."
-    assert {place_of(line, "Harbours").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
+    assert all(line.text.endswith(("[[atlas/context]]", "[[atlas/notes]]")) for line in lines)
+    assert {place_of(line, "Shops").path for line in lines} == {"knowledge/journal/2026-02-16.md"}
+    (line,) = by("journal", talk(("user", long)))
+    assert line.text.startswith("Decided: The ledger of the cooperative stays on Postgres 15")
+    assert line.text.endswith("… [[general]]")
+    assert len(line.text) < 140
 
 
 def test_of_what_was_taken_out_nothing_is_derived() -> None:

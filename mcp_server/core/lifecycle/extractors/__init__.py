@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcp_server.core.lifecycle.extractors import items, journal, lessons, people, procedures
-from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, Told, context_of
+from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, context_of
 
 REGISTRY: Mapping[str, Extractor] = {
     extractor.name: extractor
@@ -22,4 +22,4 @@ REGISTRY: Mapping[str, Extractor] = {
 
 ENTRY_POINTS = "context_manager.extractors"
 
-__all__ = ["ENTRY_POINTS", "REGISTRY", "Context", "Extractor", "Told", "context_of"]
+__all__ = ["ENTRY_POINTS", "REGISTRY", "Context", "Extractor", "context_of"]

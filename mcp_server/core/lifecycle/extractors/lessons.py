@@ -1,27 +1,51 @@
-"""Lessons: what somebody says they learned or found out, and lines that are marked as a lesson."""
+"""Lessons: sentences that say that they are one ("Lesson: …", "Root cause: …", "never again …")."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, capital
+from mcp_server.core.lifecycle.extractors.extractor import TAKEN_OUT, Context, Extractor
 from mcp_server.core.lifecycle.flush import lines_of
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.model import Turn
+from mcp_server.core.understanding.features import Message, subject_stems
+from mcp_server.core.understanding.recognizer import clean, is_real
 
-WEIGHT = 3.0
+WEIGHT = 0.9
+LEAST_SUBJECTS = 5
+LONGEST = 300
+
+_LESSON = re.compile(
+    r"(?:(?:and|so|ok|well|yes),? )*(?:the )?(?:lesson (?:learned|learnt|here|is)\b|never again\b"
+    r"|root cause\b|(?:I|we)(?:['’]ve| have)? learn(?:ed|t) (?:that|the hard way|to (?:always|never))\b)",
+    re.IGNORECASE,
+)
 
 
 def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """The lessons of a conversation, in order. Between people with names they stand in the people's files."""
-    found = [context.line_of(told) for told in context.told if told.statement.kind == "lesson" and told.person is None]
+    """Returns the lessons of a conversation, in order. Those of named people are on the people's pages."""
+    found: list[Line] = []
     for turn in turns:
-        if turn.role == "system":
+        if not is_real(turn) or context.speakers:
             continue
-        for line in lines_of(turn.content, turn.number):
-            if line.kind == "lesson" and "[redacted:" not in line.text and "[forgotten]" not in line.text:
-                found.append(context.line("lesson", capital(line.text), turn, weight=WEIGHT))
-    return sorted(found, key=lambda line: line.turn)
+        said = [line.text for line in lines_of(turn.content, turn.number) if line.kind == "lesson"]
+        for sentence in Message(turn.role, turn.content).sentences:
+            text = clean(sentence.text)
+            if (
+                _LESSON.match(text)
+                and not text.endswith(("?", ":"))
+                and len(text) <= LONGEST
+                and len(subject_stems(text)) >= LEAST_SUBJECTS
+                and not any(one in text for one in said)
+            ):
+                said.append(text)
+        found += [
+            context.line("lesson", text[:1].upper() + text[1:], turn, weight=WEIGHT)
+            for text in said
+            if not any(mark in text for mark in TAKEN_OUT)
+        ]
+    return found
 
 
-EXTRACTOR = Extractor("lessons", 3, extract, ("lesson",))
+EXTRACTOR = Extractor("lessons", 4, extract, ("lesson",))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from mcp_server.core.checkpoints.prose import bare, clipped, prose
-from mcp_server.core.lifecycle.extractors.extractor import Context, Extractor, capital
+from mcp_server.core.lifecycle.extractors.extractor import TAKEN_OUT, Context, Extractor
 from mcp_server.core.lifecycle.lines import Line
 from mcp_server.core.model import Turn
 
@@ -30,7 +30,7 @@ _NOT = re.compile(r"\b(?:not|n['’]t|still|but|except|however)\b|\?", re.IGNORE
 
 
 def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
-    """The procedures of a conversation: question, steps, and the word that they work, in three turns in a row."""
+    """Returns the procedures: a question, an answer in steps, and the word that they work, in three turns in a row."""
     found: list[Line] = []
     said = [turn for turn in turns if turn.role != "system"]
     for asked, answer, after in zip(said, said[1:], said[2:], strict=False):
@@ -45,13 +45,12 @@ def extract(turns: Sequence[Turn], context: Context) -> list[Line]:
             for step in map(_STEP.match, prose(answer.content))
             if step
         ]
-        if not LEAST_STEPS <= len(steps) <= MOST_STEPS or any(
-            "[redacted:" in step or "[forgotten]" in step for step in steps
-        ):
+        if not LEAST_STEPS <= len(steps) <= MOST_STEPS or any(mark in step for step in steps for mark in TAKEN_OUT):
             continue
-        title = capital(clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip())
+        title = clipped((how["what"] or how["other"]).strip(" ,.:;"), LONGEST_TITLE).rstrip("…").strip()
+        title = title[:1].upper() + title[1:]
         text = f"{title}: " + "; ".join(f"{n}) {step.rstrip('.;:')}" for n, step in enumerate(steps, 1))
-        found.append(context.line("procedure", text, answer, weight=3.0, file=title))
+        found.append(context.line("procedure", text, answer, weight=1.0, file=title))
     return found
 
 
