@@ -308,7 +308,7 @@ async def test_every_view_says_something_true_of_the_session_last_heard_of(memor
     assert (await view(memory, "stats", "s")).data["items"] == 2
     assert json.loads((await view(memory, "state", "s")).markdown)["currentTurn"] == 1
     assert json.loads((await view(memory, "config")).markdown)["pruning"]["pruneThreshold"] == 8
-    with pytest.raises(Invalid, match="none of status, state"):
+    with pytest.raises(Invalid, match="is not one of status, state"):
         await view(memory, "weather")
     with pytest.raises(NotFound):
         await view(memory, "scores", "nowhere")
