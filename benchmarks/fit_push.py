@@ -1,4 +1,4 @@
-"""Fits the constants `WEIGHTS` and `PROMPT_WORDS` of `mcp_server/core/injection.py` and prints them.
+"""Fits the constant `WEIGHTS` of `mcp_server/core/injection.py` and prints it.
 
     pip install -e '.[train]'
     python -m benchmarks.fit_push FILES… [--examples FILE] [--folds 5]
@@ -11,7 +11,7 @@ run only fits.
 
 What must not be known in advance is left out: the pages of labeled conversations are made by a recognizer that was
 fitted without them, and every estimate that is reported comes from weights fitted without its conversation. Copy the
-constants by hand, then measure with `context-manager bench push` on conversations that were not given here.
+constant by hand, then measure with `context-manager bench push` on conversations that were not given here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -51,14 +50,8 @@ from mcp_server.core.text.passages import own_text
 from mcp_server.core.text.window_text import asks_nothing, subject_words
 from mcp_server.core.understanding.model import Model
 
-STRENGTH, STRENGTH_WORDS = 0.3, 0.1
-"""Inverse regularization strengths of the two logistic regressions."""
-
-LEAST_CONVERSATIONS = 12
-"""A word counts if prompts of so many labeled conversations have it: such words say how people ask, not about what."""
-
-LEAST_WEIGHT = 0.15
-"""Words that weigh less are left out."""
+STRENGTH = 0.3
+"""Inverse regularization strength of the logistic regression."""
 
 OF_ANOTHER_KIND = 10
 """Prompts of each other kind of conversation that are sent to each conversation."""
@@ -211,40 +204,15 @@ def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -
     ]
 
 
-def fit_words(asked: Sequence[Asked]) -> dict[str, float]:
-    """Returns the weights of words that tell prompts which need memory from prompts of the same conversation which do
-    not."""
-    some = [one for one in asked if one.source == "work" and one.kind in (push.NEED, push.NOTHING)]
-    conversations: dict[str, set[str]] = defaultdict(set)
-    for one in some:
-        for word in injection.prompt_words(one.text):
-            conversations[word].add(one.conversation)
-    known = {word for word, names in conversations.items() if len(names) >= LEAST_CONVERSATIONS}
-    if not known:
-        return {}
-    vectorizer = DictVectorizer()
-    matrix = vectorizer.fit_transform([dict.fromkeys(injection.prompt_words(one.text) & known, 1.0) for one in some])
-    model = LogisticRegression(C=STRENGTH_WORDS, max_iter=500).fit(matrix, [one.kind == push.NEED for one in some])
-    return {
-        word: round(float(weight), 1)
-        for word, weight in zip(vectorizer.get_feature_names_out(), model.coef_[0], strict=True)
-        if abs(weight) >= LEAST_WEIGHT
-    }
+def _rows(asked: Sequence[Asked]) -> list[Mapping[str, float]]:
+    """Returns the features of all examples."""
+    return [example.features for one in asked for example in one.examples]
 
 
-def _rows(asked: Sequence[Asked], words: Mapping[str, float]) -> list[dict[str, float]]:
-    """Returns the features of all examples, with the wording by these words."""
-    rows = []
-    with mock.patch.object(injection, "PROMPT_WORDS", words):
-        for one in asked:
-            rows += [{**example.features, "wording": injection.wording(one.text)} for example in one.examples]
-    return rows
-
-
-def fit(asked: Sequence[Asked], words: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+def fit(asked: Sequence[Asked], names: Sequence[str]) -> dict[str, float]:
     """Returns the weights of the features."""
     some = [one for one in asked if one.kind not in MEASURED_ONLY]
-    matrix = _matrix(_rows(some, words), names)
+    matrix = _matrix(_rows(some), names)
     good = np.array([example.good for one in some for example in one.examples])
     kept = good | (np.random.default_rng(0).random(len(good)) < NEGATIVES)
     spread = np.where(np.isin(names, ["bias"]), 1.0, matrix.std(0) + 1e-6)
@@ -258,7 +226,7 @@ def _matrix(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> Any:
 
 
 def report(asked: Sequence[Asked], folds: int) -> None:
-    """Prints the constants, their spread over the folds, and what left-out conversations get."""
+    """Prints the weights, their spread over the folds, and what left-out conversations get."""
     names = sorted({name for one in asked for example in one.examples for name in example.features})
     conversations = sorted({one.conversation for one in asked})
     random.Random(3).shuffle(conversations)
@@ -267,25 +235,20 @@ def report(asked: Sequence[Asked], folds: int) -> None:
     truth: dict[str, list[tuple[bool, float]]] = defaultdict(list)
     for fold in range(folds):
         seen = [one for one in asked if fold_of[one.conversation] != fold]
-        words = fit_words(seen)
-        weights = fit(seen, words, names)
+        weights = fit(seen, names)
         spread.append([weights[name] for name in names])
         for one in (one for one in asked if fold_of[one.conversation] == fold):
             if one.examples:
-                totals = _matrix(_rows([one], words), names) @ np.array(list(weights.values()))
+                totals = _matrix(_rows([one]), names) @ np.array(list(weights.values()))
                 worths = 1 / (1 + np.exp(-totals))
                 truth[one.source] += [(e.good, float(w)) for e, w in zip(one.examples, worths, strict=True)]
             else:
                 worths = np.array([])
             sent[one.source, one.kind].append(_pushed(one, worths))
-    words = fit_words(asked)
-    weights = fit(asked, words, names)
+    weights = fit(asked, names)
     print("WEIGHTS: Mapping[str, float] = {")
     for name, deviation in zip(names, np.std(spread, 0), strict=True):
         print(f'    "{name}": {weights[name]:.2f},  # ± {deviation:.2f}')
-    print("}\nPROMPT_WORDS: Mapping[str, float] = {")
-    for word, weight in sorted(words.items()):
-        print(f'    "{word}": {weight},')
     print("}\n\nOn conversations left out of the fitting:")
     for source, pairs in truth.items():
         print(f"{source}: AUC {roc_auc_score([good for good, _ in pairs], [worth for _, worth in pairs]):.3f}")

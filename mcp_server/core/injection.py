@@ -12,11 +12,10 @@ Once one is, further candidates cost little: a missing fact is a wrong answer, a
 Out whatever they score: what the window holds already, notes of the system, identity and topics (they come by
 themselves), and what says no more than the prompt.
 
-`benchmarks/fit_push.py` fits WEIGHTS and PROMPT_WORDS, on 39 labeled working conversations (31 of them are in
+`benchmarks/fit_push.py` fits WEIGHTS on 39 labeled working conversations (31 of them are in
 `benchmarks/conversations/train`) and the development halves of LoCoMo and BEAM: 6,200 prompts, most of which need
 nothing that the memory holds. AUC on conversations left out of the fitting, in five folds: .82 (working conversations),
-.91 (LoCoMo), .92 (BEAM). The standard deviation of a weight over the folds is .0 to .35, but for `code` (1.3),
-`line score` (.8) and `passage score` (.6).
+.91 (LoCoMo), .92 (BEAM).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from mcp_server.core.text.window_text import fingerprints as fingerprints
 from mcp_server.core.text.window_text import is_the_clients as is_the_clients
 from mcp_server.core.text.window_text import subject_words as subject_words
 from mcp_server.core.text.window_text import was_sent as was_sent
-from mcp_server.core.text.words import TALK_WORDS, bounded, content_words
+from mcp_server.core.text.words import TALK_WORDS, content_words
 from mcp_server.core.understanding.features import content_stems, subject_stems, word_list
 
 LEAST_BEST = 0.04
@@ -83,7 +82,7 @@ WEIGHTS: Mapping[str, float] = {
     "asks": -0.32,
     "best cosine": -2.31,
     "best coverage": -1.98,
-    "bias": -2.11,
+    "bias": -1.57,
     "code": -0.67,
     "gate": 7.21,
     "line": -3.73,
@@ -104,102 +103,8 @@ WEIGHTS: Mapping[str, float] = {
     "subject words": 0.11,
     "task": -0.76,
     "unknown words": -0.19,
-    "wording": 0.36,
 }
 """Weights of the features that `features` names."""
-
-PROMPT_WORDS: Mapping[str, float] = {
-    "?": 0.9,
-    "about": 0.3,
-    "add": 0.5,
-    "after": 0.4,
-    "again": -0.2,
-    "and": 0.9,
-    "asks": 0.8,
-    "at": 0.6,
-    "back": 0.2,
-    "be": 0.3,
-    "before": 0.4,
-    "between": -0.7,
-    "can": 0.7,
-    "convert": -0.4,
-    "could": 0.2,
-    "did": 0.3,
-    "difference": -0.8,
-    "does": -0.3,
-    "draft": 0.4,
-    "explain": -0.4,
-    "for": 0.7,
-    "from": 0.5,
-    "git": -0.3,
-    "good": -0.2,
-    "have": 0.3,
-    "his": 0.3,
-    "how": 0.2,
-    "i": 0.7,
-    "if": 0.2,
-    "in": -0.3,
-    "is": -0.3,
-    "it": 1.0,
-    "last": -0.5,
-    "lines": -0.2,
-    "long": 0.2,
-    "look": 0.2,
-    "make": -0.2,
-    "may": 0.3,
-    "mean": -0.3,
-    "much": 0.4,
-    "my": 0.4,
-    "need": 0.3,
-    "new": 0.9,
-    "next": 0.2,
-    "now": 0.2,
-    "off": 0.3,
-    "on": 0.8,
-    "one": 0.3,
-    "or": -0.3,
-    "our": 0.4,
-    "out": 0.2,
-    "page": 0.2,
-    "people": 0.3,
-    "put": 0.3,
-    "read": -0.2,
-    "rename": -0.5,
-    "run": -0.3,
-    "says": 0.2,
-    "shorter": -0.3,
-    "should": 0.4,
-    "show": -0.4,
-    "still": 0.7,
-    "thank": -0.2,
-    "the": 1.1,
-    "they": 0.3,
-    "this": -0.6,
-    "to": 0.4,
-    "translate": -0.4,
-    "undo": -0.3,
-    "up": 0.5,
-    "wants": 0.7,
-    "was": 0.3,
-    "we": 1.1,
-    "what": 0.2,
-    "when": 0.5,
-    "where": 0.6,
-    "which": 0.3,
-    "who": 0.4,
-    "why": -0.4,
-    "with": 0.3,
-    "word": -0.5,
-    "write": 0.3,
-    "you": -0.4,
-}
-"""How much a word of a prompt speaks for a need of memory ("we", "when", "still") or against one ("difference",
-"rename", "this"). Prompts of at least twelve labeled conversations have each of them: they tell no subject."""
-
-MOST_WORDING = 3.0
-"""The sum of a prompt's words counts up to this, either way."""
-
-_PROMPT_WORD = re.compile(r"[^\W\d_]+|\?")
 
 _TASK = re.compile(
     r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite"
@@ -324,7 +229,6 @@ def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate
         "gate": gate.value,
         "task": float(_TASK.match(message) is not None),
         "code": float("`" in message or "\n" in message.strip()),
-        "wording": wording(message),
         "subject words": math.log(1 + len(asked)),
         "unknown words": float(min(5, len(asked) - len(known))),
         "best cosine": max((hit.cosine or 0.0 for hit, *_ in ranked), default=0.0),
@@ -334,17 +238,6 @@ def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate
         Candidate(hit, prompt | _features(hit, rank, len(asked & stems), usual, is_line=is_line), stems)
         for hit, rank, is_line, stems in ranked
     ]
-
-
-def prompt_words(message: str) -> frozenset[str]:
-    """Returns the words of a prompt, in lower case, and its question mark."""
-    return frozenset(_PROMPT_WORD.findall(bounded(message).lower()))
-
-
-def wording(message: str) -> float:
-    """Returns how much the words of a prompt speak for a need of memory: −3 to 3, 0 for words that nobody measured."""
-    total = sum(PROMPT_WORDS.get(word, 0.0) for word in prompt_words(message))
-    return max(-MOST_WORDING, min(MOST_WORDING, total))
 
 
 def _features(hit: Hit, rank: int, shared: int, usual: float, *, is_line: bool) -> dict[str, float]:

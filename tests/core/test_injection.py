@@ -14,7 +14,6 @@ from mcp_server.core.injection import (
     subject_words,
     visible_line,
     was_sent,
-    wording,
 )
 from mcp_server.core.model import GateSignal, Hit
 from mcp_server.core.text.passages import own_text
@@ -149,12 +148,6 @@ def test_nothing_goes_in_unless_one_candidate_is_likely_to_be_needed() -> None:
 def test_a_turn_that_states_something_and_ends_with_a_question_goes_in() -> None:
     text = "Ana drinks green tea at the office, never black. And you?"
     assert chosen([], [hit(text, 0.7)]) == [text]
-
-
-def test_the_words_of_a_prompt_tell_whether_it_asks_about_our_things() -> None:
-    assert wording("When did we say the berth is still free, and who asks?") > 1
-    assert wording("Explain the difference between this word and that") < 0
-    assert wording("Šta smo rekli?") == wording("?")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,9 @@ NEIGHBOR = 0.5
 PROGRAM = 0.5
 """The probability from which on a message of the user is taken for a program's and skipped."""
 
+SECOND = 0.5
+"""A sentence counts for its likeliest kind, and for others from this share of that probability on."""
+
 MIN_WORDS = 2
 """Words that say what an item is about, at least, unless it has a label: "No objections." alone is none."""
 
@@ -146,7 +149,7 @@ def _found(message: Message, model: Model) -> _ByKind:
     found: dict[ItemKind, list[_Found]] = {}
     for kind, least in LEAST.items():
         left = [
-            0.0 if kind == "decision" and chosen and sentence.option not in (0, chosen) else share[kind]
+            share[kind] if _may_state(kind, sentence, share, chosen) else 0.0
             for share, sentence in zip(shares, message.sentences, strict=True)
         ]
         for place, share in enumerate(left):
@@ -158,6 +161,15 @@ def _found(message: Message, model: Model) -> _ByKind:
             if share >= least or beside:
                 found.setdefault(kind, []).append(_Found(place, message.sentences[place].text, share))
     return found
+
+
+def _may_state(kind: ItemKind, sentence: Sentence, shares: Mapping[str, float], chosen: int) -> bool:
+    """Returns whether a sentence can state an item of this kind. `chosen` is the option that was chosen, or 0."""
+    if kind == "decision" and chosen and sentence.option not in (0, chosen):
+        return False
+    if kind != "open" and sentence.text.rstrip("*_ ").endswith("?"):
+        return False
+    return shares[kind] >= SECOND * max(shares.values())
 
 
 def _chosen(message: Message) -> int:

@@ -58,7 +58,7 @@ async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_
     assert await checkpoints.read(memory, made.id) == made
     assert (made.turn, made.reason, made.note) == (4, "asked", "before the journey")
     assert made.thread.startswith("Began with: Which berth should the boat")
-    (decision,) = made.decisions
+    *_, decision = made.decisions
     assert decision.endswith("close to the crane.")
     assert made.open_items == ("paint the hull",)
     assert made.last_tool_call == ToolCall("look_up", "crane in Kotor", "none before May", ("docs/kotor.md",))
@@ -105,7 +105,7 @@ async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory:
         await forget(memory, ForgetTarget(turn=f"s#{turn}"))
     left = await checkpoints.read(memory, made.id)
     assert "Zoran" not in (workspace / f"checkpoints/s/{made.id}.md").read_text()
-    assert left.decisions == made.decisions[:1]
+    assert left.decisions == tuple(one for one in made.decisions if "Zoran" not in one)
     assert (left.live, left.turn) == (made.live, made.turn)
 
 
