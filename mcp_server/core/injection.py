@@ -37,7 +37,7 @@ from mcp_server.core.text.window_text import fingerprints as fingerprints
 from mcp_server.core.text.window_text import is_the_clients as is_the_clients
 from mcp_server.core.text.window_text import subject_words as subject_words
 from mcp_server.core.text.window_text import was_sent as was_sent
-from mcp_server.core.text.words import TALK_WORDS, content_words
+from mcp_server.core.text.words import TALK_WORDS, bounded, content_words
 from mcp_server.core.understanding.features import content_stems, subject_stems, word_list
 
 LEAST_BEST = 0.04
@@ -216,7 +216,7 @@ def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate
     that it shares with the prompt; of the prompt how much of it the memory knows."""
     pages = {hit.passage.path for hit in lines}
     others = [hit for hit in passages if not (hit.passage.path in pages and is_derived(hit.passage.text))]
-    asked = subject_stems(message)
+    asked = subject_stems(bounded(message))
     ranked = [
         (hit, rank, is_line, content_stems(word_list(own_text(hit.passage)[:LONGEST_READ])))
         for is_line, hits in ((True, lines[:MAX_LINES]), (False, others[:MAX_PASSAGES]))

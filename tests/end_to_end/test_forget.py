@@ -138,7 +138,7 @@ def test_a_person_sees_every_place_first_and_is_told_what_git_holds(run: Run, wo
     assert f"rm '{bundle}'" in rewritten.replace("\n", "")
     assert "No copy was found" in run("forget", FACT)
     assert '"done": false' in run("forget", FACT, "--json")
-    assert "Nothing was interrupted" in run("forget", "--yes")
+    assert "No deletion was interrupted" in run("forget", "--yes")
 
 
 @pytest.mark.parametrize(

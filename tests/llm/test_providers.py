@@ -127,7 +127,7 @@ async def test_nobody_waits_longer_than_the_time_out(workspace: Path, provider: 
 async def test_an_hour_that_a_retry_after_asks_for_is_not_waited(workspace: Path, provider: str) -> None:
     """One of the two packages would wait until the time-out, the other gives up at once."""
     with endpoint(Reply("slow down", status=429, retry_after="3600")) as served:
-        async with asking(workspace, provider, served, timeout_seconds=0.3, retries=3) as (memory, llm):
+        async with asking(workspace, provider, served, timeout_seconds=3, retries=3) as (memory, llm):
             with pytest.raises(LlmUnavailable):
                 await llm.complete("Is it?", purpose="gate", max_tokens=1)
             assert lines(memory)[0]["outcome"] in ("time-out", "failed")

@@ -29,6 +29,10 @@ from mcp_server.store.state import SessionRow
 log = logging.getLogger(__name__)
 
 
+LIVE_BYTES = 5_000_000
+"""A longer transcript takes up to twenty times its size in memory while it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Derived:
     """The lines of one transcript, each once; `title` and `session` are the conversation's. `model`: an LLM gave them;
@@ -98,7 +102,10 @@ async def derive(
 
 async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = ()) -> tuple[Line, ...]:
     """Returns the items of an open conversation's last transcript, as far as its exchanges are over. Notes of a long
-    conversation lack the oldest items: those are kept from `before`, its lines until now. Reads only."""
+    conversation lack the oldest items: those are kept from `before`, its lines until now. A transcript over LIVE_BYTES
+    is read only when the conversation ends. Reads only."""
+    if row.size > LIVE_BYTES:
+        return tuple(before)
     notes = from_dict(await memory.state.get(noted.NAMESPACE, row.session))
     notes = notes if notes.turn == row.turns else await noted.noted(memory, row.session)
     oldest = notes.items[0].sources[0] if len(notes.items) >= MAX_ITEMS else 0

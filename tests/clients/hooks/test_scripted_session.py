@@ -58,12 +58,15 @@ async def test_thirty_prompts(window: ClaudeWindow, capsys: pytest.CaptureFixtur
     assert 0 < window.memory.tokens.count(brief) <= 600
     assert "Marko reviews every pull request" in brief
     rows: list[tuple[Prompt, int, list[str], list[bool]]] = []
+    shown, known = brief, []
     for prompt in PROMPTS:
         text = await window.prompt(prompt.text, prompt.answer)
         record = next(line for line in logs.newest_first(window.memory.files, LOG) if line["event"] != "SessionStart")
         assert record["text"] == text
         assert record["tokens"] == window.memory.tokens.count(text) <= 300
         await catch_up(window.memory)
+        shown += text
+        known += [any(mark in shown for mark in prompt.relevant)] if prompt.relevant else []
         passages = [one["id"] for one in record["considered"] if one["included"]]
         rows.append(
             (prompt, record["tokens"], passages, [_is_relevant(window.memory, one, prompt) for one in passages])
@@ -76,7 +79,7 @@ async def test_thirty_prompts(window: ClaudeWindow, capsys: pytest.CaptureFixtur
     assert not [prompt.text for prompt, _, passages, _ in rows if prompt.text in NOTHING_ON and passages]
     right = [one for *_, relevant in rows for one in relevant]
     assert sum(right) / len(right) >= 1 / 3
-    assert sum(any(relevant) for *_, relevant in rows) >= 8
+    assert sum(known) >= 11, "the window holds the answer, from this prompt or an earlier one"
     assert sum(tokens for _, tokens, _, _ in rows) <= 100 * len(rows)
 
 
