@@ -26,7 +26,7 @@ COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", ""
 
 @dataclass(frozen=True, slots=True)
 class ClarityView:
-    """One view: `data` for a program, `markdown` for a person or a model. `session` is "" if the view needs none."""
+    """A view of a session's Clarity: `data` for programs, `markdown` for people and models. `session` may be ""."""
 
     view: View
     session: str

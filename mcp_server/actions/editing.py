@@ -31,7 +31,7 @@ _MOVED = f"it moved to {ARCHIVE} today"
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
-    """What to remember. Without `path`, `kind` chooses file and section; `old_text` is what `edit` replaces.
+    """A request to remember a text. Without `path`, `kind` chooses file and section; `edit` replaces `old_text`.
     `supersedes` names an entry that no longer holds: by its text, or as `path:line`."""
 
     content: str

@@ -49,7 +49,7 @@ EXPLICIT_CLIENTS = (
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
-    """One session: its row, the turns of all its transcripts, and the transcripts' paths, oldest first.
+    """A session: its row, the turns of all its transcripts, and the transcripts' paths, oldest first.
 
     `paths_by_turn` maps a turn's number to its transcript. `seen` is the last visible turn if the session was wound
     back, else None.

@@ -69,7 +69,7 @@ PROMPTS = "unrelated_prompts.txt"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One conversation to measure: a labeled one or a public one, and the prompts of others to send to it."""
+    """A labeled or public conversation to measure, and prompts of other conversations that are sent to it."""
 
     kind: str
     name: str
@@ -103,7 +103,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one conversation."""
+    """The measurements of one conversation."""
 
     kind: str
     name: str
@@ -178,7 +178,7 @@ async def measure_one(bench: Workbench, plan: Plan, show: Callable[[float], None
 
 
 Needs = Sequence[Label] | frozenset[str]
-"""What a prompt needs: items of a labeled conversation, or the ids of turns."""
+"""Items of a labeled conversation, or ids of turns, that a prompt needs."""
 
 
 def asking(plan: Plan) -> list[tuple[str, str, Needs]]:

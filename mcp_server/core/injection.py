@@ -44,11 +44,11 @@ LEAST_BEST = 0.04
 """Nothing is pushed with a prompt unless the best candidate is estimated so high."""
 
 PRICE, FRAME = 0.00012, 40
-"""What a token costs, as a probability, and the tokens that each candidate is charged with besides its own: a passage
-of 90 tokens goes in from an estimate of .016 on, if it may come in at all."""
+"""The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
+tokens is pushed if its estimate is at least .016."""
 
 BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
-"""The same for a context whose budget the caller chose: a token of it costs a quarter of one that is pushed."""
+"""LEAST_BEST and PRICE for a compiled context. Its budget was chosen by the caller, so a token costs a quarter."""
 
 MAX_LINES, MAX_PASSAGES = 60, 20
 """Candidates of either kind that are judged."""

@@ -1,4 +1,4 @@
-"""What the maintaining process does for git: a look twice a minute, and a last commit when it ends."""
+"""Commits in the maintaining process: it checks twice a minute, and commits once more when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the maintaining process extracts: closed conversations, twice a minute, and the items of open ones.
+"""Extraction in the maintaining process: closed conversations twice a minute, and the items of open conversations.
 
 An exchange of an open conversation is read a moment after it ended, off the path of `observe`. The pages that this
 changes are committed with everything else, every `lifecycle.commit_interval_minutes`.

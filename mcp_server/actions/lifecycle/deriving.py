@@ -124,7 +124,7 @@ async def derive_live(memory: Memory, row: SessionRow, before: Sequence[Line] = 
             *_by_rules(memory, turns, context, items.EXTRACTORS, None),
         )
 
-    return await run_sync(read, abandon_on_cancel=True)  # whoever waits for a brief does not wait for long
+    return await run_sync(read, abandon_on_cancel=True)  # a window that opens waits for its brief
 
 
 async def _by_model(memory: Memory, turns: Sequence[Turn], context: Context) -> model_lines.Answer | None:

@@ -371,7 +371,7 @@ async def _newer(
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """What is written: lines by file, reports, and the lines of open conversations, which pages only show."""
+    """The lines to write: by file, the reports, and the lines of open conversations, which pages only show."""
 
     memory: Memory
     placed: Mapping[str, list[tuple[Place, Line]]]

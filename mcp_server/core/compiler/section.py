@@ -49,7 +49,7 @@ Fill = Callable[[Filling, Room], Section]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One kind of content. Slots of one `group` share its cap.
+    """A slot holds one kind of content, such as the journal. Slots of one `group` share its cap.
 
     A slot that `grows` may exceed its caps with tokens that no other slot uses.
     """

@@ -45,7 +45,7 @@ _PROGRESS = re.compile(
     r"|.*\b(?:let me know|I need (?:some )?help|how (?:can|should|would) I|I(?:['’]m| am) not sure)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""What a user is at in this hour, or asks for: the task, not something that lasts; and fragments of such sentences."""
+"""Sentences in which a user describes the current task or asks for help, and fragments of them: they do not last."""
 
 _PASSED_OVER = re.compile(
     r"\balternatives? (?:I|we) (?:looked|considered)|\b(?:considered|looked at) \w.* and (?:rejected|wouldn['’]t)\b"
