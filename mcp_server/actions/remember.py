@@ -17,7 +17,7 @@ from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import NewFact as NewFact  # who remembers knows it from here
 from mcp_server.actions.editing import Old, archive, difference, edited, replace_old
 from mcp_server.actions.history.committing import WRITTEN_IN
-from mcp_server.actions.lifecycle.extract import write_lines
+from mcp_server.actions.lifecycle.writing import write_lines
 from mcp_server.actions.projects import claim, project_of
 from mcp_server.core.compiler.holding import is_page
 from mcp_server.core.lifecycle.eviction import archived_path

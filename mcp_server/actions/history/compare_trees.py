@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio.to_thread import run_sync
 
 from mcp_server.actions.history.reconstruct import STATE, branch_of
-from mcp_server.actions.lifecycle.extract import FOLDERS
+from mcp_server.actions.lifecycle.writing import FOLDERS
 from mcp_server.core.lifecycle.lines import Source, sources_of
 from mcp_server.core.lifecycle.regenerating import Delta, delta
 from mcp_server.core.text.markdown import split_front_matter

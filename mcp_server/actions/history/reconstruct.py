@@ -22,7 +22,8 @@ from mcp_server.actions.history.committing import OURS
 from mcp_server.actions.history.merging import Joined, join
 from mcp_server.actions.lifecycle.condense import condense
 from mcp_server.actions.lifecycle.deriving import chosen, versions
-from mcp_server.actions.lifecycle.extract import FLUSHED, FOLDERS, extract
+from mcp_server.actions.lifecycle.extract import extract
+from mcp_server.actions.lifecycle.writing import FLUSHED, FOLDERS
 from mcp_server.core.history.messages import message
 from mcp_server.core.lifecycle.regenerating import holds_nothing, stripped, without_empty
 from mcp_server.core.text.markdown import split_front_matter

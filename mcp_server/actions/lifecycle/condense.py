@@ -18,8 +18,9 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.editing import stamped
 from mcp_server.actions.lifecycle.archive import archive_journals
-from mcp_server.actions.lifecycle.extract import ChangedFile, extract, renew_memory
+from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.actions.lifecycle.prune_knowledge import prune_memory
+from mcp_server.actions.lifecycle.writing import ChangedFile, renew_memory
 from mcp_server.core.lifecycle import condense as decide
 from mcp_server.core.lifecycle import indexes
 from mcp_server.core.lifecycle.core_memory import standing_of

@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
 from mcp_server.actions.despite_editors import despite_editors
 from mcp_server.actions.lifecycle.deriving import derive_live
-from mcp_server.actions.lifecycle.extract import put_page, write_lines
+from mcp_server.actions.lifecycle.writing import put_page, write_lines
 from mcp_server.core.lifecycle.live_pages import lines_from, page_from, stored_lines
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory

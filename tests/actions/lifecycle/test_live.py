@@ -19,8 +19,9 @@ from mcp_server.actions.forgetting.forget import forget
 from mcp_server.actions.forgetting.forget_target import ForgetTarget
 from mcp_server.actions.injecting.inject import IN_WINDOW, for_prompt, for_start
 from mcp_server.actions.lifecycle import deriving
-from mcp_server.actions.lifecycle.extract import extract_pending, write_lines
+from mcp_server.actions.lifecycle.extract import extract_pending
 from mcp_server.actions.lifecycle.live import refresh
+from mcp_server.actions.lifecycle.writing import write_lines
 from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
 from mcp_server.core.checkpoints import noted as notes
