@@ -1,4 +1,4 @@
-"""Fits the constant `WEIGHTS` of `mcp_server/core/injection.py` and prints it.
+"""Fits the constant `WEIGHTS` of `mcp_server/context/injection.py` and prints it.
 
     pip install -e '.[train]'
     python -m benchmarks.fit_push FILES… [--examples FILE] [--folds 5]
@@ -43,12 +43,12 @@ from mcp_server.bench.evidence import known_turns
 from mcp_server.bench.understand import Label
 from mcp_server.bench.workbench import Workbench
 from mcp_server.clients.importers.detect import detect_json
-from mcp_server.core import injection
-from mcp_server.core.lifecycle.lines import sources_of
-from mcp_server.core.model import Hit
-from mcp_server.core.text.passages import own_text
-from mcp_server.core.text.window_text import asks_nothing, subject_words
-from mcp_server.core.understanding.model import Model
+from mcp_server.context import injection
+from mcp_server.context.window_text import asks_nothing, subject_words
+from mcp_server.model import Hit
+from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.passages import own_text
+from mcp_server.understanding.model import Model
 
 STRENGTH = 0.3
 """Inverse regularization strength of the logistic regression."""

@@ -26,9 +26,9 @@ import numpy as np
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from mcp_server.core.model import ToolCall, Turn
-from mcp_server.core.understanding import recognizer
-from mcp_server.core.understanding.features import (
+from mcp_server.model import ToolCall, Turn
+from mcp_server.understanding import recognizer
+from mcp_server.understanding.features import (
     Features,
     Message,
     content_stems,
@@ -36,7 +36,7 @@ from mcp_server.core.understanding.features import (
     sentence_features,
     word_list,
 )
-from mcp_server.core.understanding.model import Logistic, Model, dump
+from mcp_server.understanding.model import Logistic, Model, dump
 
 USER_ACTS = (
     "accept", "refuse", "amend", "directive", "revise", "task", "question",

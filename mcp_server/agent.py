@@ -26,20 +26,20 @@ from typing import Any, Literal, Self
 
 from anyio import CancelScope, Lock
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import NewTurn, Observed, observe
-from mcp_server.actions.recover import Recovery, recover
-from mcp_server.actions.recoverable import Recoverable, recoverable
-from mcp_server.actions.remember import NewFact, Remembered, remember
-from mcp_server.actions.sessions import end_session
 from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
 from mcp_server.app import catch_up, maintain, open_memory
-from mcp_server.core.model import Caller, Delivery, ToolCall
-from mcp_server.core.model import Kind as SessionKind
-from mcp_server.core.text.remembering import Kind as FactKind
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, Observed, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid
 from mcp_server.home import working_folder
+from mcp_server.knowledge.remember import NewFact, Remembered, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, ToolCall
+from mcp_server.model import Kind as SessionKind
+from mcp_server.recovery.recover import Recovery, recover
+from mcp_server.recovery.recoverable import Recoverable, recoverable
+from mcp_server.text.destinations import Kind as FactKind
 
 __all__ = [
     "AgentMemory",

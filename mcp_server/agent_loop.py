@@ -20,17 +20,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from mcp_server.actions import sessions
-from mcp_server.actions.checkpoints import checkpoint
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure import pressure
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.core.model import Caller, Turn
-from mcp_server.core.pressure.chunks import LiveChunk
-from mcp_server.core.pressure.mirror import Message, aligned, face, mark, mirrored, note_of, said
-from mcp_server.core.text.redaction import redact
+from mcp_server.checkpoints import checkpoint
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, Turn
+from mcp_server.pressure import pressure
+from mcp_server.pressure.mirror import Message, aligned, face, mark, mirrored, note_of, said
+from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Settings
+from mcp_server.text.redaction import redact
 
 __all__ = ["Compacted", "ContextLoop", "LoopStatus", "Message"]
 

@@ -24,11 +24,12 @@ from anyio import CancelScope
 from anyio.to_thread import run_sync
 
 from mcp_server import embed
-from mcp_server.actions import costs, sessions
-from mcp_server.actions.ask_llm import MeteredLlm
-from mcp_server.actions.history import committing
+from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, user_home
+from mcp_server.llm import costs
+from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
@@ -37,27 +38,27 @@ from mcp_server.settings_file import (
     machine_document,
     read_settings,
 )
-from mcp_server.store.advisor_files import AdvisorFiles
-from mcp_server.store.changes import Changes
-from mcp_server.store.cold_storage import ColdStorage
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.forgotten import ForgottenTexts
-from mcp_server.store.git import Git
-from mcp_server.store.git_repository import ask_git
-from mcp_server.store.index.index import Index
-from mcp_server.store.lexicon import LexiconFile
-from mcp_server.store.live_sets import LiveSets
-from mcp_server.store.llm_ledger import LlmLedger
-from mcp_server.store.locks import Locks
-from mcp_server.store.paths import LOCAL
-from mcp_server.store.project_folder import ProjectFolders
-from mcp_server.store.recognizer import recognizer
-from mcp_server.store.state import State
-from mcp_server.store.tokens import TokenCounter
-from mcp_server.store.topic_files import TopicFiles
-from mcp_server.store.transcripts import Transcripts
-from mcp_server.store.workspace import BEGINNING, IfMissing, check_may_open, create, templates
-from mcp_server.store.workspace import SETTINGS as CONFIG
+from mcp_server.storage.local.advisor_files import AdvisorFiles
+from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.local.cold_storage import ColdStorage
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.forgotten import ForgottenTexts
+from mcp_server.storage.local.git.git import Git
+from mcp_server.storage.local.git.repository import ask_git
+from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.lexicon import LexiconFile
+from mcp_server.storage.local.live_sets import LiveSets
+from mcp_server.storage.local.llm_ledger import LlmLedger
+from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.local.paths import LOCAL
+from mcp_server.storage.local.project_folder import ProjectFolders
+from mcp_server.storage.local.state import State
+from mcp_server.storage.local.topic_files import TopicFiles
+from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.local.workspace import BEGINNING, IfMissing, check_may_open, create, templates
+from mcp_server.storage.local.workspace import SETTINGS as CONFIG
+from mcp_server.tokens import TokenCounter
+from mcp_server.understanding.model import recognizer
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
@@ -250,7 +251,7 @@ def settings_of(root: Path, environ: Mapping[str, str]) -> Settings:
 
 def _document(root: Path, path: str, problems: list[str]) -> Mapping[str, object]:
     """Returns the fields of a settings file; none if it is missing or broken."""
-    from mcp_server.store.yaml_text import load
+    from mcp_server.text.yaml import load
 
     try:
         return load((root / path).read_text("utf-8"), path)
@@ -326,10 +327,10 @@ def _timezone(settings: Settings) -> str:
 
 async def catch_up(memory: Memory) -> None:
     """Updates state and index from files and queue, for one command, unless a server does so."""
-    from mcp_server.actions.checkpoints import restore
-    from mcp_server.actions.history import came_over
+    from mcp_server.checkpoints import restore
     from mcp_server.clients.hooks import queue
     from mcp_server.clients.hooks.events import work
+    from mcp_server.history import sync
 
     await sessions.ready(memory)
     held = await run_sync(memory.locks.try_maintainer)
@@ -337,7 +338,7 @@ async def catch_up(memory: Memory) -> None:
         try:
             await restore.finish(memory)
             await queue.drain(memory, work)
-            await came_over.take_in(memory)
+            await sync.take_in(memory)
             await memory.index.refresh()
             await committing.commit_if_due(memory)
         finally:

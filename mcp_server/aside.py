@@ -54,7 +54,7 @@ async def _work(order: Order) -> None:
 
 
 async def _knowledge(memory: Memory) -> None:
-    from mcp_server.actions.lifecycle.extract import extract_pending
+    from mcp_server.knowledge.extract import extract_pending
 
     await extract_pending(memory)
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 from anyio import CancelScope, Lock
 from anyio.to_thread import run_sync
 
-from mcp_server.core.model import Caller
-from mcp_server.core.text.fencing import neutralise
+from mcp_server.model import Caller
+from mcp_server.text.fencing import neutralise
 
 if TYPE_CHECKING:
-    from mcp_server.actions.observe import NewTurn, Observed
-    from mcp_server.core.projects import Project
+    from mcp_server.conversations.observe import NewTurn, Observed
     from mcp_server.memory import Memory
+    from mcp_server.project import Project
 
 URI = "context://compiled"
 LISTED = 20
@@ -67,14 +67,14 @@ class Connection:
     async def caller(self, client: str | None = None) -> Caller:
         """The caller of every action but `observe`."""
         if self.window:
-            from mcp_server.actions.injecting.windows import session_in
+            from mcp_server.context.windows import session_in
 
             self.follow(await session_in(await self.memory(), self.window))
         return self._caller(await self._explicit(client), client, self.session)
 
     async def project(self, client: str | None = None) -> Project:
         """The project that a call looks in: that of this connection's session, else that of the client's folder."""
-        from mcp_server.actions.projects import project_of
+        from mcp_server.conversations.projects import project_of
 
         memory, caller = await self.memory(), await self.caller(client)
         row = await memory.state.session(caller.session) if caller.session else None
@@ -86,7 +86,7 @@ class Connection:
         Unnamed, it goes to the session that this connection opened, or to the only one it has seen; two first turns at
         once open one session. A client that serves many chats gets a new session for each unnamed turn.
         """
-        from mcp_server.actions.observe import observe
+        from mcp_server.conversations.observe import observe
 
         memory = await self.memory()
         explicit = await self._explicit(client)
@@ -105,8 +105,8 @@ class Connection:
     async def compiled(self, client: str | None = None) -> str:
         """The compiled context of this connection's session; where it has none or several, what all share and the URIs
         of the open ones, within the same budget."""
-        from mcp_server.actions.compile import CompileRequest, compile_context
-        from mcp_server.actions.sessions import list_sessions
+        from mcp_server.context.compile import CompileRequest, compile_context
+        from mcp_server.conversations.sessions import list_sessions
 
         memory, caller = await self.memory(), await self.caller(client)
         if caller.session:
@@ -121,6 +121,6 @@ class Connection:
         return Caller("tool", client, explicit, self.folder, session)
 
     async def _explicit(self, client: str | None) -> bool:
-        from mcp_server.actions.sessions import names_sessions_explicitly
+        from mcp_server.conversations.sessions import names_sessions_explicitly
 
         return names_sessions_explicitly(client, self.transport, (await self.memory()).settings)

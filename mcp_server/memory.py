@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
-    from mcp_server.core.understanding.model import Model
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
-    from mcp_server.store.advisor_files import AdvisorFiles
-    from mcp_server.store.changes import Changes
-    from mcp_server.store.cold_storage import ColdStorage
-    from mcp_server.store.files import WorkspaceFiles
-    from mcp_server.store.forgotten import ForgottenTexts
-    from mcp_server.store.git import Git
-    from mcp_server.store.index.index import Index
-    from mcp_server.store.lexicon import LexiconFile
-    from mcp_server.store.live_sets import LiveSets
-    from mcp_server.store.locks import Locks
-    from mcp_server.store.project_folder import ProjectFolders
-    from mcp_server.store.state import State
-    from mcp_server.store.tokens import TokenCounter
-    from mcp_server.store.topic_files import TopicFiles
-    from mcp_server.store.transcripts import Transcripts
+    from mcp_server.storage.local.advisor_files import AdvisorFiles
+    from mcp_server.storage.local.changes import Changes
+    from mcp_server.storage.local.cold_storage import ColdStorage
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.local.forgotten import ForgottenTexts
+    from mcp_server.storage.local.git.git import Git
+    from mcp_server.storage.local.index.index import Index
+    from mcp_server.storage.local.lexicon import LexiconFile
+    from mcp_server.storage.local.live_sets import LiveSets
+    from mcp_server.storage.local.locks import Locks
+    from mcp_server.storage.local.project_folder import ProjectFolders
+    from mcp_server.storage.local.state import State
+    from mcp_server.storage.local.topic_files import TopicFiles
+    from mcp_server.storage.local.transcripts import Transcripts
+    from mcp_server.tokens import TokenCounter
+    from mcp_server.understanding.model import Model
 
 
 @dataclass(frozen=True, slots=True)

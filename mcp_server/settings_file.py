@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mcp_server.core.text.yaml_line import yaml_line
 from mcp_server.settings import (
     MACHINE_FILE,
     SECTIONS,
@@ -25,6 +24,7 @@ from mcp_server.settings import (
     sections_of,
     split_document,
 )
+from mcp_server.text.yaml_line import yaml_line
 
 ENVIRONMENT_PREFIX = "CONTEXT_MANAGER_"
 PAUSE_VARIABLE = "CONTEXT_MANAGER_PAUSE"

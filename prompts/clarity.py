@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 from pydantic import Field
 
 from mcp_server.connection import Connection
-from mcp_server.core.clarity import COMMANDS
+from mcp_server.relevance.clarity_block import COMMANDS
 
 SHOWN = "This is what the memory's Clarity says. Show it to me as it is.\n\n{said}"
 
@@ -26,10 +26,10 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
 
 
 async def _do(connection: Connection, action: str, item: str, named: str | None) -> str:
-    from mcp_server.actions import clarity_views
-    from mcp_server.actions.anchor import anchor
-    from mcp_server.actions.clarity import prune
     from mcp_server.errors import Invalid
+    from mcp_server.knowledge.anchor import anchor
+    from mcp_server.relevance import clarity_views
+    from mcp_server.relevance.clarity import prune
 
     memory = await connection.memory()
     await connection.caller()  # hooks may have said which session this is

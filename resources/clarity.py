@@ -43,6 +43,6 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
 
 
 async def _view(connection: Connection, name: str, session: str | None) -> str:
-    from mcp_server.actions.clarity_views import view
+    from mcp_server.relevance.clarity_views import view
 
     return (await view(await connection.memory(), name, session)).markdown

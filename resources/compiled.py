@@ -25,7 +25,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def compiled_session(session: str) -> str:
         """What the memory holds for one conversation, as of its last user turn."""
-        from mcp_server.actions.compile import CompileRequest, compile_context
+        from mcp_server.context.compile import CompileRequest, compile_context
 
         memory, caller = await connection.memory(), await connection.caller()
         return (await compile_context(memory, CompileRequest(session=session), caller)).text

@@ -15,7 +15,7 @@ from mcp.types import (
 )
 
 from mcp_server.connection import Connection
-from mcp_server.core.clarity import COMMANDS
+from mcp_server.relevance.clarity_block import COMMANDS
 
 MOST = 100
 
@@ -27,9 +27,9 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion | None:
-        from mcp_server.actions.checkpoints.checkpoints import listed
-        from mcp_server.actions.clarity_views import items_of
-        from mcp_server.actions.sessions import list_sessions
+        from mcp_server.checkpoints.stored import listed
+        from mcp_server.conversations.sessions import list_sessions
+        from mcp_server.relevance.clarity_views import items_of
 
         memory = await connection.memory()
         if argument.name == "session":

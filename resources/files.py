@@ -24,6 +24,6 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def file(path: str) -> str:
         """A file of the memory, as it is now."""
-        from mcp_server.actions.read import read
+        from mcp_server.conversations.read import read
 
         return (await read(await connection.memory(), path, max_tokens=LONGEST)).markdown

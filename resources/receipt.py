@@ -20,7 +20,7 @@ def register(mcp: MCPServer[Any], connection: Connection) -> None:
     )
     async def receipt(session: str) -> str:
         """What went into a conversation's compiled context, what stayed out, and why."""
-        from mcp_server.actions.compile import CompileRequest, compile_context
+        from mcp_server.context.compile import CompileRequest, compile_context
 
         memory, caller = await connection.memory(), await connection.caller()
         return (await compile_context(memory, CompileRequest(session=session), caller)).receipt.markdown

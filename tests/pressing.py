@@ -9,11 +9,11 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions.observe import NewTurn, Observed, observe
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller, Delivery, Role, Turn
-from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.conversations.observe import NewTurn, Observed, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, Role, Turn
+from mcp_server.relevance.chunks import LiveChunk
 from tests.conftest import KEYWORDS_ONLY
 
 ASKS = Caller(explicit_sessions=True)

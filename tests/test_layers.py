@@ -1,4 +1,8 @@
-"""The arrows of the house, read from the imports themselves."""
+"""The arrows between the rooms of the house, read from the imports themselves.
+
+A file of `mcp_server` is *pure* (values in, values out) or a *verb* (it receives `Memory`, or does I/O). Pure files
+import only pure files. Rooms form no circle: each imports only rooms that stand before it in `ORDER`.
+"""
 
 from __future__ import annotations
 
@@ -6,48 +10,51 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
-FILES = [
-    file for room in ("mcp_server", "tools", "resources", "prompts") for file in sorted((ROOT / room).rglob("*.py"))
-]
+FILES = [file for top in ("mcp_server", "tools", "resources", "prompts") for file in sorted((ROOT / top).rglob("*.py"))]
 
-BELOW: dict[str, set[str]] = {
-    "errors": set(),
-    "core": {"errors"},
-    "settings": {"errors", "core"},
-    "settings_file": {"errors", "core", "settings"},
-    "home": {"errors"},
-    "garbage": set(),
-    "endpoints": {"errors"},
-    "embed": {"errors", "core", "endpoints"},
-    "llm": {"errors", "core", "endpoints"},
-    "store": {"errors", "core", "embed"},
-    "memory": {"errors", "core", "settings", "embed", "llm", "store"},
-    "actions": {"errors", "core", "settings", "embed", "llm", "store", "memory"},
-}
-RIM = set(BELOW)
-BELOW |= dict.fromkeys(("connection", "jobs", "clients", "bench", "demo"), RIM)
-BELOW |= {room: RIM | {"connection"} for room in ("tools", "resources", "prompts")}
-BELOW["tools"] |= {"clients"}
-BELOW["bench"] = BELOW["demo"] = RIM | {"clients"}
-BELOW["app"] = RIM | {"jobs", "clients"}
-BELOW["serve"] = RIM | {"jobs", "clients", "app", "connection", "tools", "resources", "prompts"}
-BELOW["agent_loop"] = RIM
-BELOW["aside"] = RIM | {"jobs", "app"}
-BELOW["agent"] = RIM | {"app", "agent_loop"}
-BELOW["__main__"] = BELOW["cli"] = set(BELOW)
+ORDER = (
+    *("mcp_server", "errors", "garbage", "home", "endpoints", "data", "model", "project", "text", "settings"),
+    *("settings_file", "tokens", "conversations", "search", "embed", "understanding", "topics", "llm", "history"),
+    *(
+        "knowledge",
+        "relevance",
+        "context",
+        "checkpoints",
+        "pressure",
+        "recovery",
+        "forgetting",
+        "storage",
+        "memory",
+        "logs",
+    ),
+    *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
+    *("aside", "serve", "agent_loop", "agent", "demo", "bench", "cli", "__main__"),
+)
+"""Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
+
+PORTS = {"storage", "memory", "logs", "llm"}
 
 ONLY_IN = {
     "mcp": {"tools", "resources", "prompts", "serve", "clients", "demo", "bench"},
-    "aiosqlite": {"store"},
-    "sqlite3": {"store"},
-    "git": {"store"},
+    "aiosqlite": {"storage"},
+    "sqlite3": {"storage"},
+    "git": {"storage"},
     "click": {"cli"},
     "rich": {"cli", "demo", "bench"},
 }
-"""Third-party packages that only these rooms may know."""
+"""Modules that only these rooms may import."""
+
+IMPURE = {"time", "random", "os", "secrets", "uuid", "asyncio", "threading", "subprocess", "socket", "anyio"}
+"""Modules that no pure file of these rooms imports: the clock, chance and I/O are arguments."""
+
+PURE_ROOMS = {"text", "understanding"}
+"""Rooms without verbs. In other rooms a file that imports no port is pure."""
+
+
+def name_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def room_of(module: str) -> str:
@@ -56,45 +63,110 @@ def room_of(module: str) -> str:
 
 
 def imports(file: Path) -> list[str]:
+    """Returns the full names of what a file imports: modules, and names within modules as `module.name`."""
     found: list[str] = []
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
-            found += (
-                [node.module or ""] if node.module != "mcp_server" else [f"mcp_server.{a.name}" for a in node.names]
-            )
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_no_room_imports_what_lies_above_it(file: Path) -> None:
-    here = room_of(".".join(file.relative_to(ROOT).with_suffix("").parts))
-    for module in imports(file):
-        top = module.split(".")[0]
-        if top in {"mcp_server", "tools", "resources", "prompts"}:
-            there = room_of(module)
-            assert there in {here, "mcp_server", "__version__"} | BELOW.get(here, set()), f"{here} imports {module}"
-        elif here == "core":
-            assert top in sys.stdlib_module_names, f"core is pure, and imports {module}"
-        if top in ONLY_IN:
-            assert here in ONLY_IN[top], f"{here} imports {module}; only {sorted(ONLY_IN[top])} may"
-
-
-@pytest.mark.parametrize("file", sorted((ROOT / "mcp_server" / "core").rglob("*.py")), ids=lambda file: file.name)
-def test_core_reads_no_clock_no_file_and_no_chance(file: Path) -> None:
-    impure = {
-        "time",
-        "random",
-        "os",
-        "pathlib",
-        "secrets",
-        "uuid",
-        "asyncio",
-        "threading",
-        "subprocess",
-        "socket",
-        "io",
+OURS = {name_of(file): file for file in FILES}
+ARROWS = {
+    name: {
+        target
+        for found in imports(file)
+        for target in (found, found.rpartition(".")[0])
+        if target in OURS and target != name and (target == found or found not in OURS)
     }
-    assert not impure & {module.split(".")[0] for module in imports(file)}
+    for name, file in OURS.items()
+}
+
+
+def verbs() -> set[str]:
+    """Returns the modules that reach a port, directly or through what they import."""
+    found = {name for name in OURS if room_of(name) in {"storage", "memory", "logs"}}
+    while more := {name for name, targets in ARROWS.items() if name not in found and targets & found}:
+        found |= more
+    return found
+
+
+VERBS = verbs()
+
+
+def wrong_arrows(names: set[str]) -> set[tuple[str, str]]:
+    """Returns the pairs of rooms whose modules among `names` import a room that stands after theirs in `ORDER`."""
+    wrong = set()
+    for name in names:
+        for target in ARROWS[name] & names:
+            here, there = room_of(name), room_of(target)
+            if PORTS.isdisjoint((here, there)) and ORDER.index(there) > ORDER.index(here):
+                wrong.add((here, there))
+    return wrong
+
+
+STILL_WRONG = {
+    ("conversations", "topics"),
+    ("conversations", "relevance"),
+    ("conversations", "checkpoints"),
+    ("conversations", "pressure"),
+    ("context", "checkpoints"),
+}
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert {room_of(name) for name in OURS} <= set(ORDER)
+
+
+def test_pure_files_import_only_pure_files_of_rooms_before_theirs() -> None:
+    assert wrong_arrows(set(OURS) - VERBS) == set()
+
+
+def test_verbs_import_only_rooms_before_theirs() -> None:
+    assert wrong_arrows(VERBS) == STILL_WRONG
+
+
+def test_storage_imports_only_pure_files() -> None:
+    wrong = {
+        (name, target)
+        for name in OURS
+        if room_of(name) == "storage"
+        for target in ARROWS[name] & VERBS
+        if room_of(target) != "storage"
+    }
+    assert not wrong
+
+
+def test_pure_rooms_read_no_clock_no_file_and_no_chance() -> None:
+    wrong = {
+        (name, found)
+        for name, file in OURS.items()
+        if room_of(name) in PURE_ROOMS or (name not in VERBS and room_of(name) in {"context", "knowledge", "search"})
+        for found in imports(file)
+        if found.split(".")[0] in IMPURE
+    }
+    assert not wrong
+
+
+def test_only_these_rooms_know_these_packages() -> None:
+    wrong = {
+        (name, found)
+        for name, file in OURS.items()
+        for found in imports(file)
+        if (top := found.split(".")[0]) in ONLY_IN and room_of(name) not in ONLY_IN[top]
+    }
+    assert not wrong
+
+
+def test_the_rooms_import_only_their_own_and_declared_packages() -> None:
+    text = {
+        (name, found)
+        for name, file in OURS.items()
+        if room_of(name) == "understanding"
+        for found in imports(file)
+        if found.split(".")[0] not in {*sys.stdlib_module_names, "mcp_server"}
+    }
+    assert not text

@@ -22,7 +22,7 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when something must stay in view however long the conversation gets: an anchored name scores highest, and
         whatever names it is never dropped."""
-        from mcp_server.actions.anchor import anchor as action
+        from mcp_server.knowledge.anchor import anchor as action
 
         return (await action(await connection.memory(), item, on, note)).markdown
 

@@ -26,8 +26,8 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when you begin a task or the subject changes: gives the densest background the memory has for a message,
         within the budget. No search needed."""
-        from mcp_server.actions.compile import CompileRequest
-        from mcp_server.actions.compile import compile_context as compiled_for
+        from mcp_server.context.compile import CompileRequest
+        from mcp_server.context.compile import compile_context as compiled_for
 
         client = client_of(ctx)
         if (message, session, budget, format) == (None, None, None, "markdown"):

@@ -16,7 +16,7 @@ from mcp_server.errors import Refused
 from tools.rim import MaxTokens, Path, Short, can_ask, fitted, hints, shortened, strict_tool
 
 if TYPE_CHECKING:
-    from mcp_server.actions.forgetting.forget_target import ForgetTarget
+    from mcp_server.forgetting.target import ForgetTarget
 
 ASK = "[nothing is deleted yet: dry_run=false asks the user, and does it after a yes]"
 BY_HAND = "nothing is deleted: this client cannot ask its user; in a terminal, `context-manager forget` does it"
@@ -40,7 +40,7 @@ def tool(connection: Connection) -> Tool:
         dry_run: bool,
     ) -> Elicit[Confirmation] | None:
         """The question before anything is deleted; None where nothing would be, or nobody can be asked."""
-        from mcp_server.actions.forgetting.forget_words import question
+        from mcp_server.forgetting.words import question
 
         if dry_run or not can_ask(ctx):
             return None
@@ -62,8 +62,8 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when the user wants something deleted from memory for good, wherever a copy stands: transcripts, files,
         logs, index. Shows every place first. (To make room recoverably, use prune.)"""
-        from mcp_server.actions.forgetting import forget as action
-        from mcp_server.actions.forgetting.forget_words import as_text
+        from mcp_server.forgetting import forget as action
+        from mcp_server.forgetting.words import as_text
 
         memory = await connection.memory()
         target = _target(text, turn, session, path, first_line, last_line)
@@ -94,7 +94,7 @@ def _target(
     first: int | None,
     last: int | None,
 ) -> ForgetTarget:
-    from mcp_server.actions.forgetting.forget_target import ForgetTarget
+    from mcp_server.forgetting.target import ForgetTarget
 
     lines = None if first is None and last is None else (first or last or 1, last or first or 1)
     return ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)

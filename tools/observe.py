@@ -10,7 +10,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, ConfigDict, Field
 
 from mcp_server.connection import Connection
-from mcp_server.core.model import ToolCall
+from mcp_server.model import ToolCall
 from tools.rim import Short, client_of, hints, strict_tool
 
 Words = list[Annotated[str, Field(max_length=200)]]
@@ -72,7 +72,7 @@ def tool(connection: Connection) -> Tool:
         It is stored for good before the answer comes; secrets are redacted. The answer's first line is `session: ID`:
         pass that ID in every later call of the same conversation.
         """
-        from mcp_server.actions.observe import ContextChunk, NewTurn
+        from mcp_server.conversations.observe import ContextChunk, NewTurn
 
         turn = NewTurn(
             role=role,
@@ -95,7 +95,7 @@ def tool(connection: Connection) -> Tool:
         observed = await connection.observe(client, turn)
         if not return_context:
             return observed.markdown
-        from mcp_server.actions.compile import CompileRequest, compile_context
+        from mcp_server.context.compile import CompileRequest, compile_context
 
         request = CompileRequest(session=observed.session)
         compiled = await compile_context(await connection.memory(), request, await connection.caller(client))

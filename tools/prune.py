@@ -31,7 +31,7 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when a context or the memory has grown too full: says what is kept, fading, gone, and why. Where the
         client keeps its own window, only our mirror of it changes."""
-        from mcp_server.actions.prune import prune as action
+        from mcp_server.pressure.prune import prune as action
 
         memory = await connection.memory()
         caller = await connection.caller(client_of(ctx))

@@ -21,7 +21,7 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when you know a path of the memory and want its text: what stands around a search result, a whole note,
         an earlier version."""
-        from mcp_server.actions import read as action
+        from mcp_server.conversations import read as action
 
         return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown
 

@@ -28,8 +28,8 @@ def tool(connection: Connection) -> Tool:
     ) -> str:
         """Use when something is needed again that left the context (dropped, summarised) or the memory (archived,
         changed), or a session should go back to a checkpoint. Without arguments: lists what can come back."""
-        from mcp_server.actions.recover import recover as action
-        from mcp_server.actions.recoverable import as_text, meant, recoverable
+        from mcp_server.recovery.recover import recover as action
+        from mcp_server.recovery.recoverable import as_text, meant, recoverable
 
         memory = await connection.memory()
         if id is None and (dry_run or query is None):

@@ -50,7 +50,7 @@ def tool(connection: Connection) -> Tool:
     ) -> Elicit[Approval] | None:
         """The question about a change that waits for the user's word; None where none is needed, or nobody can be
         asked."""
-        from mcp_server.actions.remember import NewFact, previewed
+        from mcp_server.knowledge.remember import NewFact, previewed
 
         if not can_ask(ctx):
             return None
@@ -78,7 +78,7 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Remembered]:
         """Use when something should still be known in later conversations: a fact, a decision and its reason, a rule, a
         lesson, a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
-        from mcp_server.actions import remember as knowledge
+        from mcp_server.knowledge import remember as knowledge
 
         fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text, supersedes)
         memory = await connection.memory()

@@ -19,8 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
-from mcp_server.core.text.fencing import neutralise
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
+from mcp_server.text.fencing import neutralise
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from mcp_server.connection import Connection
-from mcp_server.core.model import Category
+from mcp_server.model import Category
 from tools.rim import MaxTokens, Short, answer, client_of, hints, strict_tool
 
 
@@ -77,7 +77,7 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Found]:
         """Use when you need something particular from earlier conversations or notes: who said what, when, why. Gives
         path, lines, date and text of the best passages; `read` shows what stands around them."""
-        from mcp_server.actions import search as action
+        from mcp_server.search import search as action
 
         memory = await connection.memory()
         project = await connection.project(client_of(ctx))

@@ -42,7 +42,7 @@ def tool(connection: Connection) -> Tool:
     ) -> Annotated[CallToolResult, Report]:
         """Use when you need a session's handle, or want to know what the memory holds, whether its index is up to date,
         and what is wrong with it."""
-        from mcp_server.actions import status as action
+        from mcp_server.status import status as action
 
         report = await action.status(await connection.memory(), view, session, max_tokens)
         return answer(report.markdown, report.as_dict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mcp_server.core.text.words import content_words, words
+from mcp_server.text.words import content_words, words
 
 if TYPE_CHECKING:
     from rank_bm25 import BM25Okapi

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from mcp_server.core.compiler.receipt import Receipt
-from mcp_server.core.compiler.render import file_text, said
-from mcp_server.core.lifecycle.lines import sources_of
+from mcp_server.context.receipt import Receipt
+from mcp_server.context.render import file_text, said
 from mcp_server.memory import Memory
+from mcp_server.text.derived_lines import sources_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import Any
 
 import anyio
 
-from mcp_server.actions.compile import CompileRequest, compile_context
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns, units_of
 from mcp_server.bench.metrics import area_under_curve, mean, percentile
 from mcp_server.bench.push import shipped_prompts
@@ -22,7 +21,8 @@ from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.retrieval import import_conversation
 from mcp_server.bench.workbench import ASKER, Workbench
 from mcp_server.clients.importers.detect import detect
-from mcp_server.core.compiler.compile import Compiled
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.compiler import Compiled
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 

@@ -19,22 +19,22 @@ from typing import Any, Literal
 
 import anyio
 
-from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.cold import come_back
-from mcp_server.actions.pressure.similar import Seen
-from mcp_server.actions.recover import recover
-from mcp_server.actions.sessions import session_turns
 from mcp_server.bench.evidence import KnownTurn, inside, known_turns, units_of
 from mcp_server.bench.metrics import mean, percentile
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.workbench import ASKER, Workbench
 from mcp_server.clients.importers import beam, locomo
 from mcp_server.clients.importers.imported import Skipped
-from mcp_server.core.model import Turn
-from mcp_server.core.pressure.chunks import text_of
+from mcp_server.context.compile import CompileRequest, compile_gathered, gather
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import session_turns
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.model import Turn
+from mcp_server.pressure.cold import come_back
+from mcp_server.recovery.recover import recover
+from mcp_server.relevance.chunks import text_of
+from mcp_server.relevance.similar import Seen
 
 BUDGETS = (1024, 2048, 4096, 8192)
 SESSION = "live"

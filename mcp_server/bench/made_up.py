@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from itertools import accumulate
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 
 TURNS_A_SESSION = 100
 SEED = 20

@@ -26,11 +26,6 @@ from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.injecting import inject, sent
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.evidence import DerivedLine, KnownTurn, derived_lines, inside, known_turns, one_line, units_of
 from mcp_server.bench.metrics import mean
@@ -39,9 +34,14 @@ from mcp_server.bench.retrieval import import_conversation
 from mcp_server.bench.understand import Label, Labeled, load
 from mcp_server.bench.workbench import Workbench
 from mcp_server.clients.importers.detect import detect, detect_json
-from mcp_server.core.compiler.render import said
-from mcp_server.core.going_on import asks_to_go_on
-from mcp_server.core.model import Caller
+from mcp_server.context import inject, sent
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.render import said
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.knowledge.extract import extract
+from mcp_server.model import Caller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

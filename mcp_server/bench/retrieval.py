@@ -16,10 +16,6 @@ from typing import Any, Literal
 
 import anyio
 
-from mcp_server.actions.compile import CompileRequest, compile_gathered, gather
-from mcp_server.actions.lifecycle.condense import condense
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.evidence import DerivedLine, KnownTurn, derived_lines, inside, known_turns, units_of, whole
 from mcp_server.bench.full_files import full_files
@@ -27,10 +23,14 @@ from mcp_server.bench.metrics import distinct, macro, mean, ndcg_at, percentile,
 from mcp_server.bench.questions import Conversation, Question, conversations
 from mcp_server.bench.workbench import ASKER, Workbench, temporary_folder
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.lifecycle.lines import sources_of
-from mcp_server.core.projects import Project
+from mcp_server.context.compile import CompileRequest, compile_gathered, gather
 from mcp_server.errors import Invalid
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
+from mcp_server.project import Project
+from mcp_server.search.search import SearchRequest, find
+from mcp_server.text.derived_lines import sources_of
 
 BUDGETS = (512, 1024, 2048, 4096, 8192)
 DEPTHS = (5, 10, 20)

@@ -15,19 +15,19 @@ from typing import Any
 
 import anyio
 
-from mcp_server.actions.closed_sessions import PENDING_EXTRACTION, commit_together
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.search import SearchRequest, find
 from mcp_server.bench import clarity, hooks, made_up, topics_speed
 from mcp_server.bench.baseline import Bm25
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.server_process import ServerProcess, empty, ours, proportional, resident, running
 from mcp_server.bench.workbench import ASKER, Workbench, unseen
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.projects import Project
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION, commit_together
+from mcp_server.conversations.imports import record_session
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.project import Project
+from mcp_server.search.search import SearchRequest, find
 
 STARTS = 7
 OBSERVED = 200

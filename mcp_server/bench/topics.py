@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.watching.judge import Verdict, decided, weigh
-from mcp_server.actions.watching.watch import first_tier
 from mcp_server.bench.workbench import Workbench
-from mcp_server.core.topics import Heard
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.store.topic_files import TopicSet
-from mcp_server.store.yaml_text import load
+from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.text.yaml import load
+from mcp_server.topics.judge import Verdict, decided, weigh
+from mcp_server.topics.topic import Heard
+from mcp_server.topics.watch import first_tier
 
 Half = Literal["tuning", "held out"]
 HALVES: tuple[Half, ...] = ("tuning", "held out")

@@ -11,14 +11,14 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.watching.judge import weigh
-from mcp_server.actions.watching.watch import first_tier
 from mcp_server.bench import made_up
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.workbench import Workbench
-from mcp_server.core.topics import Heard
 from mcp_server.memory import Memory
-from mcp_server.store.topic_files import LOOK_AGAIN
+from mcp_server.storage.local.topic_files import LOOK_AGAIN
+from mcp_server.topics.judge import weigh
+from mcp_server.topics.topic import Heard
+from mcp_server.topics.watch import first_tier
 
 TOPICS, TRIGGERS, MESSAGES = 1_000, 5, 500
 BAR_MS = 10.0

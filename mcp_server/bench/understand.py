@@ -15,11 +15,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from mcp_server.core.model import ToolCall, Turn
-from mcp_server.core.understanding import recognizer
-from mcp_server.core.understanding.model import Model
-from mcp_server.core.understanding.settling import Statement, settle
 from mcp_server.errors import Invalid
+from mcp_server.model import ToolCall, Turn
+from mcp_server.understanding import recognizer
+from mcp_server.understanding.model import Model
+from mcp_server.understanding.settling import Statement, settle
 
 KINDS: Mapping[str, str] = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
 """Kind of a line → the list in a file with its labels."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.core.model import Caller
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 
 ASKER = Caller(source="bench", client="bench", explicit_sessions=True)
 """Asks without a session, from no folder: sees what is global, which is what was imported without a project."""

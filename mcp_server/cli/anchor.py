@@ -10,8 +10,8 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 if TYPE_CHECKING:
-    from mcp_server.actions.anchor import Anchored
-    from mcp_server.core.anchors import Anchor
+    from mcp_server.knowledge.anchor import Anchored
+    from mcp_server.knowledge.anchors import Anchor
     from mcp_server.memory import Memory
 
 
@@ -44,13 +44,13 @@ def unanchor(item: str, as_json: bool) -> None:
 
 
 async def _list(memory: Memory) -> list[Anchor]:
-    from mcp_server.actions.anchor import anchors
+    from mcp_server.knowledge.anchor import anchors
 
     return anchors(memory)
 
 
 def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
-    from mcp_server.actions.anchor import anchor
+    from mcp_server.knowledge.anchor import anchor
 
     async def act(memory: Memory) -> Anchored:
         return await anchor(memory, item, on, note)

@@ -10,7 +10,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text, visible
 
 if TYPE_CHECKING:
-    from mcp_server.actions.approve import Waiting
+    from mcp_server.knowledge.approve import Waiting
     from mcp_server.memory import Memory
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @json_option
 def command(proposal: str | None, yes: bool, every: bool, reject: bool, anyway: bool, as_json: bool) -> None:
     """Show what agents want to write into identity and topics; write PROPOSAL with --yes, or drop it with --reject."""
-    from mcp_server.actions import approve as actions
+    from mcp_server.knowledge import approve as actions
 
     if proposal and every:
         raise click.UsageError("name a proposal, or --all, not both")

@@ -19,9 +19,9 @@ def command(paths: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
 
     Search still finds what is there, nothing loads it by itself, and `recover` brings it back.
     """
-    from mcp_server.actions.lifecycle.archive import archive_files, archive_journals
-    from mcp_server.actions.lifecycle.prune_knowledge import prune_files
-    from mcp_server.core.pruning import Pruned
+    from mcp_server.knowledge.archive import archive_files, archive_journals
+    from mcp_server.knowledge.prune_knowledge import prune_files
+    from mcp_server.knowledge.pruning import Pruned
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> list[Pruned]:

@@ -128,7 +128,7 @@ def understand(files: tuple[Path, ...], show: bool, weights: Path | None, json_f
     """Are decisions, rules, facts and open items found? Precision and recall on labeled conversations (FILES: JSON as
     `benchmarks/README.md` describes it), without an LLM."""
     from mcp_server.bench.understand import measure_understanding
-    from mcp_server.store.recognizer import SHIPPED, recognizer
+    from mcp_server.understanding.model import SHIPPED, recognizer
 
     report = measure_understanding(files, recognizer(weights or SHIPPED))
     _deliver(report.as_dict(), json_file, lambda: _print_understanding(report, show))

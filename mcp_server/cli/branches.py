@@ -9,7 +9,7 @@ import click
 from mcp_server.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from mcp_server.actions.history.merging import Joined
+    from mcp_server.history.merging import Joined
 
 SHOWN_FILES = 20
 

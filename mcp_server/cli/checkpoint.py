@@ -19,13 +19,13 @@ def command() -> None:
 @json_option
 def create(session: str | None, note: str, as_json: bool) -> None:
     """Write down where a conversation stands."""
-    from mcp_server.actions.checkpoints.checkpoint import make
-    from mcp_server.actions.checkpoints.checkpoint_views import told_text
-    from mcp_server.actions.checkpoints.checkpoints import read
-    from mcp_server.actions.checkpoints.enrich import enrich_all
-    from mcp_server.actions.clarity_views import session_meant
-    from mcp_server.core.checkpoints.document import Checkpoint
+    from mcp_server.checkpoints.checkpoint import make
+    from mcp_server.checkpoints.document import Checkpoint
+    from mcp_server.checkpoints.enrich import enrich_all
+    from mcp_server.checkpoints.stored import read
+    from mcp_server.checkpoints.views import told_text
     from mcp_server.memory import Memory
+    from mcp_server.relevance.clarity_views import session_meant
 
     async def act(memory: Memory) -> Checkpoint:
         made = await make(memory, await session_meant(memory, session), "asked", note)
@@ -44,8 +44,8 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
-    from mcp_server.actions.checkpoints.checkpoint_views import told, when
-    from mcp_server.actions.checkpoints.checkpoints import Head, listed
+    from mcp_server.checkpoints.stored import Head, listed
+    from mcp_server.checkpoints.views import told, when
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> list[Head]:
@@ -66,9 +66,9 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
 @json_option
 def show(checkpoint: str, as_json: bool) -> None:
     """One checkpoint: what was decided, what is open, what the state was."""
-    from mcp_server.actions.checkpoints.checkpoint_views import shown_text
-    from mcp_server.actions.checkpoints.checkpoints import read
-    from mcp_server.core.checkpoints.document import Checkpoint
+    from mcp_server.checkpoints.document import Checkpoint
+    from mcp_server.checkpoints.stored import read
+    from mcp_server.checkpoints.views import shown_text
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> Checkpoint:
@@ -84,7 +84,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
-    from mcp_server.actions.checkpoints.restore import diff as action
+    from mcp_server.checkpoints.restore import diff as action
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> str:

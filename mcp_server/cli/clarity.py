@@ -11,9 +11,9 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_result, print_table
 
 if TYPE_CHECKING:
-    from mcp_server.actions.clarity import ItemsPruned
-    from mcp_server.actions.clarity_views import ClarityView
     from mcp_server.memory import Memory
+    from mcp_server.relevance.clarity import ItemsPruned
+    from mcp_server.relevance.clarity_views import ClarityView
 
 session_option = click.option("--session", help="Of this conversation (default: the one last heard of).")
 
@@ -35,7 +35,7 @@ def command(context: click.Context, session: str | None, as_json: bool) -> None:
 @json_option
 def scores(session: str | None, as_json: bool) -> None:
     """Every item with its score and what it is made of."""
-    from mcp_server.actions.clarity_views import COLUMNS, cells
+    from mcp_server.relevance.clarity_views import COLUMNS, cells
 
     shown = _view("scores", session)
     if as_json:
@@ -58,8 +58,8 @@ command.add_command(anchoring.unanchor)
 @json_option
 def prune(session: str | None, dry_run: bool, as_json: bool) -> None:
     """Take what is no longer relevant out of the block; its counts stay."""
-    from mcp_server.actions.clarity import prune as act
-    from mcp_server.actions.clarity_views import pruned_text, session_meant
+    from mcp_server.relevance.clarity import prune as act
+    from mcp_server.relevance.clarity_views import pruned_text, session_meant
 
     async def run(memory: Memory) -> ItemsPruned:
         return await act(memory, await session_meant(memory, session), dry_run)
@@ -89,7 +89,7 @@ def _show(name: str, session: str | None, as_json: bool) -> None:
 
 
 def _view(name: str, session: str | None) -> ClarityView:
-    from mcp_server.actions.clarity_views import view
+    from mcp_server.relevance.clarity_views import view
 
     async def ask(memory: Memory) -> ClarityView:
         return await view(memory, name, session)

@@ -10,7 +10,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
 
 if TYPE_CHECKING:
-    from mcp_server.core.pressure.cold import ColdRecord
+    from mcp_server.pressure.cold_records import ColdRecord
 
 
 @click.group("cold-storage")
@@ -24,9 +24,9 @@ def command() -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The records in cold storage, the newest first."""
-    from mcp_server.actions.mirrors import mirror_note
-    from mcp_server.actions.pressure.drops import cold_records, one_line
     from mcp_server.memory import Memory
+    from mcp_server.pressure.drops import cold_records, one_line
+    from mcp_server.pressure.words import mirror_note
 
     async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
         records = await cold_records(memory, session)

@@ -21,8 +21,8 @@ def command(
     message: str | None, session: str | None, project: str | None, budget: int | None, explain: bool, as_json: bool
 ) -> None:
     """Print the context for MESSAGE, exactly; without one, for the session's last user turn."""
-    from mcp_server.actions.compile import CompileRequest, compile_context
-    from mcp_server.core.compiler.compile import Compiled
+    from mcp_server.context.compile import CompileRequest, compile_context
+    from mcp_server.context.compiler import Compiled
     from mcp_server.memory import Memory
 
     request = CompileRequest(message=message, session=session, project=project, budget=budget, strict=True, known=True)

@@ -11,7 +11,7 @@ from mcp_server.cli.printing import count, json_option, print_result
 from mcp_server.cli.progress import working
 
 if TYPE_CHECKING:
-    from mcp_server.actions.lifecycle.condense import Condensed
+    from mcp_server.knowledge.condense import Condensed
 
 
 @click.command("condense")
@@ -25,8 +25,8 @@ def command(period: str, dry_run: bool, as_json: bool) -> None:
     week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
     indexes.
     """
-    from mcp_server.actions.lifecycle.condense import Period, condense
     from mcp_server.app import catch_up
+    from mcp_server.knowledge.condense import Period, condense
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> Condensed:

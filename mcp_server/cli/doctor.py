@@ -11,7 +11,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import console, json_option, print_json, visible
 
 if TYPE_CHECKING:
-    from mcp_server.actions.doctor import Check
+    from mcp_server.status.doctor import Check
 
 
 @click.command("doctor")
@@ -23,10 +23,10 @@ def command(mending: bool, secrets: bool, as_json: bool) -> None:
 
     Exits with 1 if an important check fails.
     """
-    from mcp_server.actions.doctor import examine, examine_secrets, repair
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.chain import examine_chain
     from mcp_server.memory import Memory
+    from mcp_server.status.doctor import examine, examine_secrets, repair
 
     machine = this_machine()
 

@@ -11,7 +11,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
 
 if TYPE_CHECKING:
-    from mcp_server.actions.history.merging import Joined
+    from mcp_server.history.merging import Joined
     from mcp_server.memory import Memory
 
 
@@ -25,7 +25,7 @@ def command() -> None:
 @json_option
 def create(name: str, as_json: bool) -> None:
     """Begin one from the memory as it is now."""
-    from mcp_server.actions.history import explore
+    from mcp_server.history import explore
 
     made = with_memory(lambda memory: explore.create(memory, name))
     if as_json:
@@ -39,7 +39,7 @@ def create(name: str, as_json: bool) -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """All explorations, the oldest first."""
-    from mcp_server.actions.history.explore import explorations
+    from mcp_server.history.explore import explorations
 
     found = with_memory(explorations)
     if as_json:
@@ -60,7 +60,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def merge(name: str, as_json: bool) -> None:
     """Bring its work into the memory, and end it."""
-    from mcp_server.actions.history import explore
+    from mcp_server.history import explore
 
     async def act(memory: Memory) -> Joined | None:
         return await explore.merge(memory, name)
@@ -73,7 +73,7 @@ def merge(name: str, as_json: bool) -> None:
 @json_option
 def drop(name: str, as_json: bool) -> None:
     """End it; what was not merged keeps a tag."""
-    from mcp_server.actions.history import explore
+    from mcp_server.history import explore
 
     done = with_memory(lambda memory: explore.drop(memory, name))
     if as_json:

@@ -11,7 +11,7 @@ from mcp_server.cli.printing import count, json_option, print_result
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
-    from mcp_server.actions.lifecycle.extract import Extracted
+    from mcp_server.knowledge.extract import Extracted
 
 
 @click.command("extract")
@@ -31,8 +31,8 @@ def command(session: str | None, names: tuple[str, ...], anew: bool, dry_run: bo
 
     Every line names its source message. Conversations are read once. Lines that you wrote never change.
     """
-    from mcp_server.actions.lifecycle.extract import extract
     from mcp_server.app import catch_up
+    from mcp_server.knowledge.extract import extract
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> Extracted:

@@ -11,7 +11,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text, visible
 
 if TYPE_CHECKING:
-    from mcp_server.actions.forgetting.forget import Receipt
+    from mcp_server.forgetting.forget import Receipt
     from mcp_server.memory import Memory
 
 MOST_ROWS = 200
@@ -33,9 +33,9 @@ def command(text: str | None, lines: str | None, yes: bool, history: bool, as_js
     Without --yes, shows every copy and what would happen to it. `forget --yes` without a target, or the next start of a
     server, finishes a deletion that was interrupted.
     """
-    from mcp_server.actions.forgetting.forget import finish, forget, plan_forget
-    from mcp_server.actions.forgetting.forget_target import ForgetTarget
     from mcp_server.cli.progress import working
+    from mcp_server.forgetting.forget import finish, forget, plan_forget
+    from mcp_server.forgetting.target import ForgetTarget
 
     target = ForgetTarget(text=text, lines=_range(lines), **options)
     nothing_named = not any((text, options["turn"], options["session"], options["path"], options["secrets"]))
@@ -69,7 +69,7 @@ def _range(lines: str | None) -> tuple[int, int] | None:
 
 
 def _print(receipt: Receipt, history: bool) -> None:
-    from mcp_server.actions.forgetting.forget_words import ELSEWHERE, git_sentences
+    from mcp_server.forgetting.words import ELSEWHERE, git_sentences
 
     if receipt.nothing and not receipt.done:
         click.echo("No copy was found: nothing would change.")

@@ -10,8 +10,8 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.actions.watching.gate_tuning import GateTuning
     from mcp_server.memory import Memory
+    from mcp_server.topics.gate_tuning import GateTuning
 
 USEFUL = {True: "yes", False: "no", None: ""}
 
@@ -28,7 +28,7 @@ def command() -> None:
 @json_option
 def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> None:
     """The last decisions, newest first: what matched, the score, who decided and why, and whether it was useful."""
-    from mcp_server.actions.watching.gate_log import decisions
+    from mcp_server.topics.gate_log import decisions
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
         found = []
@@ -68,7 +68,7 @@ def tune(apply_: bool, as_json: bool) -> None:
 
     Writes nothing unless --apply is given.
     """
-    from mcp_server.actions.watching.gate_tuning import tune as run
+    from mcp_server.topics.gate_tuning import tune as run
 
     async def ask(memory: Memory) -> GateTuning:
         return await run(memory, apply=apply_)

@@ -12,8 +12,8 @@ from mcp_server.cli.printing import console, json_option, print_json, print_text
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mcp_server.actions.pressure.health import Health
     from mcp_server.memory import Memory
+    from mcp_server.pressure.health import Health
 
 BAR = 20
 """Characters of a gauge."""
@@ -32,7 +32,7 @@ LONGEST_TITLE = 40
 @json_option
 def command(session: str | None, notify_if_pct: float | None, as_json: bool) -> None:
     """How full the context of each open conversation is, and when something will happen to it."""
-    from mcp_server.actions.pressure.health import health
+    from mcp_server.pressure.health import health
 
     async def ask(memory: Memory) -> list[Health]:
         return await health(memory, session)

@@ -12,7 +12,7 @@ from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_result, print_table, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.actions.history.history import Changed, Origin
+    from mcp_server.history.history import Changed, Origin
     from mcp_server.memory import Memory
 
 
@@ -27,7 +27,7 @@ def command() -> None:
 @json_option
 def when(text: str, limit: int, as_json: bool) -> None:
     """When TEXT came into knowledge, and when it went."""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     found = with_memory(lambda memory: history.when(memory, text, limit))
     if as_json:
@@ -46,7 +46,7 @@ def when(text: str, limit: int, as_json: bool) -> None:
 @json_option
 def where(what: str, as_json: bool) -> None:
     """Where a text or a file comes from: who wrote its lines when, and in which conversation."""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.where(memory, what)), as_json)
 
@@ -58,7 +58,7 @@ def where(what: str, as_json: bool) -> None:
 @json_option
 def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
     """A file line by line: which commit wrote it."""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)), as_json)
 
@@ -71,7 +71,7 @@ def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
 def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None:
     """What changed in knowledge: SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a
     commit; without UNTIL up to now."""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     _print_changed(lambda memory: history.diff(memory, since, until, path), as_json)
 
@@ -80,7 +80,7 @@ def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None
 @json_option
 def today(as_json: bool) -> None:
     """What was learned today, committed or not."""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     _print_changed(history.today, as_json)
 
@@ -90,7 +90,7 @@ def today(as_json: bool) -> None:
 @json_option
 def show(commit: str, as_json: bool) -> None:
     """A commit: its message and what it changed. (A file as it was: `read PATH --at COMMIT`.)"""
-    from mcp_server.actions.history import history
+    from mcp_server.history import history
 
     _print_changed(lambda memory: history.show(memory, commit), as_json)
 
@@ -101,7 +101,7 @@ def show(commit: str, as_json: bool) -> None:
 @json_option
 def revert(commit: str, apply: bool, as_json: bool) -> None:
     """Take back what a commit changed in knowledge, by a new commit. What was written since stays."""
-    from mcp_server.actions.history import revert as action
+    from mcp_server.history import revert as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
     if as_json:
@@ -116,7 +116,7 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    from mcp_server.core.lifecycle.lines import without_sources
+    from mcp_server.text.derived_lines import without_sources
 
     for path, origins in groupby(found, key=lambda one: one.path):
         rows = [

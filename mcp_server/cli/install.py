@@ -94,11 +94,11 @@ async def _install(
 ) -> None:
     from anyio.to_thread import run_sync
 
-    from mcp_server.actions.injecting import briefs
     from mcp_server.app import catch_up
     from mcp_server.cli.progress import working
     from mcp_server.clients.installers.handshake import handshake
     from mcp_server.clients.installers.install import as_dict, install
+    from mcp_server.context import briefs
 
     done = await run_sync(install, memory, planned)
     command, arguments = launch.serving(*(("--hooks",) if len(planned.changes) > 1 else ()))

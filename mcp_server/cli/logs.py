@@ -14,9 +14,9 @@ from mcp_server.cli.printing import console, json_option, print_json, visible
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from mcp_server.actions.pressure.tuning import Tuning
-    from mcp_server.core.pressure.log_stats import LogStats, Spread
     from mcp_server.memory import Memory
+    from mcp_server.pressure.log_stats import LogStats, Spread
+    from mcp_server.pressure.tuning import Tuning
 
 BAR = 40
 """Characters of the longest bar."""
@@ -28,7 +28,7 @@ class Since(click.ParamType[datetime]):
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        from mcp_server.core.text.query import period
+        from mcp_server.search.query_syntax import period
 
         if isinstance(value, datetime):
             return value
@@ -53,8 +53,8 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
     a day, and compare.
     """
-    from mcp_server.actions.mirrors import mirror_note
-    from mcp_server.actions.pressure.tuning import tuning
+    from mcp_server.pressure.tuning import tuning
+    from mcp_server.pressure.words import mirror_note
 
     async def ask(memory: Memory) -> tuple[Tuning, str]:
         found = await tuning(memory, session, since)

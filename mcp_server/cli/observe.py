@@ -53,7 +53,7 @@ class Moment(click.ParamType[datetime]):
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
-    from mcp_server.actions.observe import NewTurn, Observed, observe
+    from mcp_server.conversations.observe import NewTurn, Observed, observe
     from mcp_server.errors import Invalid
     from mcp_server.memory import Memory
 

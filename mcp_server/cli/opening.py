@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from mcp_server.core.model import Caller
     from mcp_server.memory import Memory
-    from mcp_server.store.workspace import IfMissing
+    from mcp_server.model import Caller
+    from mcp_server.storage.local.workspace import IfMissing
 
 T = TypeVar("T")
 
@@ -63,15 +63,15 @@ def folder() -> Path:
 
 def memory_exists() -> bool:
     """Returns whether the command's folder is a workspace."""
-    from mcp_server.store.workspace import is_workspace
+    from mcp_server.storage.local.workspace import is_workspace
 
     return is_workspace(folder())
 
 
 def caller() -> Caller:
     """Returns this command as the caller, with the folder of the client or the shell."""
-    from mcp_server.core.model import Caller
     from mcp_server.home import working_folder
+    from mcp_server.model import Caller
 
     folder = os.environ.get("CLAUDE_PROJECT_DIR") or working_folder()
     return Caller(source="cli", client="context-manager", explicit_sessions=True, folder=folder)

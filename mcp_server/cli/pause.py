@@ -12,9 +12,9 @@ from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.actions.injecting.pauses import Pause
-    from mcp_server.core.projects import Project
+    from mcp_server.context.pauses import Pause
     from mcp_server.memory import Memory
+    from mcp_server.project import Project
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?")
 
@@ -47,7 +47,7 @@ here_option = click.option("--here", is_flag=True, help="Only in the project of 
 @json_option
 def command(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
     """Push nothing into prompts, everywhere or in one project. What is said is recorded all the same."""
-    from mcp_server.actions.injecting import briefs, pauses
+    from mcp_server.context import briefs, pauses
 
     async def act(memory: Memory) -> Pause:
         made = await pauses.pause(memory, await chosen(memory, project, here), duration)
@@ -64,7 +64,7 @@ def command(project: str | None, here: bool, duration: timedelta | None, as_json
 
 async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
     """The project that is meant; None for everywhere."""
-    from mcp_server.actions.projects import list_projects, project_of
+    from mcp_server.conversations.projects import list_projects, project_of
     from mcp_server.errors import NotFound
 
     if project is not None:

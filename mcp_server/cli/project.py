@@ -17,7 +17,7 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """The projects, with the keys that lead to each and how many conversations it has."""
-    from mcp_server.actions.projects import list_projects
+    from mcp_server.conversations.projects import list_projects
 
     projects = with_memory(list_projects)
     if as_json:
@@ -35,7 +35,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def rename(old: str, new: str, as_json: bool) -> None:
     """Give OLD the name NEW; its folder moves along."""
-    from mcp_server.actions.projects import rename_project
+    from mcp_server.conversations.projects import rename_project
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> str:
@@ -54,7 +54,7 @@ def rename(old: str, new: str, as_json: bool) -> None:
 @json_option
 def merge(source: str, into: str, as_json: bool) -> None:
     """Make everything of SOURCE belong to INTO."""
-    from mcp_server.actions.projects import merge_projects
+    from mcp_server.conversations.projects import merge_projects
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> object:

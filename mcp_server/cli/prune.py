@@ -34,7 +34,7 @@ def command(
     Look first with --dry-run.
     """
     if lexicon:
-        from mcp_server.store.lexicon import SHIPPED
+        from mcp_server.storage.local.lexicon import SHIPPED
 
         text = SHIPPED.read_text("utf-8")
         print_result({"lexicon": text}, text, as_json)
@@ -44,9 +44,9 @@ def command(
 
 def run(strategy: str, session: str | None, target: int | None, dry_run: bool, as_json: bool) -> None:
     """Prunes and prints what came of it."""
-    from mcp_server.actions.prune import OF_KNOWLEDGE, last_session, prune
-    from mcp_server.core.pruning import Pruned
+    from mcp_server.knowledge.pruning import Pruned
     from mcp_server.memory import Memory
+    from mcp_server.pressure.prune import OF_KNOWLEDGE, last_session, prune
 
     async def act(memory: Memory) -> Pruned:
         chosen = session if session or strategy in OF_KNOWLEDGE else await last_session(memory)

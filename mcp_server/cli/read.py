@@ -16,7 +16,7 @@ from mcp_server.cli.printing import json_option, print_result
 @json_option
 def command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
     """Print a file of the memory; PATH is as `search` shows it."""
-    from mcp_server.actions.read import ReadAnswer, read
+    from mcp_server.conversations.read import ReadAnswer, read
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> ReadAnswer:

@@ -12,9 +12,9 @@ from mcp_server.cli.printing import json_option, moment, print_json, print_table
 from mcp_server.cli.progress import progress, working
 
 if TYPE_CHECKING:
-    from mcp_server.actions.history.compare_trees import Comparison
-    from mcp_server.actions.history.merging import Joined
-    from mcp_server.actions.history.reconstruct import Reconstruction
+    from mcp_server.history.merging import Joined
+    from mcp_server.knowledge.compare_trees import Comparison
+    from mcp_server.knowledge.reconstruct import Reconstruction
     from mcp_server.memory import Memory
 
 
@@ -47,7 +47,7 @@ def command(
         raise click.UsageError("name the branch: context-manager reconstruct --branch NAME")
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
-    from mcp_server.actions.history.reconstruct import reconstruct
+    from mcp_server.knowledge.reconstruct import reconstruct
 
     chosen = name
 
@@ -70,7 +70,7 @@ def command(
 @json_option
 def list_(as_json: bool) -> None:
     """All of them, the oldest first."""
-    from mcp_server.actions.history.reconstruct import reconstructions
+    from mcp_server.knowledge.reconstruct import reconstructions
 
     found = with_memory(reconstructions)
     if as_json:
@@ -88,7 +88,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def compare(names: tuple[str, ...], as_json: bool) -> None:
     """The memory beside one or more of them: files, lines, and how well messages are found through knowledge alone."""
-    from mcp_server.actions.history.compare_trees import compare as action
+    from mcp_server.knowledge.compare_trees import compare as action
 
     async def act(memory: Memory) -> Comparison:
         with working("Comparing …"):
@@ -106,7 +106,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def merge(name: str, as_json: bool) -> None:
     """Bring it into the memory, and end it. What was edited since stays."""
-    from mcp_server.actions.history import reconstruct
+    from mcp_server.knowledge import reconstruct
 
     async def act(memory: Memory) -> Joined | None:
         return await reconstruct.merge(memory, name)
@@ -119,7 +119,7 @@ def merge(name: str, as_json: bool) -> None:
 @json_option
 def drop(name: str, as_json: bool) -> None:
     """End it. It can be made again."""
-    from mcp_server.actions.history import reconstruct
+    from mcp_server.knowledge import reconstruct
 
     with_memory(lambda memory: reconstruct.drop(memory, name))
     if as_json:

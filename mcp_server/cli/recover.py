@@ -52,8 +52,8 @@ def command(
 
 
 def _list(query: str | None, limit: int, as_json: bool) -> None:
-    from mcp_server.actions.recoverable import Recoverable, recoverable
     from mcp_server.memory import Memory
+    from mcp_server.recovery.recoverable import Recoverable, recoverable
 
     async def find(memory: Memory) -> list[Recoverable]:
         return await recoverable(memory, query, limit)
@@ -69,9 +69,9 @@ def _list(query: str | None, limit: int, as_json: bool) -> None:
 
 
 def _recover(what: str | None, query: str | None, apply: bool, knowledge: bool | None, as_json: bool) -> None:
-    from mcp_server.actions.recover import Recovery, recover
-    from mcp_server.actions.recoverable import meant
     from mcp_server.memory import Memory
+    from mcp_server.recovery.recover import Recovery, recover
+    from mcp_server.recovery.recoverable import meant
 
     async def act(memory: Memory) -> Recovery:
         return await recover(

@@ -32,9 +32,9 @@ KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project",
 @json_option
 def command(content: str | None, as_json: bool, **options: Any) -> None:
     """Write CONTENT (or standard input) into the file of its kind, and show the change."""
-    from mcp_server.actions.injecting import briefs
-    from mcp_server.actions.remember import NewFact, Remembered, remember
     from mcp_server.app import catch_up
+    from mcp_server.context import briefs
+    from mcp_server.knowledge.remember import NewFact, Remembered, remember
     from mcp_server.memory import Memory
 
     fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)

@@ -11,8 +11,8 @@ from mcp_server.cli.printing import json_option, print_json, print_table
 from mcp_server.cli.progress import progress
 
 if TYPE_CHECKING:
-    from mcp_server.actions.reset import Reset
     from mcp_server.memory import Memory
+    from mcp_server.status.reset import Reset
 
 
 @click.command("reset")
@@ -23,7 +23,7 @@ def command(force: bool, as_json: bool) -> None:
 
     Never conversations, knowledge, or cold records whose time is not over. First says what it deletes.
     """
-    from mcp_server.actions.reset import plan_reset, reset
+    from mcp_server.status.reset import plan_reset, reset
 
     async def look(memory: Memory) -> Reset:
         return await plan_reset(memory)
@@ -46,7 +46,7 @@ def command(force: bool, as_json: bool) -> None:
 
 
 def _print(planned: Reset, force: bool) -> None:
-    from mcp_server.actions.reset import STAYS
+    from mcp_server.status.reset import STAYS
 
     rows = [(part.what, part.where, part.files, f"{part.bytes:,}", part.then) for part in planned.parts]
     title = "This is deleted:" if force else "This would be deleted:"

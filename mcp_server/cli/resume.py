@@ -11,7 +11,7 @@ from mcp_server.cli.pause import chosen, here_option, project_option
 from mcp_server.cli.printing import json_option, print_json, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.actions.injecting.pauses import Pause
+    from mcp_server.context.pauses import Pause
     from mcp_server.memory import Memory
 
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 def command(project: str | None, here: bool, as_json: bool) -> None:
     """Push into prompts again: ends a pause, or all of them."""
-    from mcp_server.actions.injecting import briefs, pauses
+    from mcp_server.context import briefs, pauses
 
     async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
         lifted = await pauses.resume(memory, await chosen(memory, project, here))

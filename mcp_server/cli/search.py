@@ -8,7 +8,7 @@ import click
 
 from mcp_server.cli.opening import caller, with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
-from mcp_server.core.model import Category, Passage
+from mcp_server.model import Category, Passage
 
 CATEGORIES = get_args(Category)
 
@@ -38,9 +38,9 @@ CATEGORIES = get_args(Category)
 @json_option
 def command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
-    from mcp_server.actions.projects import project_asked
-    from mcp_server.actions.search import SearchAnswer, SearchRequest, search
+    from mcp_server.conversations.projects import project_asked
     from mcp_server.memory import Memory
+    from mcp_server.search.search import SearchAnswer, SearchRequest, search
 
     async def ask(memory: Memory) -> SearchAnswer:
         found = await project_asked(memory, caller(), project)

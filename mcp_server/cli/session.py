@@ -21,10 +21,10 @@ def command() -> None:
 @json_option
 def list_(open_only: bool, limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
-    from mcp_server.actions.projects import names_of
-    from mcp_server.actions.sessions import list_sessions
+    from mcp_server.conversations.projects import names_of
+    from mcp_server.conversations.sessions import list_sessions
     from mcp_server.memory import Memory
-    from mcp_server.store.state import SessionRow
+    from mcp_server.storage.local.state import SessionRow
 
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)
@@ -51,9 +51,9 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
 @json_option
 def show(session: str, everything: bool, as_json: bool) -> None:
     """Show one conversation with its messages."""
-    from mcp_server.actions.sessions import SessionShown, everything_said, show_session
-    from mcp_server.core.model import Turn
+    from mcp_server.conversations.sessions import SessionShown, everything_said, show_session
     from mcp_server.memory import Memory
+    from mcp_server.model import Turn
 
     async def ask(memory: Memory) -> tuple[SessionShown, list[tuple[Turn, str | None]]]:
         found = await show_session(memory, session)
@@ -82,8 +82,8 @@ def show(session: str, everything: bool, as_json: bool) -> None:
 @json_option
 def end(session: str, as_json: bool) -> None:
     """Close a conversation and commit its transcript."""
-    from mcp_server.actions.lifecycle.extract import extract_pending
-    from mcp_server.actions.sessions import SessionEnded, end_session
+    from mcp_server.conversations.sessions import SessionEnded, end_session
+    from mcp_server.knowledge.extract import extract_pending
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> SessionEnded:

@@ -20,8 +20,8 @@ def command(view: str, session: str | None, as_json: bool) -> None:
     VIEW is one part of it: sessions, gauges, clarity, topics, hooks, index, git, llm, settings (all of them; without
     VIEW those that you have set), sizes.
     """
-    from mcp_server.actions.status import StatusReport, status
     from mcp_server.memory import Memory
+    from mcp_server.status.status import StatusReport, status
 
     async def ask(memory: Memory) -> StatusReport:
         return await status(memory, view=view, session=session, max_tokens=100_000)

@@ -17,7 +17,7 @@ def command(remote: str | None, as_json: bool) -> None:
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
     """
-    from mcp_server.actions.history.sync import Synced, sync
+    from mcp_server.history.sync import Synced, sync
     from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> Synced:

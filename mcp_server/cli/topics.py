@@ -13,8 +13,8 @@ from mcp_server.cli.topics_test import test
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_server.actions.watching.topics import Switched, TopicRow, TopicsView
     from mcp_server.memory import Memory
+    from mcp_server.topics.listing import Switched, TopicRow, TopicsView
 
 STYLES = {"active": "bold green", "off": "dim", "waiting": ""}
 
@@ -31,9 +31,9 @@ def command() -> None:
 @json_option
 def list_(session: str | None, as_json: bool) -> None:
     """Every topic, what sets it off, and whether it is active."""
-    from mcp_server.actions.clarity_views import session_meant
-    from mcp_server.actions.watching.topics import list_topics
     from mcp_server.errors import NotFound
+    from mcp_server.relevance.clarity_views import session_meant
+    from mcp_server.topics.listing import list_topics
 
     async def ask(memory: Memory) -> TopicsView:
         try:
@@ -78,8 +78,8 @@ command.add_command(test)
 
 
 def _switch(name: str, session: str | None, on: bool, as_json: bool) -> None:
-    from mcp_server.actions.clarity_views import session_meant
-    from mcp_server.actions.watching.topics import switch
+    from mcp_server.relevance.clarity_views import session_meant
+    from mcp_server.topics.listing import switch
 
     async def act(memory: Memory) -> Switched:
         return await switch(memory, name, await session_meant(memory, session), on=on)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from mcp_server.actions.watching.judge import Verdict
-    from mcp_server.actions.watching.try_message import Trial
-    from mcp_server.core.topics import Direction
+    from mcp_server.context.try_message import Trial
     from mcp_server.memory import Memory
+    from mcp_server.topics.judge import Verdict
+    from mcp_server.topics.topic import Direction
 
 BAR = 30
 """Cells of a score's bar, which ends at `FULL`."""
@@ -40,7 +40,7 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
     Where an LLM is set up, the gate asks it, as it would in a conversation.
     """
-    from mcp_server.actions.watching.try_message import try_message
+    from mcp_server.context.try_message import try_message
 
     direction: Direction = "output" if as_output else "input"
 

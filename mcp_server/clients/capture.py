@@ -12,10 +12,10 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.imports import append_turns
 from mcp_server.clients.importers.claude_code.places import projects_folder, subagents
 from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from
 from mcp_server.clients.importers.claude_code.record import CURSORS, sessions_in
+from mcp_server.conversations.imports import append_turns
 from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 

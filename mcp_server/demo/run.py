@@ -17,14 +17,14 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.report import ImportReport
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.errors import Unavailable
+from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mcp_server.core.scoring.gate import WITH_EMBEDDER
 from mcp_server.embed import DIMENSIONS, Wanted
 from mcp_server.endpoints import PLAIN, careful_and_quick
 from mcp_server.errors import Unavailable
+from mcp_server.search.gate import WITH_EMBEDDER
 
 if TYPE_CHECKING:
     import numpy as np

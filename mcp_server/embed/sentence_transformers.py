@@ -9,9 +9,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.core.scoring.gate import WITH_EMBEDDER
 from mcp_server.embed import Wanted
 from mcp_server.errors import Unavailable
+from mcp_server.search.gate import WITH_EMBEDDER
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from mcp_server.actions.checkpoints.enrich import enrich_all
-from mcp_server.actions.pressure.reword import reword_all
+from mcp_server.checkpoints.enrich import enrich_all
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.store.changes import Change
-from mcp_server.store.checkpoint_files import FOLDER
+from mcp_server.pressure.reword import reword_all
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_files import FOLDER
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import logging
 
 import anyio
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import briefs
+from mcp_server.context import briefs
+from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.store.changes import Change
+from mcp_server.storage.local.changes import Change
 
 log = logging.getLogger(__name__)
 

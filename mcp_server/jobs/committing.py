@@ -10,11 +10,11 @@ from functools import partial
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.history import committing, explore, sync, tagging
-from mcp_server.actions.history.reconstruct import RECONSTRUCTIONS
 from mcp_server.errors import ContextManagerError
+from mcp_server.history import committing, explore, sync, tagging
+from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.memory import Memory
-from mcp_server.store.git_merging import remove_leftovers
+from mcp_server.storage.local.git.merging import remove_leftovers
 
 log = logging.getLogger(__name__)
 

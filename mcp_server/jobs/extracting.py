@@ -12,12 +12,12 @@ from time import perf_counter
 
 import anyio
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import briefs
-from mcp_server.actions.lifecycle import live
-from mcp_server.actions.lifecycle.extract import extract_pending, is_waiting, queue_outdated
+from mcp_server.context import briefs
+from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs import child
+from mcp_server.knowledge import live
+from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.memory import Memory
 
 log = logging.getLogger(__name__)

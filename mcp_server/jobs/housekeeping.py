@@ -9,26 +9,29 @@ from __future__ import annotations
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import clarity, closed_sessions, costs, sessions
-from mcp_server.actions.checkpoints import checkpoint, noted
-from mcp_server.actions.history import came_over
-from mcp_server.actions.injecting import sent
-from mcp_server.actions.pressure import cold
-from mcp_server.actions.watching import topics
+from mcp_server.checkpoints import checkpoint
+from mcp_server.context import sent
+from mcp_server.conversations import closed_sessions, sessions
+from mcp_server.history import sync
+from mcp_server.knowledge import session_notes
+from mcp_server.llm import costs
 from mcp_server.memory import Memory
+from mcp_server.pressure import cold
+from mcp_server.relevance import clarity
+from mcp_server.topics import listing
 
 
 async def keep_house(memory: Memory) -> None:
     """Runs one round. A second round right after it changes nothing."""
     await run_sync(memory.files.remove_leftovers)
     await sessions.ready(memory)
-    await came_over.take_in(memory)
+    await sync.take_in(memory)
     await closed_sessions.commit_pending(memory)
     await sent.forget_old(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)
     await clarity.forget_old(memory)
-    await noted.forget_old(memory)
-    await topics.forget_old(memory)
+    await session_notes.forget_old(memory)
+    await listing.forget_old(memory)
     await costs.enter_embeddings(memory)
     await sessions.close_idle(memory)  # last: it raises if a transcript is broken

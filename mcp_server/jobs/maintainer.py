@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from mcp_server.actions.checkpoints import restore
-from mcp_server.actions.forgetting import forget
+from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
+from mcp_server.forgetting import forget
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
-from mcp_server.store.changes import Change
+from mcp_server.storage.local.changes import Change
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcp_server.actions.lifecycle.condense import Period, condense
-from mcp_server.actions.lifecycle.extract import extract_pending
-from mcp_server.actions.lifecycle.prune_knowledge import prune_files
 from mcp_server.jobs.scheduler import Job
+from mcp_server.knowledge.condense import Period, condense
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 
 

@@ -7,12 +7,12 @@ from datetime import datetime
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.watching.events import fire
-from mcp_server.core.topics import Cron
 from mcp_server.jobs import cron
 from mcp_server.memory import Memory
-from mcp_server.store import activations
-from mcp_server.store.activations import Event
+from mcp_server.storage.local import activations
+from mcp_server.storage.local.activations import Event
+from mcp_server.topics.events import fire
+from mcp_server.topics.topic import Cron
 
 LOOK_SECONDS = 20.0
 """How often it looks; schedules are to the minute."""

@@ -87,7 +87,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
         return
 
     from mcp_server.serve import http
-    from mcp_server.store.workspace import check_may_open
+    from mcp_server.storage.local.workspace import check_may_open
 
     check_may_open(root, "create")  # before the token's file is written
     http.refuse_open_door(serving.host, serving.ask_token)
@@ -113,8 +113,15 @@ def _webhooks(root: Path, local: Path, environ: Mapping[str, str]) -> WebhookDoo
 
 def _load() -> ModuleType:
     """Imports the modules that the first calls need, outside the event loop, and returns `app`."""
-    for action in ("compile", "observe", "projects", "read", "remember", "search", "sessions", "status"):
-        import_module(f"mcp_server.actions.{action}")
+    for verb in (
+        "context.compile",
+        "conversations.observe",
+        "conversations.read",
+        "knowledge.remember",
+        "search.search",
+        "status.status",
+    ):
+        import_module(f"mcp_server.{verb}")
     import_module("mcp_server.clients.hooks.attending")
     return import_module("mcp_server.app")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.serve.webhooks import Checked, Doors, Webhooks
-from mcp_server.store import durable
+from mcp_server.storage.local import durable
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

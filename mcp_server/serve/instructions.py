@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcp_server.store.state_tables import conversations
-from mcp_server.store.walking import count_files
+from mcp_server.storage.local.state_tables import conversations
+from mcp_server.storage.local.walking import count_files
 
 FIRST = """\
 A long memory for conversations, kept as markdown files. Nothing is stored in it yet.

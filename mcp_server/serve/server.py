@@ -52,9 +52,9 @@ def build(
     async def work(memory: Memory) -> None:
         """Notifies subscribers of changes while the workspace is open."""
         if folder and not hooks:
-            from mcp_server.actions.injecting import briefs
-            from mcp_server.actions.projects import project_of
-            from mcp_server.core.model import Caller
+            from mcp_server.context import briefs
+            from mcp_server.conversations.projects import project_of
+            from mcp_server.model import Caller
 
             await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:

@@ -36,8 +36,8 @@ class Webhooks:
         await _json(said, status)(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[int, dict[str, object]]:
-        from mcp_server.actions.watching.events import webhook
         from mcp_server.errors import ContextManagerError, Invalid, NotFound
+        from mcp_server.topics.events import webhook
 
         place = _PATH.fullmatch(request.url.path)
         if place is None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.remember import NewFact, remember
+from mcp_server.history.sync import sync
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from tests.actions.two_copies import TESTS, copy
 from tests.conftest import Clock

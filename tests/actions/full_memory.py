@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_server.core.text.remembering import MEMORY
 from mcp_server.memory import Memory
+from mcp_server.text.destinations import MEMORY
 
 
 def multiply(memory: Memory, entry: str, count: int) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import NewTurn, Observed, observe
-from mcp_server.core.model import Caller, ToolCall
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, Observed, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, ToolCall
 
 TEA = """\
 ---

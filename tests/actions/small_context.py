@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 SMALL = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.projects import project_of
-from mcp_server.core.model import Caller
-from mcp_server.core.projects import Project
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.project import Project
 
 
 async def talk(memory: Memory, folder: Path, session: str, *said: str) -> Project:

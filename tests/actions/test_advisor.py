@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import advisor
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import ContextChunk, NewTurn, Observed, observe
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
-from mcp_server.core.advisor.advise import Advice
-from mcp_server.core.advisor.message import IN_ADD
-from mcp_server.core.model import Caller, Delivery, ToolCall
+from mcp_server.conversations.observe import ContextChunk, NewTurn, Observed, observe
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, ToolCall
+from mcp_server.pressure import advisor
+from mcp_server.pressure.advise import Advice
+from mcp_server.pressure.advisor_report import IN_ADD
+from mcp_server.status.status import status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.forgetting import holding
 from tests.pressing import limited

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import clarity
-from mcp_server.actions.anchor import anchor, anchored_ids, anchors, problems
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.sessions import end_session, show_session
-from mcp_server.core.model import Caller
-from mcp_server.core.pressure.chunks import chunk_id
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, show_session
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.anchor import anchor, anchored_ids, anchors, problems
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.relevance import clarity
+from mcp_server.relevance.chunks import chunk_id
+from mcp_server.relevance.live_set import live_set
 
 pytestmark = pytest.mark.anyio
 ASKS = Caller(explicit_sessions=True)

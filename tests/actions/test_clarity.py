@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.actions import clarity
-from mcp_server.actions.anchor import anchor
-from mcp_server.actions.clarity_views import view
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import end_session, session_turns
 from mcp_server.app import open_memory
-from mcp_server.core.clarity.tracker import Tracker
-from mcp_server.core.model import COMPACTION, Caller, ToolCall
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller, ToolCall
+from mcp_server.relevance import clarity
+from mcp_server.relevance.clarity_tracker import Tracker
+from mcp_server.relevance.clarity_views import view
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

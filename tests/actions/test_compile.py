@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.read import read
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
-from mcp_server.core.model import COMPACTION, Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompileInputs, differing_fields
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.read import read
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from mcp_server.actions import doctor
-from mcp_server.actions.doctor import Check, examine
 from mcp_server.app import catch_up
 from mcp_server.memory import Memory
+from mcp_server.status import doctor
+from mcp_server.status.doctor import Check, examine
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.closed_sessions import commit_together
-from mcp_server.actions.imports import (
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import commit_together
+from mcp_server.conversations.imports import (
     ImportedSession,
     ImportedTurn,
     RecordedSession,
@@ -19,12 +19,12 @@ from mcp_server.actions.imports import (
     import_markdown_file,
     record_session,
 )
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import show_session
-from mcp_server.core.model import Caller, Turn
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import show_session
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
-from mcp_server.store.workspace import BEGINNING
+from mcp_server.model import Caller, Turn
+from mcp_server.storage.local.workspace import BEGINNING
 from tests.gitting import git, subjects
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.observe import ContextChunk, NewTurn, observe
-from mcp_server.actions.sessions import close_idle, end_session, restore_all, session_turns, show_session
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller, ToolCall
+from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
+from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, ToolCall
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

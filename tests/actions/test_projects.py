@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.projects import list_projects, merge_projects, project_of, rename_project
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.projects import list_projects, merge_projects, project_of, rename_project
 from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store.front_matter import check
+from mcp_server.model import Caller
+from mcp_server.topics.front_matter import check
 
 pytestmark = pytest.mark.anyio
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.anchor import anchor
-from mcp_server.actions.observe import ContextChunk, NewTurn, observe
-from mcp_server.actions.prune import STRATEGIES, last_session, prune
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller, Delivery, ToolCall
-from mcp_server.core.pruning import Pruned
+from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid, NotFound, Refused
+from mcp_server.knowledge.anchor import anchor
+from mcp_server.knowledge.pruning import Pruned
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, ToolCall
+from mcp_server.pressure.prune import STRATEGIES, last_session, prune
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.pressing import limited
 from tests.workspaces import bytes_of

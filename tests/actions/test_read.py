@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions.read import read
-from mcp_server.core.text.remembering import MEMORY
+from mcp_server.conversations.read import read
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.text.destinations import MEMORY
 
 pytestmark = pytest.mark.anyio
 PATH = "knowledge/reference/lines.md"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.compiler.compile import Compiled
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.compiler import Compiled
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 
 pytestmark = pytest.mark.anyio
 SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"

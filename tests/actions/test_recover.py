@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from anyio import run_process
 
-from mcp_server.actions.forgetting.forget_target import ForgetTarget, meant
-from mcp_server.actions.recover import recover
-from mcp_server.actions.recoverable import recoverable
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.core.forgetting import Forgotten
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import ARCHIVE, MEMORY
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.forgetting.target import ForgetTarget, meant
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.git_repository import Repository
-from mcp_server.store.kept import FOLDER, MOST
+from mcp_server.model import Caller
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import recoverable
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.git.repository import Repository
+from mcp_server.storage.local.kept import FOLDER, MOST
+from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.forgotten import Forgotten
 from tests.actions.full_memory import multiply
 from tests.conftest import Clock
 

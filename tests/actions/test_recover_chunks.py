@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.recover import recover
-from mcp_server.actions.recoverable import Recoverable, as_text, meant, recoverable
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import catch_up
-from mcp_server.core.model import ToolCall
-from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
+from mcp_server.model import ToolCall
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import Recoverable, as_text, meant, recoverable
+from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.relevance.live_set import live_set
 from tests.actions.small_context import USER, grow, small_memory
 from tests.conftest import Clock
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.sessions import end_session, show_session
-from mcp_server.core.lifecycle.lines import is_derived
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import ARCHIVE, MEMORY
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, show_session
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.model import Caller
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.text.derived_lines import is_derived
+from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.actions.full_memory import multiply
 from tests.conftest import Clock
 

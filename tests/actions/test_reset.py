@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting.pauses import pause, pauses
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.reset import plan_reset, reset
-from mcp_server.actions.search import SearchRequest, search
+from mcp_server.context.pauses import pause, pauses
+from mcp_server.conversations import sessions
 from mcp_server.errors import Unavailable
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.relevance.live_set import live_set
+from mcp_server.search.search import SearchRequest, search
+from mcp_server.status.reset import plan_reset, reset
 from tests.actions.small_context import USER, grow, small_memory
 from tests.conftest import Clock
 

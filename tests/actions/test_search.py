@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.actions.search import SearchRequest, find, search, snippet, weights_of
 from mcp_server.app import open_memory
-from mcp_server.core.projects import Project
-from mcp_server.core.scoring.ranking import RankingWeights
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
+from mcp_server.project import Project
+from mcp_server.search.ranking import RankingWeights
+from mcp_server.search.search import SearchRequest, find, search, snippet, weights_of
 from mcp_server.settings_file import read_settings
-from mcp_server.store.index.depth import Depth
+from mcp_server.storage.local.index.depth import Depth
 
 pytestmark = pytest.mark.anyio
 

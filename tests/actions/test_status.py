@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.doctor import examine
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.status import VIEWS, status
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from mcp_server.serve.instructions import now
+from mcp_server.status.doctor import examine
+from mcp_server.status.status import VIEWS, status
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

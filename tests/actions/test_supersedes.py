@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.lifecycle.extract import extract, extract_pending
-from mcp_server.actions.lifecycle.live import refresh
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import ARCHIVE, MEMORY
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid
+from mcp_server.knowledge.extract import extract, extract_pending
+from mcp_server.knowledge.live import refresh
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.actions.lifecycle.test_items import FIRST, PAGE, RULE, VAULT, section
 from tests.actions.lifecycle.test_live import say
 from tests.conftest import Clock

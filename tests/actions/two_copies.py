@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, write
 

@@ -6,13 +6,13 @@ import gzip
 import json
 from datetime import UTC, datetime, timedelta
 
-from mcp_server.actions.closed_sessions import commit_pending
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.search import SearchRequest, search
-from mcp_server.core.model import Caller
+from mcp_server.conversations.closed_sessions import commit_pending
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, search
 
 CALLER = Caller()
 AT = datetime(2026, 2, 10, 9, 0, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_server.bench.evidence import DerivedLine, KnownTurn, inside, units_of
-from mcp_server.core.compiler.receipt import Considered, Receipt
+from mcp_server.context.receipt import Considered, Receipt
 
 TURN = KnownTurn("t1", "raw/a.md#1", "Ana: I only take window seats on trains.")
 LINE = {"knowledge/people/user.md#7": DerivedLine("- Only takes window seats.", frozenset({TURN.unit}))}

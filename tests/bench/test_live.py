@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.recover import recover
-from mcp_server.actions.sessions import session_turns
 from mcp_server.app import open_memory
 from mcp_server.bench.live import PHASES, SESSION, measure_live, observe_all
 from mcp_server.bench.questions import conversations
 from mcp_server.bench.workbench import ASKER, Workbench
+from mcp_server.conversations.sessions import session_turns
+from mcp_server.recovery.recover import recover
+from mcp_server.relevance.live_set import live_set
 from tests.pressing import SUBJECTS, limited
 
 pytestmark = pytest.mark.anyio

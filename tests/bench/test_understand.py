@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from mcp_server.bench.understand import measure_understanding
 from mcp_server.cli.main import cli
 from mcp_server.errors import Invalid
-from mcp_server.store.recognizer import recognizer
+from mcp_server.understanding.model import recognizer
 
 RULE = "From here on write all commit messages in English."
 TALK = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.core.model import Role
+from mcp_server.model import Role
 from tests.conftest import Run
 from tests.pressing import converse
 

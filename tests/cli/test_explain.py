@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from mcp_server.cli.explain import budget_bar, segments, show, terms
-from mcp_server.core.compiler.receipt import Considered, Receipt, SlotAccount
-from mcp_server.core.model import GateSignal
+from mcp_server.context.receipt import Considered, Receipt, SlotAccount
+from mcp_server.model import GateSignal
 
 NAMES = ("safety", "identity", "memory", "knowledge", "history")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
 from mcp_server.clients.hooks.events import handle
-from mcp_server.core.model import Caller
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Run
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.model import Delivery
+from mcp_server.model import Delivery
 from tests.conftest import Run
 from tests.pressing import converse, errand
 from tests.test_wording import claims

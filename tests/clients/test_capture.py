@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import end_session, list_sessions, session_turns, show_session
 from mcp_server.app import open_memory
 from mcp_server.clients.capture import capture, projects_folder
 from mcp_server.clients.importers.claude_code.record import CURSORS
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.model import COMPACTION, Caller, Turn
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, list_sessions, session_turns, show_session
 from mcp_server.errors import NotFound, Refused
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller, Turn
 from tests.clients.importers.claude_code_files import SESSION, Transcript, call, everything, text
 from tests.conftest import KEYWORDS_ONLY, Clock
 
@@ -317,7 +317,7 @@ async def test_where_the_user_went_back_a_turn_says_so(memory: Memory, projects:
 async def test_a_long_session_is_kept_in_several_transcripts(
     memory: Memory, projects: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mcp_server.actions.imports.FULL", 2_000)
+    monkeypatch.setattr("mcp_server.conversations.imports.FULL", 2_000)
     made = Transcript()
     for number in range(6):
         made.user(f"{number} " + "word " * 200)

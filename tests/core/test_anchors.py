@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.core.anchors import anchored_since, kind_of, names_one_of, read_anchors
+from mcp_server.knowledge.anchors import anchored_since, kind_of, names_one_of, read_anchors
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core import forgetting
-from mcp_server.core.forgetting import MARK, Forgotten, blank, cut_short, from_line, joined
-from mcp_server.core.model import ToolCall, Turn
 from mcp_server.errors import Invalid
+from mcp_server.model import ToolCall, Turn
+from mcp_server.text import forgotten
+from mcp_server.text.forgotten import MARK, Forgotten, blank, cut_short, from_line, joined
 
 AT = datetime(2026, 2, 16, 12, 0, tzinfo=UTC)
 EMPTY = Forgotten("fgt_1", AT, b"0123456789abcdef")
@@ -80,8 +80,8 @@ def test_what_was_cleaned_bit_by_bit_equals_what_comes_in_later(runs: list[str],
     step_by_step = text
     for one in requests:
         step_by_step = one.clean(step_by_step)
-    assert forgetting.clean(requests, text) == step_by_step
-    assert forgetting.clean(requests, step_by_step) == step_by_step
+    assert forgotten.clean(requests, text) == step_by_step
+    assert forgotten.clean(requests, step_by_step) == step_by_step
 
 
 @given(ANY)
@@ -162,7 +162,7 @@ def test_everything_about_a_turn_is_cleaned() -> None:
     assert (kept.content, kept.name, kept.turn_id) == (f"The {MARK}", MARK, None)
     assert kept.tool_calls == (ToolCall("forgotten", f"the {MARK}", MARK, ("a/forgotten.txt",)),)
     assert kept.attachments == ("forgotten",)
-    assert forgetting.clean_turn([request("vault code")], said, "s") == kept
+    assert forgotten.clean_turn([request("vault code")], said, "s") == kept
 
 
 def test_lines_that_name_a_forgotten_source_are_derived() -> None:
@@ -212,7 +212,7 @@ def test_a_broken_line_is_named(line: str) -> None:
 def test_values_inside_json_are_cleaned_with_their_keys() -> None:
     made = request("vault code")
     value = {"vault code": ["the vault code", 1, None, {"a": True}]}
-    assert forgetting.values(value, made.clean, made.name) == {"forgotten": [f"the {MARK}", 1, None, {"a": True}]}
+    assert forgotten.values(value, made.clean, made.name) == {"forgotten": [f"the {MARK}", 1, None, {"a": True}]}
 
 
 @pytest.mark.parametrize(

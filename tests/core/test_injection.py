@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.core.injection import (
+from mcp_server.context.injection import (
     LONGEST,
     asks_nothing,
     choose,
@@ -15,8 +15,8 @@ from mcp_server.core.injection import (
     visible_line,
     was_sent,
 )
-from mcp_server.core.model import GateSignal, Hit
-from mcp_server.core.text.passages import own_text
+from mcp_server.model import GateSignal, Hit
+from mcp_server.text.passages import own_text
 from tests.core.compiler.states import knowledge, passage
 
 SIGNAL = GateSignal(True, "all", 0.5, 0.445)

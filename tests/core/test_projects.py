@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.projects import argument_key, free_slug, known_as, origin_key, slug_of, slugify
+from mcp_server.project import argument_key, free_slug, known_as, origin_key, slug_of, slugify
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.model import Role, Turn
-from mcp_server.core.source_keys import Known, TurnKey, content_sha, keys_of, missing, repeated, sort_out
+from mcp_server.conversations.source_keys import Known, TurnKey, content_sha, keys_of, missing, repeated, sort_out
+from mcp_server.model import Role, Turn
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ROLES: list[Role] = ["user", "agent"]

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from mcp_server import embed
-from mcp_server.actions.costs import costs
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.search import SearchRequest, search
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.embed import Wanted
 from mcp_server.embed.openai import OpenAIEmbedder
 from mcp_server.errors import Unavailable
+from mcp_server.llm.costs import costs
+from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, search
 from tests.llm.endpoint import Endpoint, Reply, endpoint
 
 pytestmark = pytest.mark.anyio

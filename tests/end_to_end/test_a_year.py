@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.tagging import tag_days
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.search import SearchRequest, find
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import MEMORY
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.tagging import tag_days
 from mcp_server.jobs.registry import JOBS
 from mcp_server.jobs.scheduler import run_due
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, find
+from mcp_server.text.destinations import MEMORY
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

@@ -16,12 +16,12 @@ import anyio
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from mcp_server.actions import clarity
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.restore import finish
-from mcp_server.actions.checkpoints.stored_inputs import verify
-from mcp_server.actions.pressure.live_set import live_set
 from mcp_server.app import open_memory
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.restore import finish
+from mcp_server.checkpoints.stored_inputs import verify
+from mcp_server.relevance import clarity
+from mcp_server.relevance.live_set import live_set
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.killed import Killed
 from tests.end_to_end.servers import Served, command, done, eventually, files_below, served, turns
@@ -126,7 +126,7 @@ def number_in(answer: str, word: str) -> str:
 async def compiles_as_then(root: Path, number: str) -> None:
     """Compiling what is stored gives the stored hash."""
     async with open_memory(root, KEYWORDS_ONLY) as memory:
-        checkpoint = await checkpoints.read(memory, number)
+        checkpoint = await stored.read(memory, number)
         assert checkpoint.compiled_sha256
         checked = await verify(memory, checkpoint)
         assert (checked.matches, checked.sha256) == (True, checkpoint.compiled_sha256), checked
@@ -240,7 +240,7 @@ async def made_ready(root: Path, with_git: bool) -> Ready:
 async def undo_of_what_was_killed(root: Path) -> str:
     """The recovery's own checkpoint: it is listed, also for whoever did not get the answer."""
     async with open_memory(root, KEYWORDS_ONLY) as memory:
-        return next(head.id for head in await checkpoints.listed(memory, "s") if head.reason == "recovery")
+        return next(head.id for head in await stored.listed(memory, "s") if head.reason == "recovery")
 
 
 async def test_a_recovery_that_is_killed_at_any_of_its_writes_is_finished_by_the_next_start(

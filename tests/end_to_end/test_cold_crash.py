@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.pressure.cold import expire, recover_chunk
-from mcp_server.actions.pressure.drops import cold_records, drops
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.recover import recover
-from mcp_server.actions.recoverable import recoverable
-from mcp_server.actions.sessions import session_turns
 from mcp_server.app import open_memory
+from mcp_server.conversations.sessions import session_turns
 from mcp_server.memory import Memory
+from mcp_server.pressure.cold import expire, recover_chunk
+from mcp_server.pressure.drops import cold_records, drops
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import recoverable
+from mcp_server.relevance.live_set import live_set
 from tests.pressing import ASKS, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
@@ -28,11 +28,11 @@ import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
 import anyio
-from mcp_server.actions.pressure.cold import recover_chunk
-from mcp_server.actions.sessions import end_session
+from mcp_server.pressure.cold import recover_chunk
+from mcp_server.conversations.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.store.cold_storage import ColdStorage
-from mcp_server.store.live_sets import LiveSets
+from mcp_server.storage.local.cold_storage import ColdStorage
+from mcp_server.storage.local.live_sets import LiveSets
 from tests.pressing import hold, limited, talk
 
 def die():

@@ -11,13 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.forgetting.forget import finish
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.forgetting.forget import finish
+from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.model import Caller
+from mcp_server.status.status import status
 from tests.conftest import Run
 from tests.end_to_end.servers import eventually
 from tests.forgetting import holding, in_git
@@ -31,8 +31,8 @@ KILLED = """
 import os, signal, sys
 import anyio
 from pathlib import Path
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.app import open_memory
 
 def step(at):

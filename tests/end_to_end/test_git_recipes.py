@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.history import when
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.read import read
-from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.read import read
+from mcp_server.conversations.sessions import end_session
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.history import when
+from mcp_server.history.sync import sync
+from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, find
 from tests.gitting import WHO, attempt, git, write
 from tests.serving import PLAIN
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.app import open_memory
 from mcp_server.clients.capture import capture
 from mcp_server.clients.importers.claude_code.record import CURSORS
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.model import COMPACTION
+from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION
 from tests.clients.importers.claude_code_files import many
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.fake_anthropic import Asked, Calls, FakeAnthropic, Says

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.forgetting.forget import plan_forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.history import explore, history
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.compare_trees import compare
-from mcp_server.actions.history.reconstruct import merge, reconstruct
-from mcp_server.actions.history.revert import revert
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.history.tagging import tag
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.read import read
-from mcp_server.actions.recover import recover
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.read import read
+from mcp_server.conversations.sessions import end_session
+from mcp_server.forgetting.forget import plan_forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.history import explore, history
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.revert import revert
+from mcp_server.history.sync import sync
+from mcp_server.history.tagging import tag
+from mcp_server.knowledge.compare_trees import compare
+from mcp_server.knowledge.reconstruct import merge, reconstruct
+from mcp_server.knowledge.remember import NewFact, remember
+from mcp_server.model import Caller
+from mcp_server.recovery.recover import recover
 from tests.gitting import attempt, git, subjects, write
 from tests.serving import PLAIN
 

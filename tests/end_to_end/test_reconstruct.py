@@ -13,11 +13,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.reconstruct import reconstruct, reconstructions
-from mcp_server.actions.imports import record_session
-from mcp_server.actions.lifecycle.extract import extract
 from mcp_server.app import open_memory
+from mcp_server.conversations.imports import record_session
+from mcp_server.history.committing import commit_changes
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.reconstruct import reconstruct, reconstructions
 from tests.actions.history.test_reconstruct import OWN, head, tree
 from tests.actions.lifecycle.test_extract import ANA, talk
 from tests.end_to_end.servers import DATABASE_TROUBLE, Served, done, eventually, facts, served
@@ -124,11 +124,11 @@ KILLED = """
 import sys
 from pathlib import Path
 import anyio
-from mcp_server.actions.history.reconstruct import reconstruct
+from mcp_server.knowledge.reconstruct import reconstruct
 from mcp_server.app import open_memory
 from mcp_server.store import durable
-from mcp_server.store.git_repository import Repository
-from mcp_server.store.git_worktrees import Worktrees
+from mcp_server.storage.local.git.repository import Repository
+from mcp_server.storage.local.git.worktrees import Worktrees
 from tests.killing import die_at
 from tests.serving import PLAIN
 

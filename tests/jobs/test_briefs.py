@@ -7,12 +7,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.injecting import briefs
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.core.model import Caller
+from mcp_server.context import briefs
 from mcp_server.jobs import briefs as job
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store.changes import Change
+from mcp_server.model import Caller
+from mcp_server.storage.local.changes import Change
 
 pytestmark = pytest.mark.anyio
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.closed_sessions import PENDING_EXTRACTION
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.extract import extract_pending
-from mcp_server.actions.search import SearchRequest, find
 from mcp_server.app import maintain, open_memory
+from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Unavailable
 from mcp_server.jobs import child
 from mcp_server.jobs.registry import JOBS
 from mcp_server.jobs.scheduler import due, planned
+from mcp_server.knowledge.extract import extract_pending
 from mcp_server.memory import Memory
+from mcp_server.search.search import SearchRequest, find
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcp_server.actions.history import committing as action
-from mcp_server.actions.history.tagging import tags
 from mcp_server.app import maintain, open_memory
+from mcp_server.history import committing as action
+from mcp_server.history.tagging import tags
 from mcp_server.jobs import committing
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
@@ -68,7 +68,7 @@ async def test_what_a_killed_server_left_is_committed_by_the_next_one(workspace:
 
 
 async def test_a_look_tags_yesterday_and_drops_old_explorations(memory: Memory, workspace: Path, clock: Clock) -> None:
-    from mcp_server.actions.history import explore
+    from mcp_server.history import explore
 
     write(workspace, ANA, "# Ana\n")
     await explore.create(memory, "idea")

@@ -10,16 +10,16 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.search import SearchRequest, search
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
-from mcp_server.core.text.query import plain_query
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.jobs import maintainer
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store.changes import Change
+from mcp_server.model import Caller
+from mcp_server.search.query_syntax import plain_query
+from mcp_server.search.search import SearchRequest, search
+from mcp_server.storage.local.changes import Change
 
 pytestmark = pytest.mark.anyio
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}

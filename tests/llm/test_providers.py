@@ -11,13 +11,13 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.costs import costs
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
 from mcp_server.llm import Llm, LlmUnavailable
+from mcp_server.llm.costs import costs
 from mcp_server.memory import Memory
-from mcp_server.store import logs
-from mcp_server.store.llm_ledger import LlmLedger, Spent
+from mcp_server.status.status import status
+from mcp_server.storage.local import logs
+from mcp_server.storage.local.llm_ledger import LlmLedger, Spent
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
 pytestmark = pytest.mark.anyio

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.checkpoints.enrich import enrich_all
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.imports import record_session
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.pressure.reword import reword_all
-from mcp_server.actions.remember import NewFact, remember
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.checkpoints.enrich import enrich_all
+from mcp_server.conversations.imports import record_session
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.history.committing import commit_changes
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
-from mcp_server.store import logs
+from mcp_server.model import Caller
+from mcp_server.pressure.reword import reword_all
+from mcp_server.relevance.live_set import live_set
+from mcp_server.storage.local import logs
 from tests.actions.lifecycle.test_extract import ANA, LINE, talk
 from tests.actions.pressure.test_reword import BETTER, KNOBS, compact
 from tests.conftest import KEYWORDS_ONLY
@@ -75,7 +75,7 @@ async def enriched(memory: Memory) -> bool:
     await observe(memory, NewTurn("user", "Decision: use two files for the cache", session="s1"), Caller())
     made = await make(memory, "s1", "asked")
     await enrich_all(memory)
-    decisions = (await checkpoints.read(memory, made.id)).decisions
+    decisions = (await stored.read(memory, made.id)).decisions
     assert decisions
     return decisions == ("Use two files for the cache, so that one can be rebuilt",)
 

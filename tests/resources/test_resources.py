@@ -7,7 +7,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference
 
-from mcp_server.store.tokens import TokenCounter
+from mcp_server.tokens import TokenCounter
 from tests.serving import ERAS, Mode, call, connected, resource, say
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from mcp import Client
 from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from mcp_server.serve import instructions
 from mcp_server.serve.server import build
 from tests.serving import ERAS, Mode, Updates, call, connected, opener, refused, resource, say

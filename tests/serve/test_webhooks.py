@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from mcp_server.actions.watching.topics import list_topics
 from mcp_server.app import open_memory
 from mcp_server.serve import _webhooks
 from mcp_server.serve.http import WebhookDoor, application
 from mcp_server.serve.server import build
+from mcp_server.topics.listing import list_topics
 from tests.actions.playbooks import context, say, write
 from tests.serving import PLAIN, opener
 

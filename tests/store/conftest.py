@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local.files import WorkspaceFiles
 
 
 @pytest.fixture

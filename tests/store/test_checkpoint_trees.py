@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.store.checkpoint_trees import LARGEST, CheckpointTrees
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.git import Git
+from mcp_server.storage.local.checkpoint_trees import LARGEST, CheckpointTrees
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.git.git import Git
 
 FILES = {
     "knowledge/memory/MEMORY.md": b"# Memory\n",

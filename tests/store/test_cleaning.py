@@ -6,8 +6,8 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from mcp_server.core.forgetting import Forgotten
-from mcp_server.store.cleaning import Place, cleaned
+from mcp_server.forgetting.cleaning import Place, cleaned
+from mcp_server.text.forgotten import Forgotten
 
 
 def test_the_places_in_a_long_file_are_told_soon() -> None:

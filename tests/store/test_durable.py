@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Conflict, Unavailable
-from mcp_server.store import durable
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local import durable
+from mcp_server.storage.local.files import WorkspaceFiles
 
 
 def test_files_and_folders_are_for_the_user_alone(files: WorkspaceFiles) -> None:

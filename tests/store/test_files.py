@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local.files import WorkspaceFiles
 
 
 @given(text=st.text())

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.markdown import split_front_matter
 from mcp_server.errors import Invalid
-from mcp_server.store.front_matter import check, with_field
-from mcp_server.store.yaml_text import load
+from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.yaml import load
+from mcp_server.topics.front_matter import check, with_field
 
 
 def test_known_fields_are_understood_and_unknown_ones_kept() -> None:

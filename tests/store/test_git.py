@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
-from mcp_server.store import git_repository as module
-from mcp_server.store.git import Git
-from mcp_server.store.git_repository import ask_git
+from mcp_server.storage.local.git import repository as module
+from mcp_server.storage.local.git.git import Git
+from mcp_server.storage.local.git.repository import ask_git
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -281,8 +281,8 @@ def test_locks_of_a_killed_git_are_removed_when_they_are_old(root: Path, monkeyp
 KILLED = """
 import sys
 from pathlib import Path
-from mcp_server.store.git import Git
-from mcp_server.store.git_repository import Repository
+from mcp_server.storage.local.git.git import Git
+from mcp_server.storage.local.git.repository import Repository
 from tests.killing import die_at
 git = Git(Path(sys.argv[1]))
 die_at(int(sys.argv[2]), (Repository, "run"))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.text.redaction import secrets
 from mcp_server.errors import Unavailable
-from mcp_server.store.git import Git
+from mcp_server.storage.local.git.git import Git
+from mcp_server.text.redaction import secrets
 from tests.gitting import WHO, attempt, git, subjects, write
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None or shutil.which("sh") is None, reason="needs git and sh")

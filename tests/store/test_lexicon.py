@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.advisor.advise import scored
-from mcp_server.core.advisor.items import ContextItem, ItemType
-from mcp_server.core.scoring.advisor import Lexicon, relevance
 from mcp_server.errors import Invalid
-from mcp_server.store.lexicon import LexiconFile, parsed
+from mcp_server.pressure.advise import scored
+from mcp_server.pressure.advisor_items import ContextItem, ItemType
+from mcp_server.relevance.advisor_score import Lexicon, relevance
+from mcp_server.storage.local.lexicon import LexiconFile, parsed
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 REST = "Design a REST API endpoint for user authentication"

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.core.pressure.chunks import LiveChunk, Standing
 from mcp_server.memory import Memory
-from mcp_server.store.live_sets import Entered, LiveSets, Reading
+from mcp_server.relevance.chunks import LiveChunk, Standing
+from mcp_server.storage.local.live_sets import Entered, LiveSets, Reading
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.store.locks import Locks
+from mcp_server.storage.local.locks import Locks
 
 COUNTER = """
 import sys, anyio
 from pathlib import Path
-from mcp_server.store.locks import Locks
+from mcp_server.storage.local.locks import Locks
 async def main():
     locks = Locks(Path(sys.argv[1]))
     counter = Path(sys.argv[2])
@@ -34,7 +34,7 @@ anyio.run(main)
 HOLDER = """
 import sys
 from pathlib import Path
-from mcp_server.store.locks import Locks
+from mcp_server.storage.local.locks import Locks
 held = Locks(Path(sys.argv[1])).try_maintainer()
 print("held" if held else "not", flush=True)
 sys.stdin.read()

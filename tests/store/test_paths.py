@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import ContextManagerError, Refused
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local.files import WorkspaceFiles
 
 WAYS_OUT = [
     "", " ", "..", "../x", "a/../../x", "knowledge/..", "/etc/passwd", "~/x", "a\0b", "a\\b", "C:/x", "c:x", "nul",

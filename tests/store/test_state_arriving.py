@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.model import Role
-from mcp_server.core.source_keys import TurnKey
-from mcp_server.store.locks import Locks
-from mcp_server.store.state import SessionRow, State
+from mcp_server.conversations.source_keys import TurnKey
+from mcp_server.model import Role
+from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.local.state import SessionRow, State
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, tzinfo=UTC)

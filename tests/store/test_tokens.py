@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.errors import Invalid
-from mcp_server.store.tokens import EXACT_CHARACTERS, TokenCounter
+from mcp_server.tokens import EXACT_CHARACTERS, TokenCounter
 
 counter = TokenCounter()
 TEXTS = st.text(st.characters(), max_size=60) | st.lists(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.topics import Cron, Pattern, Webhook
 from mcp_server.errors import Invalid
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.topic_files import TopicFiles, named
-from mcp_server.store.topics import parsed, says
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.topic_files import TopicFiles, named
+from mcp_server.topics.topic import Cron, Pattern, Webhook
+from mcp_server.topics.topic_file import parsed, says
 from tests.actions.playbooks import EMAIL
 
 SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mcp_server.store.transcript_names import TranscriptNames
+from mcp_server.storage.local.transcripts import TranscriptNames
 
 LONG_AGO = (1_000_000_000, 1_000_000_000)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.core.model import KnowledgeChange, TranscriptHead, Turn
-from mcp_server.core.text.transcript import render_turn
 from mcp_server.errors import Conflict, Invalid, Refused
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.transcripts import Transcripts
+from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.text.transcript import render_turn
 
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 HEAD = TranscriptHead("ses_a1", START, "Plan — the map", "plan-the-map")
@@ -171,9 +171,9 @@ APPENDING = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from mcp_server.core.model import Turn
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.transcripts import Transcripts
+from mcp_server.model import Turn
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.transcripts import Transcripts
 transcripts = Transcripts(WorkspaceFiles(Path(sys.argv[1])))
 at = datetime(2026, 2, 16, tzinfo=UTC)
 path = sys.argv[2]

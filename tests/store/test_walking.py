@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mcp_server.errors import Refused, Unavailable
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local.files import WorkspaceFiles
 
 
 def test_listing_leaves_out_what_is_hidden(files: WorkspaceFiles) -> None:

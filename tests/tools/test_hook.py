@@ -68,7 +68,7 @@ async def test_calls_that_name_no_session_mean_the_one_that_the_hooks_gave_last(
 
 
 async def test_a_server_learns_from_the_state_which_session_its_window_is_in(workspace: Path, tmp_path: Path) -> None:
-    from mcp_server.actions.injecting import windows
+    from mcp_server.context import windows
 
     async with connected(workspace) as client:
         await call(client, "observe", role="user", content="the talk of this window", session="in-this-window")

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from mcp.types import Tool
 
-from mcp_server.actions import search as search_action
-from mcp_server.core.text.remembering import MEMORY
-from mcp_server.store.tokens import TokenCounter
+from mcp_server.search import search as search_action
+from mcp_server.text.destinations import MEMORY
+from mcp_server.tokens import TokenCounter
 from tests.serving import ERAS, Mode, connected, refused, say
 from tools import rim
 

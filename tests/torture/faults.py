@@ -11,12 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import session_turns
-from mcp_server.actions.status import status
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import session_turns
 from mcp_server.jobs.housekeeping import keep_house
+from mcp_server.model import Caller
+from mcp_server.status.status import status
 from tests.conftest import Clock
 from tests.end_to_end.servers import Served, assert_clear, command, facts, files_below, mounting, served, turns
 from tests.serving import PLAIN, text

@@ -7,10 +7,10 @@ import shutil
 import signal
 from pathlib import Path
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.model import Caller
+from mcp_server.status.status import status
 from tests.end_to_end.killed import Killed
 from tests.end_to_end.servers import assert_clear, command, done, facts, turns
 from tests.serving import PLAIN

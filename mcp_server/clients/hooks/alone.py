@@ -104,8 +104,8 @@ def looked_up(local: str, fields: Mapping[str, object], deadline: float) -> tupl
     _, projects = _known(local, fields)
     if projects is None or not session or fields.get("agent_id"):
         return "", 0
-    from mcp_server.core.text.window_text import asks_nothing, fingerprints
-    from mcp_server.store.index import by_keywords
+    from mcp_server.context.window_text import asks_nothing, fingerprints
+    from mcp_server.storage.local.index import by_keywords
 
     if asks_nothing(prompt):
         return "", 0

@@ -23,21 +23,21 @@ from pathlib import Path
 
 import anyio
 
-from mcp_server.actions import sessions
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.injecting import briefs, inject, sent
-from mcp_server.actions.observe import LONGEST_ID, NewTurn, observe
-from mcp_server.actions.projects import project_of
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.capture import capture
 from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
-from mcp_server.core.model import Caller
-from mcp_server.core.text.redaction import redact
-from mcp_server.core.text.window_text import asks_nothing
+from mcp_server.context import briefs, inject, sent
+from mcp_server.context.window_text import asks_nothing
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import LONGEST_ID, NewTurn, observe
+from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
-from mcp_server.store.index.together import both
+from mcp_server.model import Caller
+from mcp_server.storage.local.index.together import both
+from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ async def _checkpoint(memory: Memory, session: str) -> None:
     if row is None:
         return
     compacted = await sessions.window_start(memory, row)
-    kept = await checkpoints.listed(memory, session)
+    kept = await stored.listed(memory, session)
     if kept and kept[0].turn >= (row.turns - 1 if compacted == row.turns else row.turns):
         return
     try:

@@ -28,11 +28,11 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.injecting import windows
 from mcp_server.clients.hooks import events, marker, wire
 from mcp_server.clients.hooks.given import fields_of
+from mcp_server.context import windows
 from mcp_server.memory import Memory
-from mcp_server.store import durable
+from mcp_server.storage.local import durable
 
 log = logging.getLogger(__name__)
 

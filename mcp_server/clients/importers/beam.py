@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn
 from mcp_server.clients.importers.imported import SECONDS_A_TURN, Skipped, parse_time, short_name
 from mcp_server.clients.importers.json_stream import json_items
-from mcp_server.core.model import Role
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn
+from mcp_server.model import Role
 
 SOURCE = "import:beam"
 CHAT = "chat.json"

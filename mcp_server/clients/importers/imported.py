@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 
 Format = Literal["claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]
 

@@ -16,8 +16,6 @@ from pathlib import Path, PurePosixPath
 
 import anyio
 
-from mcp_server.actions.closed_sessions import commit_together
-from mcp_server.actions.imports import ImportedFile, ImportedSession, import_markdown_file, record_session
 from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
 from mcp_server.clients.importers.claude_code import record as claude_code
 from mcp_server.clients.importers.claude_code.places import transcripts
@@ -32,6 +30,8 @@ from mcp_server.clients.importers.imported import (
     unwatched,
 )
 from mcp_server.clients.importers.report import ImportReport
+from mcp_server.conversations.closed_sessions import commit_together
+from mcp_server.conversations.imports import ImportedFile, ImportedSession, import_markdown_file, record_session
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 

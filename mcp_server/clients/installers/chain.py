@@ -14,7 +14,6 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server import __version__
-from mcp_server.actions.doctor import Check
 from mcp_server.clients.hooks import alone, command, listener, queue, wire
 from mcp_server.clients.installers import claude_code_hooks
 from mcp_server.clients.installers.handshake import Answered, handshake, missing
@@ -23,6 +22,7 @@ from mcp_server.clients.installers.known import CLIENTS, Client
 from mcp_server.clients.installers.machine import Machine
 from mcp_server.clients.installers.survey import PLUGIN_HOOK, Found, survey
 from mcp_server.memory import Memory
+from mcp_server.status.doctor import Check
 
 Start = tuple[bool, tuple[str, ...], tuple[tuple[str, str], ...]]
 """Whether it gets the whole environment, a command with its arguments, and what its entry puts into the environment."""

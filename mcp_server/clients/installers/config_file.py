@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused, Unavailable
-from mcp_server.store import durable
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.storage.local import durable
+from mcp_server.storage.local.files import WorkspaceFiles
 
 _LARGEST = 64 * 1024 * 1024
 

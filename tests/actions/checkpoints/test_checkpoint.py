@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.checkpoint import make, sweep
-from mcp_server.actions.checkpoints.stored_inputs import verify
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.cold import expire
-from mcp_server.actions.prune import prune
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import COMPACTION, ToolCall
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import make, sweep
+from mcp_server.checkpoints.stored_inputs import verify
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Conflict, NotFound
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, ToolCall
+from mcp_server.pressure.cold import expire
+from mcp_server.pressure.prune import prune
 from tests.actions.small_context import SMALL, USER, grow, small_memory
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.pressing import hold, talk
@@ -55,7 +55,7 @@ async def test_a_checkpoint_says_where_the_conversation_stands_and_is_read_back_
 ) -> None:
     await spoken(memory)
     made = await make(memory, "s", "asked", "before\nthe journey")
-    assert await checkpoints.read(memory, made.id) == made
+    assert await stored.read(memory, made.id) == made
     assert (made.turn, made.reason, made.note) == (4, "asked", "before the journey")
     assert made.thread.startswith("Began with: Which berth should the boat")
     *_, decision = made.decisions
@@ -90,7 +90,7 @@ async def test_what_is_forgotten_elsewhere_is_named_as_the_input_that_differs(me
     assert (await verify(memory, made)).matches
     assert fact not in memory.files.read_text(f"checkpoints/s/{made.id}.md")
     await forget(memory, ForgetTarget(text=fact))
-    checked = await verify(memory, await checkpoints.read(memory, made.id))
+    checked = await verify(memory, await stored.read(memory, made.id))
     assert (checked.matches, checked.differing) == (False, ("hits",))
     assert checked.sentence == "compiling its inputs gives another context than then; what differs: hits"
 
@@ -103,7 +103,7 @@ async def test_a_turn_that_is_forgotten_is_in_no_part_of_its_checkpoints(memory:
     assert "Zoran" in " ".join((*made.decisions, *made.open_items))
     for turn in (5, 6):
         await forget(memory, ForgetTarget(turn=f"s#{turn}"))
-    left = await checkpoints.read(memory, made.id)
+    left = await stored.read(memory, made.id)
     assert "Zoran" not in (workspace / f"checkpoints/s/{made.id}.md").read_text()
     assert left.decisions == tuple(one for one in made.decisions if "Zoran" not in one)
     assert (left.live, left.turn) == (made.live, made.turn)
@@ -115,7 +115,7 @@ async def test_a_checkpoint_without_a_session_names_the_nearest(memory: Memory) 
         await make(memory, "harbor", "asked")
     made = await make(memory, "harbour", "asked")
     with pytest.raises(NotFound, match=f"did you mean '{made.id}'"):
-        await checkpoints.read(memory, made.id[:-1])
+        await stored.read(memory, made.id[:-1])
 
 
 async def test_a_secret_in_the_knowledge_or_the_note_is_not_in_it(memory: Memory, workspace: Path) -> None:
@@ -138,10 +138,10 @@ async def test_one_is_made_before_the_context_is_compacted_and_holds_what_was_li
 ) -> None:
     async with small_memory(workspace, clock) as memory:
         await grow(memory)
-        made = [head for head in await checkpoints.listed(memory, "s") if head.reason == "compaction"]
+        made = [head for head in await stored.listed(memory, "s") if head.reason == "compaction"]
         assert made
         assert len({head.turn for head in made}) == len(made), "one a relief"
-        first = await checkpoints.read(memory, made[-1].id)
+        first = await stored.read(memory, made[-1].id)
         assert (first.cold, len(first.live)) == ((), first.turn)
         assert first.gauges
         assert first.gauges.live >= 0.5
@@ -151,27 +151,27 @@ async def test_one_is_made_where_the_client_compacts_unless_a_hook_did_it_just_b
     await hold(memory, [NewTurn("user", "Hello boat", "s"), NewTurn("agent", "Hello you", "s")])
     summary = NewTurn("system", "What was said: hello.", "s", name=COMPACTION)
     await observe(memory, summary, USER)
-    assert [head.reason for head in await checkpoints.listed(memory, "s")] == ["compaction"]
+    assert [head.reason for head in await stored.listed(memory, "s")] == ["compaction"]
     await make(memory, "s", "hook")
     await observe(memory, NewTurn("system", "What was said: hello again.", "s", name=COMPACTION), USER)
-    assert [head.reason for head in await checkpoints.listed(memory, "s")] == ["hook", "compaction"]
+    assert [head.reason for head in await stored.listed(memory, "s")] == ["hook", "compaction"]
 
 
 async def test_one_is_made_when_compaction_is_asked_for(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, KEYWORDS_ONLY, clock=clock) as memory:
         await hold(memory, talk(20))
         await prune(memory, "compact", "s", True, USER)
-        assert await checkpoints.listed(memory, "s") == []
+        assert await stored.listed(memory, "s") == []
         await prune(memory, "compact", "s", False, USER)
-        assert [head.reason for head in await checkpoints.listed(memory, "s")] == ["compaction"]
+        assert [head.reason for head in await stored.listed(memory, "s")] == ["compaction"]
 
 
 async def test_one_is_made_at_the_end_and_committed_with_the_conversation(memory: Memory, workspace: Path) -> None:
     await spoken(memory)
     ended = await end_session(memory, "s")
-    (head,) = await checkpoints.listed(memory, "s")
+    (head,) = await stored.listed(memory, "s")
     assert (head.reason, head.turn) == ("end", 4)
-    assert len((await checkpoints.read(memory, head.id)).live) == 5, "the context as it was before it was put away"
+    assert len((await stored.read(memory, head.id)).live) == 5, "the context as it was before it was put away"
     assert sorted(git(workspace, "show", "--name-only", "--format=", str(ended.committed)).split()) == [
         head.path,
         ended.path,
@@ -186,7 +186,7 @@ async def test_a_disk_that_refuses_a_checkpoint_stops_neither_compaction_nor_end
     summary = NewTurn("system", "What was said: hello.", "s", name=COMPACTION)
     assert (await observe(memory, summary, USER)).recorded
     assert (await end_session(memory, "s")).committed
-    assert await checkpoints.listed(memory) == []
+    assert await stored.listed(memory) == []
 
 
 # ------------------------------------------------------------ how many
@@ -202,7 +202,7 @@ async def test_the_newest_automatic_ones_stay_and_all_that_were_asked_for(worksp
             clock.forward(minutes=1)
             memory.files.write_atomic("knowledge/n.md", f"number {number}\n")
             made.append(await make(memory, "s", "hook"))
-        kept = [head.id for head in await checkpoints.listed(memory)]
+        kept = [head.id for head in await stored.listed(memory)]
         assert kept == [made[3].id, made[2].id, asked.id]
         refs = git(workspace, "for-each-ref", "--format=%(refname)", "refs/memory/checkpoints/").split()
         assert refs == sorted(f"refs/memory/checkpoints/{number}" for number in kept)
@@ -240,10 +240,10 @@ async def test_two_who_rewrite_one_do_not_lose_each_others_words(memory: Memory)
     await spoken(memory)
     made = await make(memory, "s", "asked")
     richer = replace(made, decisions=(*made.decisions, "Keep the old mainsail"))
-    await checkpoints.rewrite(memory, made, richer)
-    assert await checkpoints.read(memory, made.id) == richer
+    await stored.rewrite(memory, made, richer)
+    assert await stored.read(memory, made.id) == richer
     with pytest.raises(Conflict):
-        await checkpoints.rewrite(memory, made, replace(made, note="late"))
+        await stored.rewrite(memory, made, replace(made, note="late"))
 
 
 async def test_a_broken_file_is_passed_over_in_lists(memory: Memory, workspace: Path) -> None:
@@ -251,8 +251,8 @@ async def test_a_broken_file_is_passed_over_in_lists(memory: Memory, workspace: 
     made = await make(memory, "s", "asked")
     memory.files.write_atomic("checkpoints/s/ckp_00.md", "no front matter\n")
     memory.files.write_atomic("checkpoints/s/ckp_01.md", "---\nschema: other\n---\n")
-    assert [head.id for head in await checkpoints.listed(memory)] == [made.id]
-    latest = await checkpoints.latest(memory, "s")
+    assert [head.id for head in await stored.listed(memory)] == [made.id]
+    latest = await stored.latest(memory, "s")
     assert latest
     assert latest.id == made.id
-    assert await checkpoints.latest(memory, "other") is None
+    assert await stored.latest(memory, "other") is None

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.checkpoint import ENRICHING, make
-from mcp_server.actions.checkpoints.enrich import enrich, enrich_all
-from mcp_server.actions.checkpoints.noted import noted
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import maintain, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import ENRICHING, make
+from mcp_server.checkpoints.enrich import enrich, enrich_all
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
+from mcp_server.knowledge.session_notes import noted
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY
 from tests.end_to_end.servers import eventually
 from tests.fake_llm import FakeLlm
@@ -52,7 +52,7 @@ async def test_what_the_model_says_better_stands_and_what_it_does_not_cover_stay
         made = await make(memory, "s1", "asked")
         assert llm.asked == [], "whoever asks for a checkpoint does not wait for the model"
         assert await enrich_all(memory) == 1
-        found = await checkpoints.read(memory, made.id)
+        found = await stored.read(memory, made.id)
         assert found.decisions == (*BETTER, SECOND)
         assert found.open_items == (ITEM,)
         ((purpose, prompt),) = llm.asked
@@ -92,7 +92,7 @@ async def test_talk_and_questions_of_the_model_are_not_decisions(workspace: Path
     async with talked(workspace, bad) as (memory, _):
         made = await make(memory, "s1", "asked")
         assert not await enrich(memory, made.id)
-        assert (await checkpoints.read(memory, made.id)).decisions == (FIRST, SECOND)
+        assert (await stored.read(memory, made.id)).decisions == (FIRST, SECOND)
 
 
 async def test_a_secret_in_an_answer_is_not_written(workspace: Path) -> None:
@@ -108,7 +108,7 @@ async def test_a_checkpoint_that_is_gone_does_not_stop_the_others(workspace: Pat
         await memory.state.put(ENRICHING, "ckp_0", {"session": "s1"})
         made = await make(memory, "s1", "asked")
         assert await enrich_all(memory) == 1
-        assert (await checkpoints.read(memory, made.id)).decisions == (*BETTER, SECOND)
+        assert (await stored.read(memory, made.id)).decisions == (*BETTER, SECOND)
         with pytest.raises(NotFound):
             await enrich(memory, "ckp_0")
 
@@ -118,7 +118,7 @@ async def test_a_server_does_it_by_itself_when_a_session_ends(workspace: Path) -
         await end_session(memory, "s1")
 
         async def enriched() -> bool:
-            latest = await checkpoints.latest(memory, "s1")
+            latest = await stored.latest(memory, "s1")
             return latest is not None and latest.decisions == (*BETTER, SECOND)
 
         await eventually(enriched)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.resume import resume
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.compiler.checkpoint import EXCHANGES
-from mcp_server.core.model import COMPACTION, Caller
+from mcp_server.checkpoints import stored
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.resume import resume
+from mcp_server.context.slots.checkpoint import EXCHANGES
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller
 from tests.actions.small_context import USER, small_memory, words
 from tests.conftest import Clock
 
@@ -53,7 +53,7 @@ async def test_the_contexts_after_the_clients_compaction_say_it_and_later_ones_d
 async def test_what_was_settled_since_the_compaction_is_told_with_the_newest_checkpoint(
     memory: Memory, clock: Clock
 ) -> None:
-    from mcp_server.actions.checkpoints.checkpoint import make
+    from mcp_server.checkpoints.checkpoint import make
 
     await compacted_by_the_client(memory, clock)
     await say(memory, "Decision: paint the fence green")
@@ -70,7 +70,7 @@ async def test_our_own_compaction_of_a_prompt_that_we_compile_says_it_too(worksp
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}", delivery="replace")
         for number in range(1, 12):
             await say(memory, words(number), delivery="replace")
-        heads = await checkpoints.listed(memory, "s")
+        heads = await stored.listed(memory, "s")
         assert heads
         assert {head.reason for head in heads} == {"compaction"}
         assert DECIDED in await text(memory)
@@ -81,7 +81,7 @@ async def test_where_the_client_keeps_its_window_our_compaction_empties_nothing(
         await say(memory, f"Decision: {DECIDED.removeprefix('- ')}")
         for number in range(1, 12):
             await say(memory, words(number))
-        assert await checkpoints.listed(memory, "s")
+        assert await stored.listed(memory, "s")
         assert "<!-- checkpoint" not in await text(memory)
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.checkpoints.noted import NAMESPACE, forget_old, noted, outcome_of
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import open_memory
-from mcp_server.core.checkpoints.noted import Noted
-from mcp_server.core.model import Caller, ToolCall
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.notes import Noted
+from mcp_server.knowledge.session_notes import NAMESPACE, forget_old, noted, outcome_of
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, ToolCall
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

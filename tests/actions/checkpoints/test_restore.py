@@ -10,26 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import clarity, sessions
-from mcp_server.actions.anchor import anchor, anchors
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.checkpoints.noted import noted, outcome_of
-from mcp_server.actions.checkpoints.restore import diff, finish
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.doctor import examine
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.recover import recover
-from mcp_server.actions.recoverable import recoverable
 from mcp_server.app import catch_up
-from mcp_server.core.checkpoints.document import Checkpoint
-from mcp_server.core.model import COMPACTION, Caller
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.restore import diff, finish
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.anchor import anchor, anchors
+from mcp_server.knowledge.session_notes import noted, outcome_of
 from mcp_server.memory import Memory
-from mcp_server.store.recovery_intents import RecoveryIntent, RecoveryIntents
+from mcp_server.model import COMPACTION, Caller
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import recoverable
+from mcp_server.relevance import clarity
+from mcp_server.relevance.live_set import live_set
+from mcp_server.status.doctor import examine
+from mcp_server.storage.local.recovery_intents import RecoveryIntent, RecoveryIntents
 from tests.actions.small_context import grow, small_memory
 from tests.conftest import Clock
 
@@ -230,7 +231,7 @@ async def interrupted(memory: Memory, made: Checkpoint) -> str:
     row = await sessions.require(memory, "s")
     own = await make(memory, "s", "recovery")
     own_state = {**(own.state or {}), "recovery": {"of": made.id, "knowledge": True}}
-    await checkpoints.rewrite(memory, own, replace(own, state=own_state))
+    await stored.rewrite(memory, own, replace(own, state=own_state))
     RecoveryIntents(memory.files).write(RecoveryIntent(made.id, own.id, "s", row.turns, True))
     return own.id
 

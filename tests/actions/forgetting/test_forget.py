@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.forgetting.forget import finish, forget, plan_forget, unfinished
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.status import status
-from mcp_server.core.model import ToolCall
+from mcp_server.conversations import sessions
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Conflict
+from mcp_server.forgetting.forget import finish, forget, plan_forget, unfinished
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
-from mcp_server.store import front_matter
+from mcp_server.model import ToolCall
+from mcp_server.status.status import status
+from mcp_server.topics import front_matter
 from tests.actions.vault import AT, CALLER, CONVERSATION, FACT, PIECES, filled, found, said
 from tests.forgetting import holding, in_git, named
 from tests.gitting import git

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.closed_sessions import commit_pending
-from mcp_server.actions.forgetting.forget import forget, plan_forget, unfinished
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import record_session
-from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.conversations.closed_sessions import commit_pending
+from mcp_server.conversations.imports import record_session
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Refused
+from mcp_server.forgetting.forget import forget, plan_forget, unfinished
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from tests.actions.vault import CALLER, FACT, PIECES, filled, said
 from tests.forgetting import holding, in_git, named

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.forgetting.forget import forget, plan_forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
+from mcp_server.conversations import sessions
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, import_markdown_file, record_session
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound, Refused
+from mcp_server.forgetting.forget import forget, plan_forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from tests.actions.vault import CALLER, CONVERSATION, FACT, filled, found, said
 from tests.conftest import Clock

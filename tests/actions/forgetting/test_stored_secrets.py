@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.doctor import examine_secrets
-from mcp_server.actions.forgetting.forget import forget, plan_forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.observe import NewTurn, observe
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.forgetting.forget import forget, plan_forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
+from mcp_server.status.doctor import examine_secrets
 from tests.actions.vault import CALLER
 from tests.core.text.secret_samples import BY_CONTEXT, BY_FORM
 from tests.forgetting import holding, in_git

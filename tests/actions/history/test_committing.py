@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.closed_sessions import PENDING_COMMITS, commit_pending
-from mcp_server.actions.history import committing
-from mcp_server.actions.history.committing import commit_changes, commit_if_due
-from mcp_server.actions.observe import NewTurn, Observed, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.sessions import end_session
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending
+from mcp_server.conversations.observe import NewTurn, Observed, observe
+from mcp_server.conversations.sessions import end_session
+from mcp_server.history import committing
+from mcp_server.history.committing import commit_changes, commit_if_due
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.store.workspace import BEGINNING
+from mcp_server.model import Caller
+from mcp_server.status.status import status
+from mcp_server.storage.local.workspace import BEGINNING
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 from tests.gitting import attempt, git, subjects, write

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.doctor import Check, examine, repair
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.status import status
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.history.committing import commit_changes
 from mcp_server.memory import Memory
+from mcp_server.status.doctor import Check, examine, repair
+from mcp_server.status.status import status
 from tests.actions.two_copies import TESTS
 from tests.gitting import attempt, git, write
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.history import explore
-from mcp_server.actions.history.history import show
-from mcp_server.actions.remember import NewFact, remember
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.history import explore
+from mcp_server.history.history import show
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, subjects, write
 

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.history import history
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.revert import revert
-from mcp_server.actions.history.tagging import tag
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.read import read
-from mcp_server.actions.recover import recover
-from mcp_server.actions.recoverable import recoverable
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.sessions import end_session
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.read import read
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid, NotFound, Refused
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.history import history
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.revert import revert
+from mcp_server.history.tagging import tag
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.recovery.recover import recover
+from mcp_server.recovery.recoverable import recoverable
 from tests.conftest import Clock
 from tests.gitting import git, subjects, write
 

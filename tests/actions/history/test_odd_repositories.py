@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.history import explore, history
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.reconstruct import reconstruct
-from mcp_server.actions.history.revert import revert
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.history.tagging import tag
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.sessions import end_session
-from mcp_server.actions.status import status
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Unavailable
+from mcp_server.history import explore, history
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.revert import revert
+from mcp_server.history.sync import sync
+from mcp_server.history.tagging import tag
+from mcp_server.knowledge.reconstruct import reconstruct
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.status.status import status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import attempt, git, subjects, write
 

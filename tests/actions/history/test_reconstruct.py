@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.compare_trees import compare
-from mcp_server.actions.history.reconstruct import drop, merge, reconstruct, reconstructions
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.condense import condense
-from mcp_server.actions.lifecycle.deriving import chosen, versions
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.remember import NewFact, remember
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import MEMORY
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.history.committing import commit_changes
+from mcp_server.knowledge.compare_trees import compare
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.derive import chosen, versions
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.reconstruct import drop, merge, reconstruct, reconstructions
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.destinations import MEMORY
 from tests.actions.lifecycle.test_extract import ANA, talk
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.anchor import anchor, anchors
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.sync import push_if_wanted, sync
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.remember import NewFact, remember
-from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.sessions import end_session, list_sessions
-from mcp_server.actions.status import status
 from mcp_server.app import catch_up
-from mcp_server.core.text.conflicts import marked_line
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, list_sessions
 from mcp_server.errors import NotFound, Refused, Unavailable
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.sync import push_if_wanted, sync
+from mcp_server.knowledge.anchor import anchor, anchors
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.search.search import SearchRequest, find
+from mcp_server.status.status import status
+from mcp_server.text.markdown import marked_line
 from tests.actions.two_copies import CORE, TESTS, copy, edit, same
 from tests.conftest import Clock
 from tests.gitting import attempt, git, write

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.anchor import anchor, anchors
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.recover import recover
-from mcp_server.actions.sessions import end_session
-from mcp_server.actions.status import status
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Unavailable
+from mcp_server.history.sync import sync
+from mcp_server.knowledge.anchor import anchor, anchors
 from mcp_server.memory import Memory
+from mcp_server.recovery.recover import recover
+from mcp_server.status.status import status
 from tests.actions.two_copies import CORE, TESTS, copy, edit, same
 from tests.conftest import Clock
 from tests.gitting import git, write

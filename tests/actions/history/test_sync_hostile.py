@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.approve import approve, reject, waiting
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.history import explore
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.status import status
-from mcp_server.actions.watching.topics import list_topics
 from mcp_server.app import catch_up, open_memory
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Refused
+from mcp_server.history import explore
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.sync import sync
+from mcp_server.knowledge.approve import approve, reject, waiting
 from mcp_server.memory import Memory
+from mcp_server.search.search import SearchRequest, find
+from mcp_server.status.status import status
+from mcp_server.topics.listing import list_topics
 from tests.actions.two_copies import TESTS, edit, same
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, write

@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.approve import waiting
-from mcp_server.actions.history.committing import commit_changes
-from mcp_server.actions.history.sync import sync
-from mcp_server.core.text.conflicts import marked_line
+from mcp_server.history.committing import commit_changes
+from mcp_server.history.sync import sync
+from mcp_server.knowledge.approve import waiting
 from mcp_server.memory import Memory
+from mcp_server.text.markdown import marked_line
 from tests.actions.two_copies import CORE, edit, same
 from tests.gitting import write
 
@@ -24,10 +24,10 @@ KILLED = """
 import sys
 from pathlib import Path
 import anyio
-from mcp_server.actions.history.sync import sync
+from mcp_server.history.sync import sync
 from mcp_server.app import open_memory
 from mcp_server.store import durable
-from mcp_server.store.git_repository import Repository
+from mcp_server.storage.local.git.repository import Repository
 from tests.killing import die_at
 
 async def main():

@@ -8,13 +8,13 @@ import shutil
 import pytest
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.history.sync import sync
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.search import SearchRequest, find
-from mcp_server.actions.sessions import end_session, everything_said, list_sessions, show_session
 from mcp_server.app import catch_up
 from mcp_server.cli.main import main
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.sessions import end_session, everything_said, list_sessions, show_session
+from mcp_server.history.sync import sync
 from mcp_server.memory import Memory
+from mcp_server.search.search import SearchRequest, find
 from tests.actions.two_copies import TESTS, same
 from tests.conftest import Clock
 

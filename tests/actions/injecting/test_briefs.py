@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.injecting import briefs, pauses
-from mcp_server.actions.projects import project_of
-from mcp_server.core.injection import LONGEST
-from mcp_server.core.model import Caller
-from mcp_server.core.projects import Project
+from mcp_server.context import briefs, pauses
+from mcp_server.context.injection import LONGEST
+from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.project import Project
 from tests.actions.tea_project import talk
 from tests.conftest import Clock
 

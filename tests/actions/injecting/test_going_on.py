@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import going_on
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
-from mcp_server.core.projects import Project
+from mcp_server.context import previous_session
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.project import Project
 from tests.actions.tea_project import talk
 from tests.conftest import Clock
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def last(memory: Memory, project: Project, without: str = "now") -> list[str]:
-    found = await going_on.last_session(memory, project, without)
+    found = await previous_session.last_session(memory, project, without)
     return [turn.content for turn in found.turns] if found else []
 
 

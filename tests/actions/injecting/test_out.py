@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.injecting.inject import LOG, for_prompt
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
+from mcp_server.context.inject import LOG, for_prompt
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
-from mcp_server.store import logs
+from mcp_server.model import Caller
+from mcp_server.storage.local import logs
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(explicit_sessions=True)

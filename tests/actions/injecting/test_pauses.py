@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from mcp_server.actions.injecting.pauses import NAMESPACE, pause, pauses, resume, why_silent
-from mcp_server.core.projects import Project
+from mcp_server.context.pauses import NAMESPACE, pause, pauses, resume, why_silent
 from mcp_server.memory import Memory
+from mcp_server.project import Project
 from mcp_server.settings_file import read_settings
 from tests.conftest import Clock
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from mcp_server.actions.injecting import sent
-from mcp_server.actions.injecting.sent import Window
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import COMPACTION, Caller
+from mcp_server.context import sent
+from mcp_server.context.sent import Window
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.archive import archive_files, archive_journals
-from mcp_server.actions.lifecycle.condense import condense
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.lifecycle.prune_knowledge import prune_memory
-from mcp_server.actions.recover import recover
-from mcp_server.actions.search import SearchRequest, find
-from mcp_server.core.model import Caller
-from mcp_server.core.text.remembering import ARCHIVE, MEMORY
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import NotFound, Refused
+from mcp_server.knowledge.archive import archive_files, archive_journals
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.prune_knowledge import prune_memory
 from mcp_server.memory import Memory
-from mcp_server.store.files import WorkspaceFiles
+from mcp_server.model import Caller
+from mcp_server.recovery.recover import recover
+from mcp_server.search.search import SearchRequest, find
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.conftest import Clock
 
 pytestmark = pytest.mark.anyio

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.extract import extract
-from mcp_server.actions.search import SearchRequest, find, search
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.search.search import SearchRequest, find, search
 
 pytestmark = pytest.mark.anyio
 START = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

@@ -11,22 +11,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.archive import archive_journals
-from mcp_server.actions.lifecycle.condense import condense
-from mcp_server.actions.lifecycle.extract import EXTRACTED, extract, extract_pending
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
-from mcp_server.core.lifecycle.lines import sources_of, without_sources
-from mcp_server.core.model import Caller
+from mcp_server.conversations import sessions
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.errors import Invalid, NotFound
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.registry import JOBS
 from mcp_server.jobs.scheduler import run_due
+from mcp_server.knowledge.archive import archive_journals
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.extract import EXTRACTED, extract, extract_pending
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.derived_lines import sources_of, without_sources
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.fake_llm import FakeLlm
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
-from mcp_server.actions.lifecycle.extract import EXTRACTED, extract, is_waiting, queue_outdated
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.jobs.extracting import keep_extracted
+from mcp_server.knowledge.extract import EXTRACTED, extract, is_waiting, queue_outdated
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.core.understanding.talks import BERTH, BERTH_DONE, HELLO, PROPOSAL
 from tests.fake_llm import FakeLlm

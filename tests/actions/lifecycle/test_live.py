@@ -11,24 +11,23 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.checkpoints.checkpoint import make
-from mcp_server.actions.checkpoints.restore import restore
-from mcp_server.actions.closed_sessions import LIVE_ITEMS, LIVE_PAGES
-from mcp_server.actions.forgetting.forget import forget
-from mcp_server.actions.forgetting.forget_target import ForgetTarget
-from mcp_server.actions.injecting.inject import IN_WINDOW, for_prompt, for_start
-from mcp_server.actions.lifecycle import deriving
-from mcp_server.actions.lifecycle.extract import extract_pending
-from mcp_server.actions.lifecycle.live import refresh
-from mcp_server.actions.lifecycle.writing import write_lines
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import open_memory
-from mcp_server.core.checkpoints import noted as notes
-from mcp_server.core.lifecycle.lines import Line
-from mcp_server.core.lifecycle.live_pages import stored_lines
-from mcp_server.core.model import Caller
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.checkpoints.restore import restore
+from mcp_server.context.inject import IN_WINDOW, for_prompt, for_start
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.forgetting.forget import forget
+from mcp_server.forgetting.target import ForgetTarget
+from mcp_server.knowledge import derive, notes
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.live import refresh
+from mcp_server.knowledge.live_pages import stored_lines
+from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.text.derived_lines import Line
 from tests.actions.lifecycle.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.core.understanding.talks import BERTH, HELLO, PROPOSAL
@@ -202,11 +201,11 @@ import sys
 from datetime import datetime
 from pathlib import Path
 import anyio
-from mcp_server.actions.lifecycle.extract import extract_pending
-from mcp_server.actions.lifecycle.live import refresh
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.live import refresh
 from mcp_server.app import open_memory
 from mcp_server.store import durable
-from mcp_server.store.state import State
+from mcp_server.storage.local.state import State
 from tests.conftest import KEYWORDS_ONLY
 from tests.killing import die_at
 
@@ -296,7 +295,7 @@ async def test_the_oldest_items_of_a_long_conversation_stay_on_the_page(
     memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notes, "MAX_ITEMS", 2)
-    monkeypatch.setattr(deriving, "MAX_ITEMS", 2)
+    monkeypatch.setattr(derive, "MAX_ITEMS", 2)
     rules = [
         "Rule: invoices are kept for a year",
         "Rule: dates are written as ISO dates",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.anchor import anchor
-from mcp_server.actions.prune import prune
-from mcp_server.actions.recover import recover
-from mcp_server.core.model import Caller
-from mcp_server.core.pruning import Pruned
-from mcp_server.core.text.remembering import ARCHIVE, MEMORY
+from mcp_server.knowledge.anchor import anchor
+from mcp_server.knowledge.pruning import Pruned
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.pressure.prune import prune
+from mcp_server.recovery.recover import recover
+from mcp_server.text.destinations import ARCHIVE, MEMORY
 from tests.actions.test_prune import knowledge, memory_file
 from tests.conftest import Clock
 

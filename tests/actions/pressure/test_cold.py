@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.observe import ContextChunk, observe
-from mcp_server.actions.pressure.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
-from mcp_server.actions.pressure.drops import drops
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.prune import prune
-from mcp_server.actions.search import SearchRequest, search
-from mcp_server.actions.sessions import end_session, session_turns
 from mcp_server.app import catch_up, open_memory
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.observe import ContextChunk, observe
+from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
+from mcp_server.pressure.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
+from mcp_server.pressure.drops import drops
+from mcp_server.pressure.prune import prune
+from mcp_server.relevance.live_set import live_set
+from mcp_server.search.search import SearchRequest, search
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
+from mcp_server.checkpoints import stored
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ async def hear(memory: Memory, tokens: int | None) -> list[int]:
     """The turns after which checkpoints were made, once the client has said how full its window is."""
     turn = NewTurn("agent", f"I have read {tokens}", session="s", context_tokens=tokens)
     await observe(memory, turn, Caller())
-    return [head.turn for head in reversed(await checkpoints.listed(memory, "s"))]
+    return [head.turn for head in reversed(await stored.listed(memory, "s"))]
 
 
 async def test_a_checkpoint_is_made_at_the_trigger_and_with_each_further_tenth(memory: Memory) -> None:

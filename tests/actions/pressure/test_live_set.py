@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.advisor import look
-from mcp_server.actions.observe import ContextChunk
-from mcp_server.actions.pressure.gauges import gauges
-from mcp_server.actions.pressure.health import health
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.prune import prune
-from mcp_server.actions.recover import recover
 from mcp_server.app import open_memory
-from mcp_server.core.model import ToolCall
+from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
+from mcp_server.model import ToolCall
+from mcp_server.pressure.advisor import look
+from mcp_server.pressure.health import health
+from mcp_server.pressure.prune import prune
+from mcp_server.recovery.recover import recover
+from mcp_server.relevance.live_set import gauges, live_set
 from tests.conftest import Clock
 from tests.pressing import ASKS, forms, hold, limited, say, talk
 

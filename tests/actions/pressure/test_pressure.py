@@ -10,16 +10,15 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.anchor import anchor
-from mcp_server.actions.observe import ContextChunk, NewTurn, observe
-from mcp_server.actions.pressure.gauges import gauges
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.pressure.pressure import plan
-from mcp_server.actions.sessions import session_turns
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import COMPACTION, ToolCall
-from mcp_server.core.pressure.chunks import text_of
+from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
+from mcp_server.conversations.sessions import session_turns
+from mcp_server.knowledge.anchor import anchor
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, ToolCall
+from mcp_server.pressure.pressure import plan
+from mcp_server.relevance.chunks import text_of
+from mcp_server.relevance.live_set import gauges, live_set
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.pressure.cold import recover_chunk
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.pressure.reword import REWORDING, reword_all
-from mcp_server.actions.sessions import end_session
 from mcp_server.app import maintain, open_memory
-from mcp_server.core.pressure.chunks import LiveChunk
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.sessions import end_session
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
+from mcp_server.pressure.cold import recover_chunk
+from mcp_server.pressure.reword import REWORDING, reword_all
+from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.relevance.live_set import live_set
 from tests.conftest import Clock
 from tests.end_to_end.servers import eventually
 from tests.fake_llm import FakeLlm

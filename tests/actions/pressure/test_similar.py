@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.pressure.cold import recover_chunk
-from mcp_server.actions.pressure.live_set import live_set
-from mcp_server.actions.pressure.similar import query_of
-from mcp_server.actions.prune import prune
-from mcp_server.actions.sessions import end_session, session_turns
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.text.words import LONGEST
+from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.memory import Memory
+from mcp_server.pressure.cold import recover_chunk
+from mcp_server.pressure.prune import prune
+from mcp_server.relevance.live_set import live_set
+from mcp_server.relevance.similar import query_of
+from mcp_server.text.words import LONGEST
 from tests.conftest import Clock
 from tests.pressing import ASKS, SUBJECTS, forms, hold, limited, say, talk
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions.watching.events import CUT, LONGEST_PAYLOAD, webhook
-from mcp_server.actions.watching.topics import list_topics, switch
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
+from mcp_server.topics.events import CUT, LONGEST_PAYLOAD, webhook
+from mcp_server.topics.listing import list_topics, switch
 from tests.actions.playbooks import context, say, write
 
 pytestmark = pytest.mark.anyio

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.pressure.pressure_log import append
-from mcp_server.actions.watching.gate_log import decisions, message_hash
-from mcp_server.actions.watching.gate_tuning import tune
-from mcp_server.actions.watching.topics import switch
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller, ToolCall
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.logs import append
 from mcp_server.memory import Memory
+from mcp_server.model import Caller, ToolCall
+from mcp_server.topics.gate_log import decisions, message_hash
+from mcp_server.topics.gate_tuning import tune
+from mcp_server.topics.listing import switch
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

@@ -12,15 +12,15 @@ from typing import Any
 import anyio
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.watching.gate_log import decisions
-from mcp_server.actions.watching.judge import Answers, Verdict, cache_key, judge
-from mcp_server.actions.watching.watch import first_tier
 from mcp_server.app import open_memory
-from mcp_server.core.model import Caller
-from mcp_server.core.topics import Heard
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.llm import Llm, LlmUnavailable, Purpose
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.topics.gate_log import decisions
+from mcp_server.topics.judge import Answers, Verdict, cache_key, judge
+from mcp_server.topics.topic import Heard
+from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
 from tests.fake_llm import FakeLlm
 

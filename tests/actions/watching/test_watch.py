@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.actions import clarity
-from mcp_server.actions.compile import CompileRequest, compile_context
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, append_turns, record_session
-from mcp_server.actions.observe import ContextChunk, NewTurn, observe
-from mcp_server.actions.watching import senses
-from mcp_server.actions.watching.topics import forget_old, list_topics, problems, switch
-from mcp_server.actions.watching.watch import ahead, look
-from mcp_server.core.model import Caller
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns, record_session
+from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.relevance import clarity
+from mcp_server.topics import watch
+from mcp_server.topics.listing import forget_old, list_topics, problems, switch
+from mcp_server.topics.watch import ahead, look
 from tests.actions.playbooks import TEA, context, say, write
 from tests.conftest import Clock
 
@@ -248,7 +248,7 @@ async def test_watching_that_fails_does_not_lose_the_turn(memory: Memory) -> Non
 
 
 async def test_long_after_its_end_a_conversations_topics_are_forgotten(memory: Memory, clock: Clock) -> None:
-    from mcp_server.actions.sessions import end_session
+    from mcp_server.conversations.sessions import end_session
 
     write(memory, "topics/tea.md", TEA)
     await say(memory, "some tea")
@@ -266,7 +266,7 @@ SLOW = "---\ntriggers:\n  - {type: pattern, match: '^(.|.)*$'}\nactivation: auto
 
 
 async def test_a_pattern_fires_on_the_message_for_which_the_language_library_is_loaded(memory: Memory) -> None:
-    senses._identifier.cache_clear()  # as in a process that has just started
+    watch._identifier.cache_clear()  # as in a process that has just started
     write(memory, "topics/german.md", GERMAN)
     write(memory, "topics/tea.md", TEA.replace("activation: auto", "activation: auto\npriority: critical"))
     said = await say(memory, "How about a cup of tea?")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import inject
+from mcp_server.context import inject
+from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
-from mcp_server.store import logs
+from mcp_server.storage.local import logs
 from tests.clients.hooks.windows import ClaudeWindow
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."

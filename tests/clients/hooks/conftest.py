@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.clients.hooks.boathouse import FACT, LASTS, Open
 from tests.clients.hooks.windows import ClaudeWindow
 

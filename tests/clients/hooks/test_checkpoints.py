@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.checkpoints import checkpoints
-from mcp_server.actions.injecting import inject
-from mcp_server.core.injection import LONGEST
+from mcp_server.checkpoints import stored
+from mcp_server.context import inject
+from mcp_server.context.injection import LONGEST
+from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
-from mcp_server.store import logs
+from mcp_server.storage.local import logs
 from tests.actions.playbooks import TEA, write
 from tests.clients.hooks.windows import ClaudeWindow, pushed
 
@@ -39,9 +39,9 @@ async def decide(window: ClaudeWindow) -> None:
 
 async def test_before_the_client_compacts_a_checkpoint_is_on_disk(memory: Memory, window: ClaudeWindow) -> None:
     await decide(window)
-    assert await checkpoints.listed(memory, "now") == []
+    assert await stored.listed(memory, "now") == []
     await window.hook("PreCompact", trigger="manual")
-    (head,) = await checkpoints.listed(memory, "now")
+    (head,) = await stored.listed(memory, "now")
     assert (head.reason, head.turn) == ("hook", 6)
     assert DECIDED in memory.files.read_text(head.path)
 
@@ -53,7 +53,7 @@ async def test_the_window_after_a_compaction_is_told_where_the_work_stood(memory
         assert said in pushed
     assert memory.tokens.count(pushed) <= memory.settings.hooks.start_tokens
     assert len(pushed) <= LONGEST
-    assert len(await checkpoints.listed(memory, "now")) == 1, "one compaction, one checkpoint"
+    assert len(await stored.listed(memory, "now")) == 1, "one compaction, one checkpoint"
     assert await window.start("compact") == "", "and once"
 
 
@@ -64,7 +64,7 @@ async def test_each_compaction_tells_what_was_settled_since(memory: Memory, wind
     pushed = await window.compact()
     assert DECIDED in pushed
     assert "paint the hull green in June" in pushed
-    assert len(await checkpoints.listed(memory, "now")) == 2
+    assert len(await stored.listed(memory, "now")) == 2
 
 
 async def test_a_compaction_whose_beginning_nobody_heard_has_its_checkpoint_too(
@@ -73,7 +73,7 @@ async def test_a_compaction_whose_beginning_nobody_heard_has_its_checkpoint_too(
     await decide(window)
     window.compact_without_events()
     assert DECIDED in await window.start("compact")
-    assert len(await checkpoints.listed(memory, "now")) == 1
+    assert len(await stored.listed(memory, "now")) == 1
 
 
 async def test_a_compaction_that_no_server_saw_is_told_of_with_the_next_prompt(
@@ -109,7 +109,7 @@ async def test_what_the_client_injects_is_in_no_checkpoint(memory: Memory, windo
     await window.prompt("<system-reminder>\nDecision: use nothing at all\n</system-reminder>", "Fine.")
     await window.prompt("This session is being continued from a previous conversation. Decision: drop it", "Fine.")
     await window.hook("PreCompact", trigger="auto")
-    latest = await checkpoints.latest(memory, "now")
+    latest = await stored.latest(memory, "now")
     assert latest is not None
     assert latest.decisions == (DECIDED.removeprefix("- "),)
     assert latest.thread == (
@@ -144,4 +144,4 @@ async def test_what_was_told_is_not_pushed_again_with_a_prompt(memory: Memory, w
 async def test_of_a_session_that_nobody_recorded_none_is_made(memory: Memory, window: ClaudeWindow) -> None:
     await window.hook("PreCompact", trigger="manual")
     assert await sessions.list_sessions(memory) == []
-    assert await checkpoints.listed(memory) == []
+    assert await stored.listed(memory) == []

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import briefs, pauses
-from mcp_server.actions.remember import NewFact, remember
 from mcp_server.clients.hooks import alone, queue
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.core.injection import SENT_BEFORE
-from mcp_server.core.model import COMPACTION, Caller
+from mcp_server.context import briefs, pauses
+from mcp_server.context.injection import SENT_BEFORE
+from mcp_server.conversations import sessions
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
 
@@ -219,7 +219,7 @@ async def test_the_log_says_sent_before_even_for_weak_candidates(told: Memory, w
 async def test_a_pause_pushes_nothing_and_records_all_the_same(told: Memory, window: Open, how: str) -> None:
     now = window()
     if how != "variable":
-        from mcp_server.actions.projects import project_of
+        from mcp_server.conversations.projects import project_of
 
         place = None if how == "everywhere" else await project_of(told, Caller(folder=str(now.folder)))
         await pauses.pause(told, place)

@@ -254,7 +254,7 @@ async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> No
 
 
 async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, tmp_path: Path) -> None:
-    from mcp_server.actions.injecting.windows import session_in
+    from mcp_server.context.windows import session_in
 
     window = tmp_path / "window.sock"
     window.touch()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
 from mcp_server.clients.hooks.events import handle
+from mcp_server.conversations import sessions
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from tests.clients.hooks.boathouse import ASKED, Open, said

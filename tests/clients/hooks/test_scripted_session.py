@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting.inject import LOG
-from mcp_server.actions.observe import NewTurn, observe
 from mcp_server.app import catch_up, open_memory
-from mcp_server.core.model import Caller
+from mcp_server.context.inject import LOG
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
-from mcp_server.store import logs
+from mcp_server.model import Caller
+from mcp_server.storage.local import logs
 from tests.clients.hooks.scripted_session import EARLIER, ELSEWHERE, MEMORY, PROCEDURE, PROMPTS, Prompt
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.conftest import Clock

@@ -11,15 +11,15 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from mcp_server.actions import sessions
-from mcp_server.actions.injecting import briefs, pauses
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.actions.projects import project_of
-from mcp_server.actions.remember import NewFact, remember
 from mcp_server.clients.hooks import marker, queue
 from mcp_server.clients.hooks.events import handle, work
-from mcp_server.core.model import Caller
+from mcp_server.context import briefs, pauses
+from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import NewTurn, observe
+from mcp_server.conversations.projects import project_of
+from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.clients.hooks.asking import SESSION, hook, listening, responded, said
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, Open, log
 from tests.clients.hooks.test_command import imported

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mcp_server.actions.imports import ImportedSession
 from mcp_server.clients.importers import beam
 from mcp_server.clients.importers.imported import Skipped
+from mcp_server.conversations.imports import ImportedSession
 from tests.clients.importers import data
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.chatgpt import session
 from mcp_server.clients.importers.imported import Skipped
 from mcp_server.clients.importers.run import import_path
+from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.run import import_path
+from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.memory import Memory
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.actions.sessions import list_sessions, session_turns, show_session
 from mcp_server.clients.importers.claude_code import lines as lines_module
 from mcp_server.clients.importers.claude_code import reading
 from mcp_server.clients.importers.claude_code.messages import clean
@@ -22,8 +21,9 @@ from mcp_server.clients.importers.claude_code.threads import Place, Threads
 from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
 from mcp_server.clients.importers.imported import Progress
 from mcp_server.clients.importers.run import import_path
-from mcp_server.core.model import ToolCall
+from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
 from mcp_server.memory import Memory
+from mcp_server.model import ToolCall
 from tests.clients.importers.claude_code_files import SESSION, Transcript, call, everything, many
 from tests.conftest import Clock
 

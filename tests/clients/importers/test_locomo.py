@@ -6,9 +6,9 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mcp_server.actions.imports import ImportedSession
 from mcp_server.clients.importers import locomo
 from mcp_server.clients.importers.imported import Skipped
+from mcp_server.conversations.imports import ImportedSession
 from tests.clients.importers import data
 
 

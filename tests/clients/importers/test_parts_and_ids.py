@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn
 from mcp_server.clients.importers import imported
 from mcp_server.clients.importers.imported import in_parts, plain_id
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 
 AT = datetime(2026, 2, 16, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.actions.sessions import list_sessions, session_turns
 from mcp_server.clients.importers.imported import Progress
 from mcp_server.clients.importers.run import import_path
+from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from tests.clients.importers import data

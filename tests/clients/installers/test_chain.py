@@ -12,7 +12,6 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from mcp_server.actions.doctor import Check
 from mcp_server.app import maintain, open_memory
 from mcp_server.clients.hooks import wire
 from mcp_server.clients.installers.chain import examine_chain
@@ -23,6 +22,7 @@ from mcp_server.clients.installers.machine import Machine
 from mcp_server.clients.installers.plan import plan
 from mcp_server.clients.installers.survey import PLUGIN_HOOK, PLUGIN_SERVER
 from mcp_server.memory import Memory
+from mcp_server.status.doctor import Check
 from tests.conftest import KEYWORDS_ONLY
 
 pytestmark = pytest.mark.anyio

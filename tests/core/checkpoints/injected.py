@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from mcp_server.core.advisor.advise import advise
-from mcp_server.core.advisor.items import ContextItem
-from mcp_server.core.advisor.message import message
-from mcp_server.core.checkpoints.document import Checkpoint, render
-from mcp_server.core.clarity.block import BlockItem, block
-from mcp_server.core.compiler import safety
-from mcp_server.core.compiler.compile import compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, LeftOff
-from mcp_server.core.compiler.render import label
-from mcp_server.core.scoring.advisor import Lexicon
+from mcp_server.checkpoints.document import Checkpoint, render
+from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.context.render import label
+from mcp_server.context.slots import session
+from mcp_server.pressure.advise import advise
+from mcp_server.pressure.advisor_items import ContextItem
+from mcp_server.pressure.advisor_report import message
+from mcp_server.relevance.advisor_score import Lexicon
+from mcp_server.relevance.clarity_block import BlockItem, block
 from prompts import clarity, prune_review, reflect, resume
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -54,11 +54,11 @@ def _advice(share: float) -> str:
 
 
 OURS = [
-    safety.LINE,
-    safety.TOO_SMALL,
+    session.LINE,
+    session.TOO_SMALL,
     f"{label('memory', 'knowledge/memory/MEMORY.md')}\nUse SQLite.",
     f"{label('knowledge', 'search')}\n[2026-05-02 · Title]\nuser: hello",
-    f"{label('safety', 'p0')}\n{safety.LINE}",
+    f"{label('safety', 'p0')}\n{session.LINE}",
     block([BlockItem("claracore", 125, anchored=True)], len, 1_000),
     _advice(0.75),
     _advice(0.97),

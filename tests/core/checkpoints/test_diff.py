@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.anchors import Anchor
-from mcp_server.core.checkpoints.diff import Difference, Names, PathChange, State, difference, line_changes, text
+from mcp_server.checkpoints.diff import Difference, Names, PathChange, State, difference, line_changes, text
+from mcp_server.knowledge.anchors import Anchor
 
 NOW = State(
     (Anchor("oven", "item", "hot"), Anchor("rye", "item")),

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.anchors import Anchor, AnchorKind
-from mcp_server.core.checkpoints.document import Checkpoint, Reason, parse, render
-from mcp_server.core.checkpoints.threads import Exchange
-from mcp_server.core.model import ToolCall
-from mcp_server.core.pressure.gauges import Gauges
+from mcp_server.checkpoints.document import Checkpoint, Reason, parse, render
+from mcp_server.checkpoints.threads import Exchange
 from mcp_server.errors import Invalid
-from mcp_server.store.yaml_text import load
+from mcp_server.knowledge.anchors import Anchor, AnchorKind
+from mcp_server.model import ToolCall
+from mcp_server.relevance.gauges import Gauges
+from mcp_server.text.yaml import load
 from tests.core.text.test_transcript import ANY_TEXT, JSON_TEXT, MOMENTS
 
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)

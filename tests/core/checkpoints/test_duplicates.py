@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.duplicates import covered, is_duplicate, keywords, normalised
+from mcp_server.knowledge.duplicates import covered, is_duplicate, keywords, normalised
 
 WORDS = [
     *("use", "do", "not", "don't", "can't", "the", "treba", "č", "Č", "đ", "-", "*", "**", "`", "1.", "[ ]"),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
-from mcp_server.core.checkpoints.messages import is_injected
-from mcp_server.core.model import Role, Turn
-from mcp_server.store.tokens import TokenCounter
+from mcp_server.checkpoints.enrichment import Enrichment, is_entry, merged, parse, request
+from mcp_server.conversations.authorship import is_injected
+from mcp_server.model import Role, Turn
+from mcp_server.tokens import TokenCounter
 from tests.core.checkpoints.injected import ALL
 
 TEMPLATE = (Path(__file__).parents[3] / "prompts" / "enrich_checkpoint.md").read_text("utf-8")

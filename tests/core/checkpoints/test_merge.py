@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.duplicates import covered, is_duplicate, normalised
-from mcp_server.core.checkpoints.merge import merge
+from mcp_server.checkpoints.enrichment import merge
+from mcp_server.knowledge.duplicates import covered, is_duplicate, normalised
 
 PIECES = st.sampled_from(
     [

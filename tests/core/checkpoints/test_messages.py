@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.messages import is_injected, is_real_user
-from mcp_server.core.compiler.compile import compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, SourceFile
+from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.inputs import CompileInputs
+from mcp_server.conversations.authorship import is_injected, is_real_user
+from mcp_server.model import SourceFile
 from tests.core.checkpoints.injected import ALL, INJECTED, NOW
 
 

@@ -8,19 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.noted import (
-    MAX_FILES,
-    MAX_ITEMS,
-    Noted,
-    Outcome,
-    Review,
-    from_dict,
-    items,
-    noted,
-    outcome,
-)
-from mcp_server.core.model import COMPACTION, Role, ToolCall, Turn
-from mcp_server.store.recognizer import recognizer
+from mcp_server.knowledge.notes import MAX_FILES, MAX_ITEMS, Noted, Outcome, Review, from_dict, items, noted, outcome
+from mcp_server.model import COMPACTION, Role, ToolCall, Turn
+from mcp_server.understanding.model import recognizer
 from tests.core.checkpoints.injected import INJECTED, SEEDS
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.references import referring, resolved, sources
-from mcp_server.core.compiler.inputs import Candidate, CompileInputs, LastSession, SourceFile
-from mcp_server.core.model import Hit, Passage, ToolCall, Turn
+from mcp_server.checkpoints.references import referring, resolved, sources
+from mcp_server.context.inputs import Candidate, CompileInputs, LastSession
+from mcp_server.model import Hit, Passage, SourceFile, ToolCall, Turn
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 SESSION, OTHER = "raw/conversations/a.md", "raw/conversations/b.md"

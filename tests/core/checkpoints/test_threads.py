@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.threads import MOST_EXCHANGES, Exchange, key_exchanges, summary
-from mcp_server.core.model import Role, Turn
+from mcp_server.checkpoints.threads import MOST_EXCHANGES, Exchange, key_exchanges, summary
+from mcp_server.model import Role, Turn
 from tests.core.checkpoints.injected import INJECTED
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.clarity.extraction import LONGEST_READ, extract, item_id, known_in
-from mcp_server.core.forgetting import MARK
+from mcp_server.text.forgotten import MARK
+from mcp_server.text.named_things import LONGEST_READ, extract, item_id, known_in
 
 
 @pytest.mark.parametrize(

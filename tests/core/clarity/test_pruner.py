@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.clarity.extraction import CATEGORIES, ItemCategory
-from mcp_server.core.clarity.pruner import PruningRules, prune
-from mcp_server.core.clarity.tracker import Item
+from mcp_server.relevance.clarity_pruner import PruningRules, prune
+from mcp_server.relevance.clarity_tracker import Item
+from mcp_server.text.named_things import CATEGORIES, ItemCategory
 
 RULES = PruningRules()
 STRICT = replace(RULES, strict=True)

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.clarity.tracker import MOST_CANDIDATES, MOST_ITEMS, Tracker
-from mcp_server.core.model import Role, ToolCall, Turn
-from mcp_server.core.scoring.clarity import ClarityWeights
+from mcp_server.model import Role, ToolCall, Turn
+from mcp_server.relevance.clarity_tracker import MOST_CANDIDATES, MOST_ITEMS, ClarityWeights, Tracker
 
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 W = ClarityWeights()

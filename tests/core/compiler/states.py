@@ -7,20 +7,12 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from mcp_server.core.clarity.block import BlockItem
-from mcp_server.core.compiler.inputs import (
-    ActiveTopic,
-    Candidate,
-    CompileInputs,
-    Dropped,
-    LeftOff,
-    Shortened,
-    SourceFile,
-    Withheld,
-)
-from mcp_server.core.model import GateSignal, Hit, Passage, Role, ToolCall, Turn
-from mcp_server.core.watchers.activations import Correction, Payload
-from mcp_server.store.tokens import TokenCounter
+from mcp_server.context.inputs import Candidate, CompileInputs, Dropped, LeftOff, Shortened
+from mcp_server.model import GateSignal, Hit, Passage, Role, SourceFile, ToolCall, Turn, Withheld
+from mcp_server.relevance.clarity_block import BlockItem
+from mcp_server.tokens import TokenCounter
+from mcp_server.topics.activations import Correction, Payload
+from mcp_server.topics.topic import ActiveTopic
 
 ROLES: tuple[Role, ...] = ("user", "agent", "system")
 

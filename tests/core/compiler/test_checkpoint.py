@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.checkpoints.messages import is_injected
-from mcp_server.core.compiler.checkpoint import EXCHANGES, MOST_TOKENS, is_news
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, LeftOff, SourceFile
-from mcp_server.core.model import COMPACTION, ToolCall, Turn
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.context.slots.checkpoint import EXCHANGES, MOST_TOKENS, is_news
+from mcp_server.conversations.authorship import is_injected
+from mcp_server.model import COMPACTION, SourceFile, ToolCall, Turn
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 STOOD = LeftOff(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from mcp_server.core.clarity.block import BlockItem
-from mcp_server.core.compiler.compile import compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings
+from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.inputs import CompileInputs, CompilerSettings
+from mcp_server.relevance.clarity_block import BlockItem
 from tests.core.compiler import states
 
 ITEMS = tuple(

@@ -15,8 +15,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, differing_fields
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompileInputs, differing_fields
 from tests.core.compiler.states import HOSTILE, candidate, inputs, knowledge, passage, state, tokens, turn
 
 EXAMPLES = settings(max_examples=int(os.environ.get("CM_EXAMPLES", "40")))
@@ -120,7 +120,7 @@ def test_every_hostile_text_in_every_place_is_harmless() -> None:
 def test_another_process_gives_the_same_bytes() -> None:
     script = (
         "from tests.core.compiler.states import *\n"
-        "from mcp_server.core.compiler.compile import compile_inputs\n"
+        "from mcp_server.context.compiler import compile_inputs\n"
         "hits = tuple(candidate(passage(WORDS * n, start=10 * n), 1 / n) for n in range(1, 30))\n"
         "c = compile_inputs(inputs(WORDS, 700, hits=hits), tokens().count)\n"
         "print(c.sha256, [one.reason for one in c.receipt.considered])"

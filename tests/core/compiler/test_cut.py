@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_server.core.compiler.budget import Meter, Room, shared_out
-from mcp_server.core.compiler.cut import LEFT_OUT, beginning, head_and_tail, relevant_part, without_code
+from mcp_server.context.cut import LEFT_OUT, beginning, head_and_tail, relevant_part, without_code
+from mcp_server.text.budget import Meter, Room, shared_out
 from tests.core.compiler.states import tokens
 
 SECTIONS = (

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mcp_server.core.compiler.compile import compile_inputs
-from mcp_server.core.compiler.drop_list import MOST_TOKENS
-from mcp_server.core.compiler.inputs import CompileInputs, Dropped, Shortened
+from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.inputs import CompileInputs, Dropped, Shortened
+from mcp_server.context.slots.session import MOST_TOKENS
 from tests.core.compiler.states import inputs, tokens, turn
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.compiler.duplicates import Seen, shingles
+from mcp_server.context.slots.knowledge import Seen, shingles
 
 TEXT = "We decided on the fourth of May to keep the memory in markdown files under git, and to rebuild the index."
 

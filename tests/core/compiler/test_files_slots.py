@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import CompilerSettings, SourceFile, Withheld
-from mcp_server.core.compiler.render import tight
-from mcp_server.core.compiler.safety import LINE
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompilerSettings
+from mcp_server.context.render import tight
+from mcp_server.context.slots.session import LINE
+from mcp_server.model import SourceFile, Withheld
 from tests.core.compiler.states import candidate, inputs, knowledge, passage, tokens, turn
 
 FULL = {

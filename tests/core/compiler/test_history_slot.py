@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.history import exchanges, newest
-from mcp_server.core.model import ToolCall, Turn
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.slots.history import exchanges, newest
+from mcp_server.model import ToolCall, Turn
 from tests.core.compiler.states import candidate, inputs, passage, tokens, turn
 
 

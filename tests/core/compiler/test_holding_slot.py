@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import SourceFile
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.model import SourceFile
 from tests.core.compiler.states import inputs, tokens
 
 PAGE = "knowledge/projects/tea/context.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from mcp_server.core.compiler.inputs import CompileInputs, CompilerSettings, differing_fields
+from mcp_server.context.inputs import CompileInputs, CompilerSettings, differing_fields
 from tests.core.compiler.states import candidate, inputs, passage, turn
 
 SPECIFIED = {

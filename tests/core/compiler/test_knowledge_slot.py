@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import Candidate, CompilerSettings, LastSession, SourceFile
-from mcp_server.core.compiler.receipt import Considered
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import Candidate, CompilerSettings, LastSession
+from mcp_server.context.receipt import Considered
+from mcp_server.model import SourceFile
 from tests.core.compiler.states import CLOSED, NOW, candidate, inputs, knowledge, passage, tokens, turn
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mcp_server.core.compiler.compile import compile_inputs
-from mcp_server.core.compiler.inputs import CompileInputs, LastSession
+from mcp_server.context.compiler import compile_inputs
+from mcp_server.context.inputs import CompileInputs, LastSession
 from tests.core.compiler.states import inputs, tokens, turn
 
 LAST = LastSession(

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.compiler.compile import Compiled, compile_inputs
-from mcp_server.core.compiler.inputs import ActiveTopic, CompileInputs, CompilerSettings, SourceFile
-from mcp_server.core.compiler.receipt import Considered
-from mcp_server.core.topics import Priority
-from mcp_server.core.watchers.activations import Correction, Payload
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompileInputs, CompilerSettings
+from mcp_server.context.receipt import Considered
+from mcp_server.model import SourceFile
+from mcp_server.topics.activations import Correction, Payload
+from mcp_server.topics.topic import ActiveTopic, Priority
 from tests.core.compiler.states import HOSTILE, candidate, inputs, knowledge, tokens
 
 

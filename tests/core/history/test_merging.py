@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.history.merging import merged
-from mcp_server.core.text.conflicts import marked_line
+from mcp_server.history.three_way import merged
+from mcp_server.text.markdown import marked_line
 
 DAYS = ("2026-02-14", "2026-02-15")
 MEMORY = "knowledge/memory/MEMORY.md"

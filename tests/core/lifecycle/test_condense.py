@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mcp_server.core.lifecycle import indexes
-from mcp_server.core.lifecycle.condense import JOURNAL_LINES, cold, over_the_day, without
-from mcp_server.core.lifecycle.core_memory import MOST, derived_lines, renewed
-from mcp_server.core.lifecycle.lines import Source, shortened
+from mcp_server.knowledge import page_indexes
+from mcp_server.knowledge.core_memory import MOST, derived_lines, renewed
+from mcp_server.knowledge.page_indexes import JOURNAL_LINES, cold, over_the_day, without
+from mcp_server.text.derived_lines import Source, shortened
 
 SRC = "[src: raw/conversations/2026/02/16/1845-s-talk.md#1]"
 LATER = SRC.replace("#1", "#9")
@@ -93,18 +93,18 @@ def test_old_plans_and_of_a_long_file_what_happened_longest_ago_go_cold() -> Non
 
 def test_an_index_names_everybody_once_and_leaves_what_is_by_hand() -> None:
     source = Source("raw/conversations/2026/02/16/1845-s-talk.md", 1)
-    body = indexes.rewritten(
+    body = page_indexes.rewritten(
         "# People\n\n- [[bo]] — my own words\n", {"[[ana]]": ("bees", source), "[[bo]]": ("x", source)}
     )
     assert body == f"# People\n\n- [[bo]] — my own words\n- [[ana]] — bees {SRC}\n"
-    assert indexes.rewritten(body, {"[[ana]]": ("bees", source)}) == body
-    assert indexes.rewritten(body, {}) == "# People\n\n- [[bo]] — my own words\n"
+    assert page_indexes.rewritten(body, {"[[ana]]": ("bees", source)}) == body
+    assert page_indexes.rewritten(body, {}) == "# People\n\n- [[bo]] — my own words\n"
 
 
 def test_a_description_is_the_first_line_of_the_section_that_says_who_somebody_is() -> None:
     body = f"# Ana\n\n## What happened\n- 2026-02-01: Ana: I ran. {SRC}\n"
     body += f"## About\n- 2026-02-01: Ana: I keep bees in Oslo. {SRC}\n- Ana: I sing. {SRC}\n"
-    found = indexes.description(body)
+    found = page_indexes.description(body)
     assert found is not None
     assert found[0] == "I keep bees in Oslo"
-    assert indexes.description("## About\n- by hand\n") is None
+    assert page_indexes.description("## About\n- by hand\n") is None

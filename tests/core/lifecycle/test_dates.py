@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.lifecycle.dates import absolute
+from mcp_server.text.dates import absolute
 
 SAID = date(2023, 5, 8)  # a Monday
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.core.lifecycle.extractors import REGISTRY, Context, context_of
-from mcp_server.core.lifecycle.extractors.items import is_worth_a_line
-from mcp_server.core.lifecycle.extractors.journal import MOST
-from mcp_server.core.lifecycle.lines import Line
-from mcp_server.core.lifecycle.places import place_of
-from mcp_server.core.model import Role, Turn
-from mcp_server.core.understanding.recognizer import Item, ItemKind
-from mcp_server.store.recognizer import recognizer
+from mcp_server.knowledge.extractors.items import is_worth_a_line
+from mcp_server.knowledge.extractors.journal import MOST
+from mcp_server.knowledge.extractors.table import REGISTRY, Context, context_of
+from mcp_server.knowledge.places import place_of
+from mcp_server.model import Role, Turn
+from mcp_server.text.derived_lines import Line
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import Item, ItemKind
 
 PATH = "raw/conversations/2026/02/16/1845-s-talk.md"
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.lifecycle.flush import LONGEST, MOST_LINES, lines, lines_of
+from mcp_server.knowledge.flush import LONGEST, MOST_LINES, lines, lines_of
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcp_server.core.lifecycle.item_review import Reviewed, Window, reviewed, windows
-from mcp_server.core.model import Turn
-from mcp_server.core.understanding.recognizer import Item, ItemKind
+from mcp_server.knowledge.item_review import Reviewed, Window, reviewed, windows
+from mcp_server.model import Turn
+from mcp_server.understanding.recognizer import Item, ItemKind
 from tests.core.understanding.talks import talk
 
 SAID = (

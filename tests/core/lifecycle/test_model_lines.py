@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mcp_server.core.lifecycle.extractors import Context, context_of
-from mcp_server.core.lifecycle.lines import Line
-from mcp_server.core.lifecycle.model_lines import MESSAGES, read, requests
-from mcp_server.core.model import Turn
+from mcp_server.knowledge.extractors.table import Context, context_of
+from mcp_server.knowledge.model_lines import MESSAGES, read, requests
+from mcp_server.model import Turn
+from mcp_server.text.derived_lines import Line
 
 AT = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
 TURNS = [

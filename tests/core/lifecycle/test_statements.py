@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.lifecycle.statements import statements
-from mcp_server.core.lifecycle.tidying import tidied
+from mcp_server.knowledge.statements import statements
+from mcp_server.knowledge.tidying import tidied
 
 SAID = date(2023, 5, 8)
 BOTH = frozenset({"Ana", "Milica"})

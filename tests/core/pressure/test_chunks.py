@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from mcp_server.core.model import ToolCall, Turn
-from mcp_server.core.pressure.chunks import as_shown, chunks_of, text_of
+from mcp_server.model import ToolCall, Turn
+from mcp_server.relevance.chunks import as_shown, chunks_of, text_of
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 TURN = Turn(4, "agent", "It fails.", AT, tool_calls=(ToolCall("Bash", "make", "error 2"), ToolCall("Read", "a.py")))

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.pressure import ladder
-from mcp_server.core.pressure.chunks import Decision, LiveChunk
-from mcp_server.core.pressure.ladder import EXCERPT_TOKENS, LadderRules, Protected, Scored, newest
-from mcp_server.core.scoring.live_chunks import ChunkScore
+from mcp_server.pressure import ladder
+from mcp_server.pressure.ladder import EXCERPT_TOKENS, LadderRules, Protected, Scored, newest
+from mcp_server.relevance.chunks import ChunkScore, Decision, LiveChunk
 
 RULES = LadderRules()
 AT = datetime(2026, 3, 1, tzinfo=UTC)

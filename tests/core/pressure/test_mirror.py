@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.model import Turn
-from mcp_server.core.pressure.chunks import LiveChunk, chunks_of
-from mcp_server.core.pressure.mirror import NOTE, Message, aligned, face, mark, mirrored, note_of, said
+from mcp_server.model import Turn
+from mcp_server.pressure.mirror import NOTE, Message, aligned, face, mark, mirrored, note_of, said
+from mcp_server.relevance.chunks import LiveChunk, chunks_of
 
 AT = datetime(2026, 2, 16, tzinfo=UTC)
 Chunks = dict[int, dict[int, LiveChunk]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.scoring.gate import (
+from mcp_server.search.gate import (
     WITH_EMBEDDER,
     WITHOUT_EMBEDDER,
     GateDecision,
@@ -19,8 +19,8 @@ from mcp_server.core.scoring.gate import (
     subject,
     worth,
 )
-from mcp_server.core.scoring.ranking import Candidate
-from mcp_server.core.text.words import content_words
+from mcp_server.search.ranking import Candidate
+from mcp_server.text.words import content_words
 
 WORDS = ("boat", "harbour", "ana", "thanks")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.model import Hit
-from mcp_server.core.scoring.knowledge import score
+from mcp_server.context.worth import score
+from mcp_server.model import Hit
 from tests.core.compiler.states import NOW, knowledge, passage
 
 

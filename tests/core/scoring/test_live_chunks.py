@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.scoring.live_chunks import ChunkWeights, score
+from mcp_server.relevance.chunks import ChunkWeights, score
 
 W = ChunkWeights()
 

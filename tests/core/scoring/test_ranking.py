@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.scoring.query import Query, coverage, idf, read_query, weigh
-from mcp_server.core.scoring.ranking import (
+from mcp_server.search.query import Query, coverage, idf, read_query, weigh
+from mcp_server.search.ranking import (
     NAMES,
     Candidate,
     Ranked,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_server.core.text import entries
 from mcp_server.errors import NotFound
+from mcp_server.text import entries
 
 BODY = """# Core Memory
 

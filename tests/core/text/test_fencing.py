@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.fencing import neutralise
+from mcp_server.text.fencing import neutralise
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.markdown import sections, split_front_matter, without_comments
+from mcp_server.text.markdown import sections, split_front_matter, without_comments
 
 
 def test_front_matter_is_split_off_with_its_lines() -> None:

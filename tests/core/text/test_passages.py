@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.model import GLOBAL, ToolCall, TranscriptHead, Turn
-from mcp_server.core.text import transcript
-from mcp_server.core.text.passages import (
+from mcp_server.model import GLOBAL, ToolCall, TranscriptHead, Turn
+from mcp_server.text import transcript
+from mcp_server.text.passages import (
     PART,
     STRETCH,
     category_of,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.query import Query, parse_query, period, plain_query
-from mcp_server.core.text.words import LONGEST
+from mcp_server.search.query_syntax import Query, parse_query, period, plain_query
+from mcp_server.text.words import LONGEST
 
 NOW = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.recovering import entry_id, lost_lines, matching, path_and_revision
+from mcp_server.recovery.names import entry_id, lost_lines, matching, path_and_revision
 
 
 @pytest.mark.parametrize(

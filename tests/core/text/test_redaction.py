@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.redaction import redact, secrets
-from mcp_server.core.text.secret_forms import found
-from mcp_server.core.text.secret_rules import RULES
+from mcp_server.text.redaction import redact, secrets
+from mcp_server.text.secret_forms import found
+from mcp_server.text.secret_rules import RULES
 from tests.core.text.secret_samples import BY_CONTEXT, BY_FORM, Sample, leaks, samples
 
 KEY = "a1B2c3D4" * 5

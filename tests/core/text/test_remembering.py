@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.core.text.remembering import place_for
 from mcp_server.errors import Invalid
+from mcp_server.text.destinations import place_for
 
 DAY = "2026-02-16"
 

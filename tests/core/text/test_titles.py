@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.titles import LONGEST, slug_of_title, title_of
+from mcp_server.text.transcript_head import LONGEST, slug_of_title, title_of
 
 
 def test_the_title_is_the_first_line_that_says_something() -> None:

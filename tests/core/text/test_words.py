@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.words import (
+from mcp_server.text.words import (
     ENGLISH_STOP_WORDS,
     SERBIAN_STOP_WORDS,
     TALK_WORDS,

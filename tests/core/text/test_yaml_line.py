@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.text.yaml_line import json_line, read_moment, yaml_line
-from mcp_server.store.yaml_text import load
+from mcp_server.text.yaml import load
+from mcp_server.text.yaml_line import json_line, read_moment, yaml_line
 
 TEXT = st.text() | st.sampled_from(
     [

@@ -1,4 +1,4 @@
-"""Writes `mcp_server/core/text/look_alikes.py`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
+"""Writes `mcp_server/text/skeleton.py`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
 
     pip install disarm && python -m tests.core.text.update_look_alikes
 

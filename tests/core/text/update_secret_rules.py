@@ -1,4 +1,4 @@
-"""Writes `mcp_server/core/text/secret_rules.py` from the rules that Kingfisher ships (Betterleaks, Veles).
+"""Writes `mcp_server/text/secret_rules.py` from the rules that Kingfisher ships (Betterleaks, Veles).
 
     pip install kingfisher-secret-scanner && python -m tests.core.text.update_secret_rules
 

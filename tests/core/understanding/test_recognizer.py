@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.core.understanding.recognizer import LONGEST, is_real, read
-from mcp_server.store.recognizer import recognizer
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import LONGEST, is_real, read
 from tests.core.checkpoints.injected import INJECTED
 from tests.core.understanding.talks import BERTH, BERTH_DONE, OPTIONS, PROPOSAL, items, talk, texts
 

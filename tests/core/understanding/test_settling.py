@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mcp_server.core.understanding.recognizer import read
-from mcp_server.core.understanding.settling import Statement, same, settle
-from mcp_server.store.recognizer import recognizer
+from mcp_server.understanding.model import recognizer
+from mcp_server.understanding.recognizer import read
+from mcp_server.understanding.settling import Statement, same, settle
 from tests.core.understanding.talks import BERTH, BERTH_DONE, START, talk
 
 DOCS, TESTS = "we still need to write docs for the parser", "and someone has to write tests for the parser"

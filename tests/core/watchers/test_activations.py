@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.watchers.activations import (
+from mcp_server.topics.activations import (
     MOST_CORRECTIONS,
     MOST_PAYLOADS,
     Activation,

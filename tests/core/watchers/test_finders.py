@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.core.watchers import code, globs, urls, voice
+from mcp_server.topics import globs, message_parts
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ from mcp_server.core.watchers import code, globs, urls, voice
     ],
 )
 def test_blocks_of_code_and_their_languages(text: str, languages: list[str]) -> None:
-    assert [block.language for block in code.blocks(text)] == languages
-    for block in code.blocks(text):
+    assert [block.language for block in message_parts.blocks(text)] == languages
+    for block in message_parts.blocks(text):
         assert block.text.strip() in text[block.start : block.end]
 
 
@@ -39,8 +39,8 @@ def test_blocks_of_code_and_their_languages(text: str, languages: list[str]) -> 
     ],
 )
 def test_links_end_where_the_sentence_goes_on(text: str, found: list[str]) -> None:
-    assert [url.text for url in urls.urls(text)] == found
-    assert [text[url.start : url.end] for url in urls.urls(text)] == found
+    assert [url.text for url in message_parts.urls(text)] == found
+    assert [text[url.start : url.end] for url in message_parts.urls(text)] == found
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_links_end_where_the_sentence_goes_on(text: str, found: list[str]) -> No
     ],
 )
 def test_a_site_is_a_host_and_the_beginning_of_a_path(link: str, site: str, leads: bool) -> None:
-    (url,) = urls.urls(link)
-    assert urls.leads_to(url, site) is leads
+    (url,) = message_parts.urls(link)
+    assert message_parts.leads_to(url, site) is leads
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_site_is_a_host_and_the_beginning_of_a_path(link: str, site: str, lead
     ],
 )
 def test_a_raised_voice_is_heard_and_abbreviations_are_not(text: str, marks: int) -> None:
-    assert len(list(voice.marks(text))) == marks
+    assert len(list(message_parts.marks(text))) == marks
 
 
 @pytest.mark.parametrize(

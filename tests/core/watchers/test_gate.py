@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.topics import Activation, Keywords, Match, Pattern, Priority, Topic
-from mcp_server.core.watchers import gate
-from mcp_server.core.watchers.gate import Way
-from mcp_server.core.watchers.tfidf import Likeness
+from mcp_server.topics import gate
+from mcp_server.topics.gate import Way
+from mcp_server.topics.text_similarity import Likeness
+from mcp_server.topics.topic import Activation, Keywords, Match, Pattern, Priority, Topic
 
 TRIGGER = Keywords(words=("invoice",))
 TOPIC = Topic("expenses", "topics/expenses.md", "Keep receipts.", triggers=(TRIGGER,))

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import pytest
 
-from mcp_server.actions.watching.senses import compile_regex, language
-from mcp_server.core.topics import (
+from mcp_server.topics.patterns import LONGEST_HEARD, PATIENCE, Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.topic import (
     Code,
     Cron,
     Direction,
@@ -28,7 +28,7 @@ from mcp_server.core.topics import (
     Url,
     Webhook,
 )
-from mcp_server.core.watchers.patterns import LONGEST_HEARD, PATIENCE, Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.watch import compile_regex, language
 
 SECONDS = 0.05
 LIMIT = Limits(SECONDS)

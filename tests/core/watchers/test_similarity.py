@@ -6,10 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.core.topics import Keywords, Mention, Pattern, Topic
-from mcp_server.core.watchers.overlap import Grams, Jaccard, sketched
-from mcp_server.core.watchers.profiles import HEAD, TAIL, Profile, compared, profile, stems, trigger_words
-from mcp_server.core.watchers.tfidf import NONE, Likeness, TfIdf, Weights, lessened, unlike
+from mcp_server.topics.text_similarity import (
+    HEAD,
+    NONE,
+    TAIL,
+    Grams,
+    Jaccard,
+    Likeness,
+    Profile,
+    TfIdf,
+    Weights,
+    compared,
+    lessened,
+    profile,
+    sketched,
+    stems,
+    trigger_words,
+    unlike,
+)
+from mcp_server.topics.topic import Keywords, Mention, Pattern, Topic
 
 TRAVEL = Topic(
     "travel",

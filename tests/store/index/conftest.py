@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mcp_server.core.model import TranscriptHead, Turn
-from mcp_server.core.scoring import ranking
-from mcp_server.core.text.query import parse_query
-from mcp_server.core.text.words import words
-from mcp_server.store.files import WorkspaceFiles
-from mcp_server.store.index.filters import Filters
-from mcp_server.store.index.index import Index
-from mcp_server.store.locks import Locks
-from mcp_server.store.transcripts import Transcripts
+from mcp_server.model import TranscriptHead, Turn
+from mcp_server.search import ranking
+from mcp_server.search.query_syntax import parse_query
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.local.index.index import Index
+from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.text.words import words
 
 START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from mcp_server.core.text.query import plain_query
-from mcp_server.store.index import asking, few
-from mcp_server.store.index.filters import Filters
+from mcp_server.search.query_syntax import plain_query
+from mcp_server.storage.local.index import asking, few
+from mcp_server.storage.local.index.filters import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 
 pytestmark = pytest.mark.anyio

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.errors import Unavailable
-from mcp_server.store.index import filling
-from mcp_server.store.index.writer import write
+from mcp_server.storage.local.index import filling
+from mcp_server.storage.local.index.writer import write
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
 
 pytestmark = pytest.mark.anyio

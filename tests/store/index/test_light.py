@@ -8,9 +8,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mcp_server.actions.observe import NewTurn, observe
-from mcp_server.core.model import Caller
+from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
+from mcp_server.model import Caller
 from tests.serving import environment
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 WAITS = """
 import os, sys, anyio
 from mcp_server.app import open_memory
-from mcp_server.core.text.query import plain_query
+from mcp_server.search.query_syntax import plain_query
 
 async def main():
     async with open_memory(None, os.environ) as memory:

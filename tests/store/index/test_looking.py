@@ -7,10 +7,10 @@ import sqlite3
 
 import pytest
 
-from mcp_server.core.scoring import ranking
-from mcp_server.core.text.query import plain_query
-from mcp_server.store.index import stems
-from mcp_server.store.index.stems import Stems
+from mcp_server.search import ranking
+from mcp_server.search.query_syntax import plain_query
+from mcp_server.storage.local.index import stems
+from mcp_server.storage.local.index.stems import Stems
 from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_server.core.scoring import ranking
-from mcp_server.core.text.query import parse_query, plain_query
-from mcp_server.store.index.answers import Candidates
+from mcp_server.search import ranking
+from mcp_server.search.query_syntax import parse_query, plain_query
+from mcp_server.storage.local.index.answers import Candidates
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio

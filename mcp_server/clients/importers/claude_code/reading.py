@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from mcp_server.clients.importers.claude_code.lines import TORN, lines
 from mcp_server.clients.importers.claude_code.places import session_of
 from mcp_server.clients.importers.claude_code.threads import Place, Said, Threads
-from mcp_server.core.text.redaction import redact
+from mcp_server.text.redaction import redact
 
 MOST_TURNS, MOST_CHARACTERS = 2_000, 4_000_000
 """A batch is handed out when it holds so much."""

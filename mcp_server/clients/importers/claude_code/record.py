@@ -10,11 +10,11 @@ from pathlib import Path
 
 from anyio.to_thread import run_sync
 
-from mcp_server.actions.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.clients.importers.claude_code import SOURCE
 from mcp_server.clients.importers.claude_code.places import project_place
 from mcp_server.clients.importers.claude_code.reading import Batch, Cursor, batches, cursor_from
 from mcp_server.clients.importers.claude_code.threads import MAIN
+from mcp_server.conversations.imports import ImportedSession, ImportedTurn, record_session
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.actions.imports import ImportedTurn
 from mcp_server.clients.importers.claude_code import messages, tools
-from mcp_server.core.model import COMPACTION
+from mcp_server.conversations.imports import ImportedTurn
+from mcp_server.model import COMPACTION
 
 MAIN = ""
 """The thread between user and model; every other is named by its subagent's id."""

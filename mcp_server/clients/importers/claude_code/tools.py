@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from mcp_server.core.model import ToolCall
-from mcp_server.core.text.redaction import redact
+from mcp_server.model import ToolCall
+from mcp_server.text.redaction import redact
 
 SUMMARY, RESULT = 200, 400
 """Characters kept of what a tool was asked and of what it answered."""

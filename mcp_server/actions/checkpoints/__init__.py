@@ -1,1 +1,0 @@
-"""What is taken down of a conversation, kept as checkpoints, and gone back to."""

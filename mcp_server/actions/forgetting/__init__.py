@@ -1,1 +1,0 @@
-"""A text, a turn, a conversation or a file is deleted for real."""

@@ -1,1 +1,0 @@
-"""The memory in git: what is committed, looked up, taken back, tried out, and shared with another machine."""

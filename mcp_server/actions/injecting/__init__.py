@@ -1,1 +1,0 @@
-"""What is pushed into a client's window, and what that window holds already."""

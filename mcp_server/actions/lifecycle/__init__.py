@@ -1,1 +1,0 @@
-"""Conversations become knowledge, and knowledge is condensed and archived."""

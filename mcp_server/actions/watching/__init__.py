@@ -1,1 +1,0 @@
-"""Topics: what sets them off, which are active, and what is kept of those decisions."""

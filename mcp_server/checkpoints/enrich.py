@@ -1,0 +1,85 @@
+"""Enrich: an LLM looks over the decisions and open items of a checkpoint that is on disk already (S3 "Improvement 5").
+
+    the checkpoint, by rules → the LLM, when there is time → what it said and what rules found, as one → the file again
+
+No turn waits for it and no lock is held while it is asked. Without an answer the checkpoint stays as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anyio.to_thread import run_sync
+
+from mcp_server.checkpoints import enrichment, stored
+from mcp_server.checkpoints.checkpoint import ENRICHING
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.enrichment import Enrichment
+from mcp_server.conversations import sessions
+from mcp_server.errors import Conflict
+from mcp_server.knowledge import session_notes
+from mcp_server.llm import LlmUnavailable
+from mcp_server.llm.queue import work_off
+from mcp_server.memory import Memory
+from mcp_server.model import Turn
+from mcp_server.text.redaction import redact
+
+TEMPLATE = "enrich_checkpoint"
+
+log = logging.getLogger(__name__)
+
+
+async def enrich(memory: Memory, number: str) -> bool:
+    """Asks the LLM about one checkpoint and writes down what comes of it. False: nothing changed; there is no LLM, or
+    no answer that can be used. Raises NotFound for a checkpoint that is gone."""
+    before = await stored.read(memory, number)
+    answer = await _asked(memory, before)
+    if answer is None:
+        return False
+    found = await run_sync(enrichment.merged, before.decisions, before.open_items, answer)
+    if (found.decisions, found.open_items) == (before.decisions, before.open_items):
+        return False
+    try:
+        after = replace(before, decisions=found.decisions, open_items=found.open_items)
+        await stored.rewrite(memory, before, after)
+    except Conflict:  # somebody edits it: theirs stands
+        return False
+    await session_notes.learn(memory, before.session, before.turn, answer)
+    return True
+
+
+async def enrich_all(memory: Memory) -> int:
+    """Looks over every checkpoint that waits for it, once; returns how many were changed."""
+    return await work_off(memory, ENRICHING, lambda number, _: enrich(memory, number))
+
+
+async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:
+    if memory.llm is None:
+        return None
+    turns = [
+        turn for turn in await sessions.session_turns(memory, checkpoint.session) if turn.number <= checkpoint.turn
+    ]
+
+    def request() -> enrichment.Request:
+        return enrichment.request(
+            memory.templates(TEMPLATE),
+            checkpoint.decisions,
+            checkpoint.open_items,
+            _newest(turns),
+            memory.tokens.count,
+        )
+
+    asked = await run_sync(request)
+    try:
+        said = await memory.llm.complete(asked.prompt, purpose="enrichment", max_tokens=asked.answer_tokens)
+    except LlmUnavailable as error:
+        log.info("checkpoint %s stays as it is: %s", checkpoint.id, error)
+        return None
+    return enrichment.parse(redact(said).text)
+
+
+def _newest(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """What a request could show: many turns of a long session are tools' and injected ones, which it leaves out."""
+    return turns[-10 * enrichment.MOST_MESSAGES :]

@@ -1,0 +1,170 @@
+"""Enrichment: the request that lets an LLM review a checkpoint's entries, and the reading of its answer.
+
+The request shows the 20 newest messages, or 15 if it would exceed about 1,500 tokens, and allows 500 tokens of answer.
+Only real messages are shown, each cut and neutralized; the template tells the model that they are data.
+
+The answer must be the requested JSON object, or lists under the headings "Decisions" and "Open items". Any other answer
+is ignored. Its entries are merged with the recognized ones (`merge`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mcp_server.conversations.authorship import is_injected
+from mcp_server.knowledge.duplicates import covered, normalised
+from mcp_server.model import Turn
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.prose import clipped, entry
+
+
+def merge(captured: Sequence[str], enriched: Sequence[str]) -> list[str]:
+    """Returns the entries of both lists without duplicates, in their order."""
+    kept: list[str] = []
+    for entries in (enriched, captured):
+        for candidate in sorted(set(entries), key=_firmness):
+            if normalised(candidate) and not covered(candidate, kept):
+                kept.append(candidate)
+    survivors = set(kept)
+    return [one for one in dict.fromkeys([*enriched, *captured]) if one in survivors]
+
+
+def _firmness(entry: str) -> tuple[int, str, str]:
+    """Returns the sort key: of duplicates the longest is kept, because it says most; then the first by alphabet."""
+    plain = normalised(entry)
+    return -len(plain), plain, entry
+
+
+MOST_MESSAGES, FEWER_MESSAGES = 20, 15
+LONG_PROMPT = 1_500
+"""Tokens above which a prompt shows fewer messages."""
+ANSWER_TOKENS = 500
+LONGEST_MESSAGE = 400
+"""Characters shown of a message."""
+MOST_ENTRIES = 40
+"""Entries of a kind that an answer may have. An answer with more is invalid."""
+
+_PLACE = re.compile(r"\{(decisions|open_items|messages)\}")
+_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
+_HEADING = re.compile(r"[#*_\s]*(decisions|open[ _]items)[*_\s]*:?[*_\s]*", re.IGNORECASE)
+_BULLET = re.compile(r"\s*(?:[-*+•]|\d+[.)])\s+(?:\[ \]\s+)?(\S.*)")
+_TALK = re.compile(
+    r"(?:you're right|you are right|ohoho|haha|hmm|well,|okay(?: so|[,.!])|sure[,.!]|yeah|ok[ ,.!]|ah[ ,!]|oh[ ,!]"
+    r"|great[ ,.!]|good (?:question|point)|absolutely|certainly|of course|sorry)",
+    re.IGNORECASE,
+)
+"""Beginnings of conversational sentences, which some models copy into the lists."""
+_NONE = frozenset(("none", "n/a", "-", "nothing"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to the LLM; `messages` is the number of messages that it shows."""
+
+    prompt: str
+    answer_tokens: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Enrichment:
+    """Decisions and open items, from a model or after the merge."""
+
+    decisions: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+
+
+def request(
+    template: str,
+    decisions: Iterable[str],
+    open_items: Iterable[str],
+    turns: Sequence[Turn],
+    count: Callable[[str], int],
+) -> Request:
+    """Fills in the template. `count` counts tokens; `turns` are in order, newest last."""
+    shown = [_shown(turn) for turn in turns if _is_said(turn)][-MOST_MESSAGES:]
+    texts = {"decisions": _listed(decisions), "open_items": _listed(open_items)}
+
+    def filled(messages: Sequence[str]) -> str:
+        values = {**texts, "messages": "\n".join(messages) or "(none)"}
+        # In one pass, so that a message's text is never taken for a placeholder.
+        return _PLACE.sub(lambda place: values[place[1]], template)
+
+    prompt = filled(shown)
+    if count(prompt) > LONG_PROMPT:
+        shown = shown[-FEWER_MESSAGES:]
+        prompt = filled(shown)
+    return Request(prompt, ANSWER_TOKENS, len(shown))
+
+
+def parse(answer: str) -> Enrichment | None:
+    """Returns the cleaned entries of a model's answer, or None if it has another form."""
+    fenced = _FENCED.fullmatch(answer)
+    text = (fenced[1] if fenced else answer).strip()
+    found = _from_json(text) if text.startswith("{") else _from_lists(text)
+    if found is None or any(len(entries) > MOST_ENTRIES for entries in found):
+        return None
+    return Enrichment(*(_cleaned(entries) for entries in found))
+
+
+def merged(decisions: Sequence[str], open_items: Sequence[str], enriched: Enrichment) -> Enrichment:
+    """Merges the recognized entries with a model's review."""
+    return Enrichment(
+        tuple(merge(decisions, [one for one in enriched.decisions if is_entry(one)])),
+        tuple(merge(open_items, [one for one in enriched.open_items if is_entry(one)])),
+    )
+
+
+def is_entry(text: str) -> bool:
+    """Returns whether a model's entry is usable: not empty, a question, talk, or text that a program injected."""
+    said = text.strip().replace("’", "'")
+    return bool(said) and not said.endswith("?") and _TALK.match(said) is None and not is_injected(text)
+
+
+def _from_json(text: str) -> tuple[list[str], list[str]] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if (
+        not isinstance(document, dict)
+        or not set(document) <= {"decisions", "open_items"}
+        or "decisions" not in document
+    ):
+        return None
+    lists = [document["decisions"], document.get("open_items", [])]
+    if not all(isinstance(entries, list) and all(isinstance(one, str) for one in entries) for entries in lists):
+        return None
+    return lists[0], lists[1]
+
+
+def _from_lists(text: str) -> tuple[list[str], list[str]] | None:
+    found: dict[str, list[str]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        if heading := _HEADING.fullmatch(line):
+            entries = found.setdefault(heading[1].lower().replace(" ", "_"), [])
+        elif found and (bullet := _BULLET.fullmatch(line)):
+            entries.append(bullet[1])
+        elif not (found and line.strip(" -*().").lower() in _NONE):
+            return None
+    return (found.get("decisions", []), found.get("open_items", [])) if "decisions" in found else None
+
+
+def _cleaned(entries: Iterable[str]) -> tuple[str, ...]:
+    cleaned = (entry(one) for one in entries if not is_injected(one))
+    return tuple(dict.fromkeys(one for one in cleaned if one.strip(" .()").lower() not in ("", *_NONE)))
+
+
+def _is_said(turn: Turn) -> bool:
+    return turn.role != "system" and bool(turn.content.strip()) and not is_injected(turn.content)
+
+
+def _shown(turn: Turn) -> str:
+    return f"{turn.role}: {clipped(neutralise(turn.content), LONGEST_MESSAGE)}"
+
+
+def _listed(entries: Iterable[str]) -> str:
+    return "\n".join(f"- {clipped(neutralise(one), LONGEST_MESSAGE)}" for one in entries) or "(none)"

@@ -1,0 +1,215 @@
+"""Restores the state of a session, and on request the knowledge files, from a checkpoint.
+
+    plan: the changes as text (a dry run ends here)
+      → a new checkpoint, which is the undo → the intent, on disk → files → commit → the session's state → done
+
+After the intent is written, every step can be repeated: after a crash the next process continues (`finish`). A file
+that another program changed meanwhile is left unchanged and reported. Conversations never change: turns after the
+checkpoint stay in their transcript, go to cold storage, and are hidden until the next message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anyio.to_thread import run_sync
+
+from mcp_server.checkpoints import checkpoint, stored
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.restore_files import committed, put_back
+from mcp_server.checkpoints.restore_plan import NO_UNDO, diff, told
+from mcp_server.checkpoints.restore_plan import stays as what_stays
+from mcp_server.checkpoints.session_state import put_back as put_back_state
+from mcp_server.checkpoints.stored_inputs import verify
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.memory import Memory
+from mcp_server.model import Caller, Turn
+from mcp_server.pressure.cold_records import ColdRecord, DropReason
+from mcp_server.relevance.chunks import LiveChunk, original_of
+from mcp_server.relevance.live_set import live_set
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.recovery_intents import RecoveryIntent, RecoveryIntents
+from mcp_server.storage.local.session_states import SessionState
+from mcp_server.storage.local.state import SessionRow
+
+
+async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoint) -> None:
+    """The session's own state: first the cold records that it needs, on disk, then all rows in one transaction, then
+    the records that it has no use for."""
+    session = then.session
+    stored = SessionState.from_json(then.state or {})
+    there = await live_set(memory, session)
+    chunks = stored.chunks or [chunk for chunk in there if chunk.turn <= then.turn]
+    known = {chunk.id for chunk in chunks}
+    turns = await sessions.session_turns(memory, session)
+    by_number = {turn.number: turn for turn in turns}
+    later = [chunk for chunk in there if chunk.id not in known and chunk.turn > then.turn]
+    hidden = [await run_sync(_cold, memory, one, by_number) for one in later if one.turn <= intent.turns]
+    new = [chunk for chunk in later if chunk.turn > intent.turns]
+    wanted = [*chunks, *hidden]
+    records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
+
+    def kept() -> None:
+        missing = [one for one in chunks if one.form != "whole" and not _says(records.get(one.id), one)]
+        made = [_record(memory, one, session, by_number, "asked") for one in missing]
+        memory.cold.put_all([*made, *(_record(memory, one, session, by_number, "wound_back") for one in hidden)])
+
+    await run_sync(kept)
+    await put_back_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
+    whole = {one.id for one in wanted if one.form == "whole"}
+    stale = [record for number, record in records.items() if number in whole and record.form != "whole"]
+    await run_sync(memory.cold.remove_all, stale)
+
+
+def _cold(memory: Memory, chunk: LiveChunk, turns: Mapping[int, Turn]) -> LiveChunk:
+    tokens = chunk.tokens if chunk.form == "whole" else memory.tokens.count(_original(chunk, turns))
+    return replace(chunk, form="cold", shown=None, tokens=tokens, immune=0)
+
+
+def _says(record: ColdRecord | None, chunk: LiveChunk) -> bool:
+    return record is not None and record.form == chunk.form and record.shown == chunk.shown
+
+
+def _record(
+    memory: Memory, chunk: LiveChunk, session: str, turns: Mapping[int, Turn], reason: DropReason
+) -> ColdRecord:
+    original = _original(chunk, turns)
+    tokens = memory.tokens.count(original) if original else chunk.tokens
+    days = memory.settings.context.recoverable_for_days
+    return ColdRecord.of(chunk, session, original, reason, memory.clock(), days, tokens=tokens)
+
+
+def _original(chunk: LiveChunk, turns: Mapping[int, Turn]) -> str:
+    """What a chunk says; nothing for what a client only named."""
+    return original_of(chunk, turns.get(chunk.turn)) or ""
+
+
+__all__ = ["Restored", "diff", "finish", "restore", "unfinished_sentences"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The changes of a restoration, in words. `applied` is False for a dry run. `undo` is the checkpoint that reverses
+    it; `paths` are the files that were written or deleted."""
+
+    checkpoint: Checkpoint
+    knowledge: bool
+    difference: str
+    applied: bool = False
+    undo: str | None = None
+    paths: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+async def restore(
+    memory: Memory, number: str, caller: Caller, *, apply: bool, knowledge: bool | None = None
+) -> Restored:
+    """Returns the changes that restoring a checkpoint would make; with `apply` makes them, durably and with an undo.
+
+    `knowledge` says whether the knowledge files are restored too. By default they are only if the checkpoint is the
+    undo of a restoration that included them.
+
+    Raises:
+        NotFound: no such checkpoint, or its conversation is not there.
+        Unavailable: its knowledge is not on this machine, or the disk refuses.
+    """
+    await sessions.ready(memory)
+    await finish(memory)
+    then = await stored.read(memory, number)
+    knowledge = _took_knowledge(then) if knowledge is None else knowledge
+    stays = await run_sync(what_stays, memory, then, caller) if knowledge else {}
+    row = await sessions.require(memory, then.session)
+    if not apply:
+        return Restored(then, knowledge, await told(memory, then, knowledge, stays), notes=_notes(row, then, stays))
+    async with memory.locks.transcript(then.session):
+        row = await sessions.require(memory, then.session)
+        text = await told(memory, then, knowledge, stays)
+        about = {"of": then.id, "knowledge": knowledge}
+        own = await checkpoint.made(memory, row, "recovery", f"before going back to {then.id}", about)
+        if knowledge:
+            stays = {**{path: f"{NO_UNDO}, it {why}" for path, why in own.left_out}, **stays}
+        intent = RecoveryIntent(then.id, own.id, then.session, row.turns, knowledge, tuple(sorted(stays)))
+        await run_sync(RecoveryIntents(memory.files).write, intent)
+        paths, notes = await _carried_out(memory, intent, then, own)
+    _tell(memory, then.session, paths)
+    checked = await verify(memory, then)
+    return Restored(then, knowledge, text, True, own.id, paths, (*_notes(row, then, stays), *notes, checked.sentence))
+
+
+async def finish(memory: Memory) -> int:
+    """Finishes recoveries that a crash interrupted; returns their number. Skips one that another process is running."""
+    intents = RecoveryIntents(memory.files)
+    done = 0
+    for intent in await run_sync(intents.all):
+        async with memory.locks.transcript(intent.session):
+            if intent not in await run_sync(intents.all):  # its own process has finished it
+                continue
+            try:
+                then = await stored.read(memory, intent.target)
+                own = await stored.read(memory, intent.undo)
+            except NotFound:  # a checkpoint was deleted by hand: nobody can carry it on
+                await run_sync(intents.erase, intent)
+                continue
+            try:
+                paths, _ = await _carried_out(memory, intent, then, own)
+            except ContextManagerError as error:  # `status` says so, and the next start tries again
+                log.warning("going back to %s is still unfinished: %s", intent.target, error)
+                continue
+        _tell(memory, intent.session, paths)
+        done += 1
+    return done
+
+
+def unfinished_sentences(memory: Memory) -> list[str]:
+    """Returns a sentence per unfinished recovery, for `status` and `doctor`."""
+    return [
+        f"going back to checkpoint {intent.target} was interrupted; the next server or `context-manager recover` "
+        f"carries it on (undo: {intent.undo})"
+        for intent in RecoveryIntents(memory.files).all()
+    ]
+
+
+async def _carried_out(
+    memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
+    notes: list[str] = []
+    async with memory.locks.files():
+        paths, left = await run_sync(put_back, memory, intent, then, own)
+        notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
+        if intent.knowledge:
+            # The pages that came back are new bases: nobody deleted the items that they lack.
+            await memory.state.remove(LIVE_PAGES, *paths)
+            await memory.state.remove(LIVE_ITEMS, *await memory.state.keys_of(LIVE_ITEMS))
+            notes += await committed(memory, intent, then, own)
+    await restore_session(memory, intent, then)
+    await run_sync(RecoveryIntents(memory.files).erase, intent)
+    return paths, tuple(notes)
+
+
+def _tell(memory: Memory, session: str, paths: Sequence[str]) -> None:
+    memory.changes.publish(Change("session", None, session))
+    for path in paths:
+        memory.changes.publish(Change("file", path))
+
+
+def _notes(row: SessionRow, then: Checkpoint, stays: Mapping[str, str]) -> tuple[str, ...]:
+    notes = [f"{path} stays as it is; {why}" for path, why in sorted(stays.items())]
+    if then.turn < row.turns:
+        notes.append(
+            f"turns {then.turn + 1} to {row.turns} stay in the transcript and go cold; views hide them until the next "
+            "message"
+        )
+    return tuple(notes)
+
+
+def _took_knowledge(of: Checkpoint) -> bool:
+    """Returns whether a checkpoint is the undo of a recovery that included the knowledge files."""
+    about = (of.state or {}).get("recovery")
+    return isinstance(about, Mapping) and bool(about.get("knowledge"))

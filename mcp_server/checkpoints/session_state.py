@@ -1,0 +1,104 @@
+"""Session state: the entries of a session that a checkpoint stores and a recovery puts back.
+
+A feature that stores entries by session needs one line in `KEPT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mcp_server.conversations import as_of, sessions
+from mcp_server.knowledge import session_notes
+from mcp_server.knowledge.notes import with_texts, without_texts
+from mcp_server.memory import Memory
+from mcp_server.model import Turn
+from mcp_server.relevance import clarity
+from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.storage.local.live_sets import READINGS, STEPS
+from mcp_server.storage.local.session_states import Place, SessionState, SessionStates
+
+TOPICS = "topics"
+"""Namespace of the state: session → its active topics by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An entry of the state, with the key `prefix` + session.
+
+    `heard` is the field of its value, if any, that holds the number of the last turn that was processed. Later turns
+    are processed when the entry is read.
+    """
+
+    namespace: str
+    prefix: str = ""
+    heard: str | None = None
+
+    def place(self, session: str) -> Place:
+        return self.namespace, self.prefix + session
+
+
+KEPT = (
+    Kept(clarity.NAMESPACE, f"{clarity.STATE}:", "lastTurnNumber"),
+    Kept(clarity.NAMESPACE, f"{clarity.PRUNED}:"),
+    Kept(session_notes.NAMESPACE, "", "turn"),
+    Kept(TOPICS),
+    Kept(READINGS),
+    Kept(STEPS),
+)
+
+
+async def snapshot(memory: Memory, session: str) -> SessionState:
+    """Returns the session's state as of this moment; the notes refer to turns and do not repeat them."""
+    found = await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+    return replace(found, entries=_with_notes(found.entries, session, without_texts))
+
+
+async def put_back(
+    memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
+) -> None:
+    """Replaces a session's state and live chunks in one transaction.
+
+    `turn` is the last turn of the stored state; of the session's `turns` turns the later ones are hidden.
+    """
+    places = [kept.place(session) for kept in KEPT] + [(as_of.NAMESPACE, session)]
+    said = await sessions.session_turns(memory, session)
+    entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
+    if turn < turns:
+        entries[as_of.NAMESPACE] = {session: as_of.entry(turn, turns)}
+    await SessionStates(memory.state).put(session, places, entries, chunks)
+
+
+def _with_notes(
+    entries: Mapping[str, Mapping[str, Any]], session: str, change: Callable[[object], object]
+) -> dict[str, dict[str, Any]]:
+    changed = {namespace: dict(values) for namespace, values in entries.items()}
+    if session in changed.get(session_notes.NAMESPACE, {}):
+        changed[session_notes.NAMESPACE][session] = change(changed[session_notes.NAMESPACE][session])
+    return changed
+
+
+async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
+    """Ends the rewound state of a session, which goes on with `turns`: the hidden turns are never processed.
+
+    Call it under the transcript's lock, before the turns are processed.
+    """
+    hidden = await memory.state.get(as_of.NAMESPACE, session)
+    if hidden is None:
+        return
+    last = turns[0].number - 1
+    for kept in KEPT:
+        namespace, key = kept.place(session)
+        value = await memory.state.get(namespace, key) if kept.heard else None
+        if isinstance(value, Mapping) and kept.heard and int(value.get(kept.heard, last)) < last:
+            await memory.state.put(namespace, key, {**value, kept.heard: last})
+    await memory.state.remove(as_of.NAMESPACE, session)
+
+
+def topic_names(stored: Mapping[str, Mapping[str, Any]], session: str) -> tuple[str, ...]:
+    """Returns the sorted names of the active topics in a session's entries."""
+    value = stored.get(TOPICS, {}).get(session)
+    if isinstance(value, Mapping):
+        return tuple(sorted(str(name) for name, state in value.items() if isinstance(state, Mapping)))
+    return ()

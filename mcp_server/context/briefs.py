@@ -1,0 +1,189 @@
+"""Briefs: the first text of a new session, kept in files so that a hook can print it without a server.
+
+    .local/brief/{project}.md   the exact text for a session of that project; empty while pushing is paused
+    .local/brief/global.md      for every other session
+    .local/brief/index.json     real folder → the name of its file, and its project's names in the index (null while
+                                nothing is pushed with prompts); "" is the entry of every other folder
+
+A brief is compiled like any context, within `hooks.start_tokens`: rules, decisions in force and open items first, then
+identity, memory, project and journal. It contains no conversations.
+A file is rewritten only when its inputs have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.context import pauses
+from mcp_server.context.compile import anchored, compiler_settings, source_files
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.injection import LONGEST
+from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.conversations.projects import project_of
+from mcp_server.memory import Memory
+from mcp_server.model import GLOBAL, Caller
+from mcp_server.project import Project
+
+FOLDER = ".local/brief"
+INDEX = f"{FOLDER}/index.json"
+GLOBAL_FILE = "global.md"
+
+FOLDERS = "folders"
+"""Namespace of the state: real folder → `{"project": raw key, "at": …}`."""
+
+MADE = "briefs"
+"""Namespace of the state: file name → digest of its inputs."""
+
+MOST_FOLDERS = 1000
+
+SHARES: dict[str, Any] = {"identity_share": 0.2, "memory_share": 0.4, "holding_share": 1.0}
+"""A brief has no scored knowledge, so the files get its share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """A brief's text ("" if there is nothing to say) and the digest of its inputs."""
+
+    file: str
+    text: str
+    tokens: int
+    digest: str
+    compiled: Compiled | None = None
+
+
+def file_of(project: Project) -> str:
+    """Returns the name of a project's file."""
+    if project.slug is None:
+        return GLOBAL_FILE
+    return f"{project.slug}-project.md" if project.slug in ("global", "index") else f"{project.slug}.md"
+
+
+async def make(memory: Memory, project: Project, stood: LeftOff | None = None, *, whole: bool = True) -> Brief:
+    """Compiles the brief of a project. `stood` is where the session was when its window was compacted; without `whole`
+    the brief contains only that."""
+    inputs = replace(await _inputs(memory, project), checkpoint=stood)
+    if stood is not None:
+        inputs = replace(inputs, budget=memory.settings.hooks.compaction_tokens)
+    inputs = inputs if whole else replace(inputs, files=())
+    return await _compiled(memory, project, inputs, _digest(inputs))
+
+
+async def keep(memory: Memory, project: Project) -> bool:
+    """Rewrites a project's file if its inputs have changed, and returns whether it did."""
+    name = file_of(project)
+    paused = await pauses.why_silent(memory, project)
+    inputs = None if paused else await _inputs(memory, project)
+    digest = _digest(inputs) if inputs else "paused"
+    if await memory.state.get(MADE, name) == digest and await run_sync(memory.files.exists, f"{FOLDER}/{name}"):
+        return False
+    text = (await _compiled(memory, project, inputs, digest)).text if inputs else ""
+    text = memory.forgotten.clean(text)  # the inputs may be older than a request to forget
+    await run_sync(memory.files.write_atomic, f"{FOLDER}/{name}", text)
+    await memory.state.put(MADE, name, digest)
+    return True
+
+
+async def refresh(memory: Memory) -> int:
+    """Updates every brief and the index of folders. Returns how many briefs were rewritten."""
+    folders = {"": None, **await memory.state.entries(FOLDERS)}
+    known: dict[str, dict[str, Any]] = {}
+    projects: dict[str, Project] = {GLOBAL: Project()}
+    for folder, noted in folders.items():
+        key = str(noted.get("project", GLOBAL)) if isinstance(noted, dict) else GLOBAL
+        if key not in projects:
+            projects[key] = await project_of(memory, Caller(), key)
+        project = projects[key]
+        silent = memory.settings.hooks.turn_tokens <= 0 or await pauses.why_silent(memory, project)
+        known[folder] = {"brief": file_of(project), "projects": None if silent else sorted(project.scope)}
+    await run_sync(_write_index, memory, known)  # first: a hook looks nothing up without it
+    written = 0
+    for project in {file_of(project): project for project in projects.values()}.values():
+        written += await keep(memory, project)
+    return written
+
+
+async def know_folder(memory: Memory, folder: str, project: Project) -> None:
+    """Stores which project a folder belongs to, so that its next session finds the right brief."""
+    real = await run_sync(os.path.realpath, folder)
+    known = await memory.state.get(FOLDERS, real)
+    if isinstance(known, dict) and known.get("project") == project.key:
+        return
+    await memory.state.put(FOLDERS, real, {"project": project.key, "at": memory.clock().isoformat()})
+    entries = await memory.state.entries(FOLDERS)
+    for old in sorted(entries, key=lambda name: str(entries[name].get("at", "")))[:-MOST_FOLDERS]:
+        await memory.state.remove(FOLDERS, old)
+    await refresh(memory)
+
+
+async def _inputs(memory: Memory, project: Project) -> CompileInputs:
+    now = memory.clock()
+    local_date = memory.local_date(now)
+    files = await run_sync(lambda: tuple(source_files(memory, local_date, project)))
+    return CompileInputs(
+        message="",
+        budget=memory.settings.hooks.start_tokens,
+        now=now.replace(hour=0, minute=0, second=0, microsecond=0),
+        local_date=local_date,
+        project=project.key,
+        files=files,
+        anchors=await run_sync(anchored, memory),
+        settings=replace(compiler_settings(memory.settings), **SHARES),
+        vocabulary=memory.tokens.vocabulary,
+    )
+
+
+def _says_something(inputs: CompileInputs) -> bool:
+    return inputs.checkpoint is not None or any(not source.untouched and source.text.strip() for source in inputs.files)
+
+
+async def _compiled(memory: Memory, project: Project, inputs: CompileInputs, digest: str) -> Brief:
+    """Compiles the brief. If there is nothing to say, the tokenizer is not even loaded."""
+    if inputs.budget <= 0 or not _says_something(inputs):
+        return Brief(file_of(project), "", 0, digest)
+    compiled = await run_sync(compiled_within, memory, inputs)
+    if not any(one.included for one in compiled.receipt.considered):
+        return Brief(file_of(project), "", 0, digest)
+    return Brief(file_of(project), compiled.text, compiled.tokens, digest, compiled)
+
+
+def compiled_within(memory: Memory, inputs: CompileInputs) -> Compiled:
+    """Compiles, with fewer tokens each time, until the text has at most `LONGEST` characters."""
+    compiled = compile_inputs(inputs, memory.tokens.count)
+    while len(compiled.text) > LONGEST:
+        fewer = compiled.tokens * LONGEST * 9 // (10 * len(compiled.text))
+        compiled = compile_inputs(replace(inputs, budget=fewer), memory.tokens.count)
+    return compiled
+
+
+def _digest(inputs: CompileInputs) -> str:
+    return hashlib.sha256(json.dumps(inputs.digests(), sort_keys=True).encode()).hexdigest()
+
+
+def _write_index(memory: Memory, known: dict[str, dict[str, Any]]) -> None:
+    text = json.dumps(known, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+    if not memory.files.exists(INDEX) or memory.files.read_text(INDEX) != text:
+        memory.files.write_atomic(INDEX, text)
+
+
+def shown(compiled: Compiled | None) -> Sequence[dict[str, Any]]:
+    """Returns the entries of a compiled text for the log: id, slot, tokens, reason."""
+    considered = compiled.receipt.considered if compiled else ()
+    return [
+        {
+            "id": one.id,
+            "slot": one.slot,
+            "source": one.source,
+            "turn": one.turn,
+            "tokens": one.tokens,
+            "included": one.included,
+            "reason": one.reason,
+        }
+        for one in considered
+    ]

@@ -1,0 +1,332 @@
+"""Compile: builds the context for a message within a token budget. Nothing that it writes changes a later score.
+
+This file gathers the inputs as values (`CompileInputs`); `core.compiler` decides what goes into the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from anyio.to_thread import run_sync
+
+from mcp_server.context import injection, previous_session
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.inputs import (
+    LEAST_BUDGET,
+    Candidate,
+    CompileInputs,
+    CompilerSettings,
+    LastSession,
+    LeftOff,
+    Scope,
+)
+from mcp_server.context.left_off import left_off
+from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
+from mcp_server.context.said import of_others, why_out, without
+from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
+from mcp_server.context.slots.history import newest
+from mcp_server.conversations import sessions
+from mcp_server.conversations.as_of import as_of
+from mcp_server.conversations.projects import project_asked, project_of, slugs_of
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.knowledge.anchor import anchors
+from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE
+from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, Hit, SourceFile, Turn, Withheld
+from mcp_server.project import Project
+from mcp_server.relevance.clarity import block_of
+from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
+from mcp_server.settings import Settings
+from mcp_server.storage.local.index.together import both
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.text.derived_lines import is_derived
+from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.markdown import marked_line, split_front_matter
+from mcp_server.topics.topic_context import in_context
+from mcp_server.understanding.changing import overtaken_lines
+
+MOST_HITS = 300
+"""A rendered passage has 30 tokens or more, so the default budget holds fewer than this. Each costs 0.1 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """The message, session and limits of a compilation.
+
+    Without a message, the session's last user turn is used; without either, the context is the same for everyone.
+    `budget` defaults to the setting. If it is below 128 tokens, `strict` makes that an error; otherwise the text is
+    cut and says so. `known` makes an unknown project an error; otherwise the project is new. `resumed`: the session
+    continues from there in an empty window. `as_of` hides the session's later turns; by default the turns that a
+    rewound session hides.
+    """
+
+    message: str | None = None
+    session: str | None = None
+    project: str | None = None
+    budget: int | None = None
+    scope: Scope = "project"
+    strict: bool = False
+    known: bool = False
+    resumed: LeftOff | None = None
+    as_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """The session that a compilation is for; empty without a session."""
+
+    row: SessionRow | None = None
+    turns: tuple[Turn, ...] = ()
+    in_window: int | None = None
+    live: Live = field(default_factory=Live)
+    left_off: LeftOff | None = None
+    resumed: bool = False
+
+    @property
+    def delivery(self) -> Delivery:
+        return "replace" if self.resumed else (self.row.delivery if self.row else None) or "add"
+
+    @property
+    def last_user(self) -> Turn | None:
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The inputs of a compilation, and for its receipt the generation of the index and the index's messages."""
+
+    inputs: CompileInputs
+    generation: str = "none"
+    messages: tuple[str, ...] = ()
+
+
+async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
+    """Returns the compiled context and its receipt: the same bytes for the same state, on every channel.
+
+    Raises:
+        Invalid: `strict`, and the budget is below 128 tokens.
+        NotFound: no such session; the nearest is named.
+    """
+    return await compile_gathered(memory, await gather(memory, request, caller))
+
+
+async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
+    """Compiles gathered inputs with this memory's tokenizer."""
+    compiled = await run_sync(compile_inputs, gathered.inputs, memory.tokens.count)
+    receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
+    return replace(compiled, receipt=receipt)
+
+
+async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
+    """Returns all inputs of the context for `request`, as values. Raises as `compile_context` does."""
+    budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
+    if request.strict and budget < LEAST_BUDGET:
+        raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
+    conversation = await _conversation(memory, request.session or caller.session, request.resumed, request.as_of)
+    project = await _project(memory, request, caller, conversation)
+    asked = conversation.last_user
+    message = request.message if request.message is not None else asked.content if asked else ""
+    moment = asked.at if asked else memory.clock()
+    row = conversation.row
+    unheard = request.message if request.message != (asked.content if asked else None) else None
+    topics = await in_context(memory, row.session if row else None, unheard)
+    await settled(memory)
+    others = await run_sync(other_projects, memory, project, request.scope)
+    found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+    hits = found.hits if found else ()
+    out = await run_sync(reasons_out, memory, hits, others)
+    references = await memory.state.references(hit.passage.path for hit in hits)
+    worthwhile = await run_sync(injection.worthwhile, message, hits, found.gate) if found else frozenset()
+    local_date = memory.local_date(moment)
+    turns, first_exchange = newest(conversation.live.turns, budget)
+    inputs = CompileInputs(
+        message=message,
+        budget=budget,
+        now=moment if asked else _day(moment),
+        local_date=local_date,
+        delivery=conversation.delivery,
+        kind=(row.kind if row else None) or "main",
+        session=row.session if row else "",
+        project=project.key,
+        scope=request.scope,
+        as_of=conversation.turns[-1].number if conversation.turns else None,
+        files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
+        hits=tuple(
+            Candidate(hit, references.get(hit.passage.path, 0), why, place in worthwhile)
+            for place, (hit, why) in enumerate(zip(hits, out, strict=True))
+        ),
+        gate=found.gate if found else None,
+        turns=turns,
+        first_exchange=first_exchange,
+        in_window=conversation.in_window,
+        live_set=conversation.live.shortened,
+        topics=topics.topics,
+        corrections=topics.corrections,
+        anchors=await run_sync(anchored, memory),
+        drop_list=conversation.live.dropped[:MOST_DROPPED],
+        dropped=len(conversation.live.dropped),
+        clarity=await block_of(memory, row.session) if row else (),
+        checkpoint=conversation.left_off,
+        last_session=await _before(memory, message, project, conversation),
+        page_order=page,
+        settings=compiler_settings(memory.settings),
+        settings_hash=memory.settings.digest(),
+        embedder=memory.embedder.name if memory.embedder else "none",
+        vocabulary=memory.tokens.vocabulary,
+    )
+    return Gathered(inputs, found.generation, found.messages) if found else Gathered(inputs)
+
+
+async def _conversation(
+    memory: Memory, session: str | None, resumed: LeftOff | None, until: int | None
+) -> _Conversation:
+    """Returns the session with its turns up to number `until`: all turns if the context replaces the client's history,
+    otherwise the turns of its last transcript."""
+    if not session:
+        return _Conversation()
+    await sessions.ready(memory)
+    row = await sessions.require(memory, session)
+    until = resumed.turn if resumed is not None else await as_of(memory, row.session) if until is None else until
+    until = None if until is None or until >= row.turns else until
+    if row.delivery == "replace" or resumed is not None:
+        turns = _until(await sessions.turns_of(memory, row), until)
+        stood = resumed or await left_off(memory, row, turns, None, until)
+        live = await live_context(memory, row.session, turns)
+        return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
+    latest = await run_sync(memory.transcripts.read, row.path)
+    conversation = _Conversation(row, _until([placed.turn for placed in latest.turns], until))
+    if conversation.last_user is None:
+        conversation = replace(conversation, turns=_until(await sessions.turns_of(memory, row), until))
+    start = await sessions.window_start(memory, row, until)
+    stood = await left_off(memory, row, conversation.turns, start, until)
+    return replace(conversation, in_window=start, left_off=stood)
+
+
+async def _before(memory: Memory, message: str, project: Project, conversation: _Conversation) -> LastSession | None:
+    """Returns the project's previous conversation if this one begins with a request to continue it."""
+    row = conversation.row
+    if not asks_to_go_on(message, project.slug or "") or (
+        row and not await previous_session.begins(memory, row.session)
+    ):
+        return None
+    return await previous_session.last_session(memory, project, row.session if row else "")
+
+
+def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
+    return tuple(turn for turn in turns if until is None or turn.number <= until)
+
+
+async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:
+    """Returns the request's project, else the session's, else the caller's."""
+    if request.project is None and conversation.row is not None:
+        return await project_of(memory, caller, conversation.row.project)
+    asked = project_asked if request.known else project_of
+    return await asked(memory, caller, request.project)
+
+
+async def _found(
+    memory: Memory,
+    message: str,
+    scope: Scope,
+    project: Project,
+    conversation: _Conversation,
+    keywords: tuple[str, ...] = (),
+) -> tuple[Found | None, tuple[str, ...]]:
+    """Returns what search finds for the message and the keywords of active topics, and the page's lines as `path:line`,
+    best first. Quotes and dashes in them are no operators."""
+    if not message.strip():
+        return None, ()
+    own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
+    request = SearchRequest(
+        query=message,
+        limit=MOST_HITS,
+        scope=scope,
+        project=project,
+        exclude_session=own,
+        exclude_from=conversation.in_window,
+        operators=False,
+        also=keywords,
+    )
+    found, lines = await both(find(memory, request), find_page_lines(memory, request))
+    return found, tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in lines.hits)
+
+
+def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
+    """Returns the projects whose content a context of this project must not show."""
+    return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
+
+
+def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> tuple[str, ...]:
+    """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
+    overtaken = _overtaken(memory, hits)
+    return tuple(why_out(hit.passage, others, overtaken) for hit in hits)
+
+
+def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
+    """Returns (path, line) of derived project lines that a later line of the same file replaces."""
+
+    def gone(path: str) -> Iterator[int]:
+        split = split_front_matter(memory.files.readable(path) or "")
+        return (split.body_line + place for place in overtaken_lines(split.body))
+
+    paths = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
+    return frozenset((path, line) for path in paths for line in gone(path))
+
+
+def source_files(
+    memory: Memory, local_date: str, project: Project, others: frozenset[str] | None = None
+) -> Iterator[SourceFile]:
+    """Yields the files that belong to every context, without lines that extractors wrote about the projects `others`
+    (by default: all other projects). An unreadable file is yielded as withheld."""
+    others = other_projects(memory, project) if others is None else others
+    paths = [stat.path for stat in memory.files.walk("knowledge/identity/") if stat.path.endswith(".md")]
+    paths += [MEMORY_FILE, ACTIVE_FILE, USER_FILE, GENERAL_PAGE, *journal_files(local_date)]
+    if project.slug is not None:
+        paths += [f"knowledge/projects/{project.slug}/{name}.md" for name in ("context", "progress")]
+    for path in sorted(paths):
+        try:
+            text = memory.files.text_or_none(path)
+        except ContextManagerError:
+            yield SourceFile(path, "", withheld=(Withheld("cannot be read: `status` says why"),))
+            continue
+        if text is None:
+            continue
+        if marked_line(text) is not None:  # neither version is the user's choice
+            yield SourceFile(path, "", withheld=(Withheld("two versions that nobody has merged: `status` says where"),))
+            continue
+        split = split_front_matter(text)
+        source = SourceFile(path, split.body, split.body_line, is_untouched_template(path, text))
+        source = of_the_user(source) if path == USER_FILE else source
+        yield without(source, of_others(source.text, others)) if path.startswith(JOURNAL_FOLDER) else source
+
+
+def anchored(memory: Memory) -> tuple[str, ...]:
+    """Returns the texts that the user anchored."""
+    return tuple(anchor.item for anchor in anchors(memory))
+
+
+def compiler_settings(settings: Settings) -> CompilerSettings:
+    """Returns the settings that shape a compiled text."""
+    knobs = settings.context_compiler
+    return CompilerSettings(
+        identity_share=knobs.identity_share,
+        memory_share=knobs.memory_share,
+        knowledge_floor_add=knobs.knowledge_floor_add,
+        knowledge_floor=knobs.knowledge_floor,
+        history_floor=knobs.history_floor,
+        identity_kb=knobs.identity_budget_kb,
+        memory_kb=knobs.memory_budget_kb,
+        journal_kb=knobs.journal_budget_kb,
+        topic_kb=knobs.topic_budget_kb,
+        topic_share=knobs.topic_share,
+        clarity_tokens=settings.clarity.block_tokens,
+    )
+
+
+def _day(moment: datetime) -> datetime:
+    """Returns the start of the day: knowledge ages by days, so that inputs of the same day are equal."""
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)

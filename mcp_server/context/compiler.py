@@ -1,0 +1,145 @@
+"""Compiling: inputs → text → receipt. Pure: the same inputs and counter give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Digests
+from mcp_server.context.receipt import Receipt, SlotAccount, accounted
+from mcp_server.context.render import SEPARATOR
+from mcp_server.context.section import Filling, Section, Slot
+from mcp_server.context.slots import knowledge
+from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
+from mcp_server.context.slots.table import FILL, SHOWN
+from mcp_server.text.budget import Count, Meter, Room
+
+GROWTH_STEP = 1 / 8
+"""Part of the allowance. Files grow by multiples of it, so that their text rarely changes from message to message and
+stays in a provider's prompt cache."""
+
+SPARE = 2
+"""Tokens per slot that growing slots leave free: a slot needs one line end besides its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A compiled context. `sha256` is of the text in UTF-8; `tokens` ≤ the budget of `inputs`."""
+
+    text: str
+    sha256: str
+    tokens: int
+    receipt: Receipt
+    inputs: CompileInputs
+
+
+def compile_inputs(inputs: CompileInputs, count: Count) -> Compiled:
+    """Compiles the context for `inputs`. As `count` counts the whole text, it never exceeds the budget.
+
+    Slots are filled by adding up the tokens of their lines. If the whole text has more tokens than its lines (possible
+    for a tokenizer, not seen with ours), the slots are filled again with that many tokens less.
+    """
+    meter = Meter(count)
+    budget = allowance = max(0, inputs.budget)
+    while True:
+        sections, accounts = _filled(inputs, allowance, meter)
+        text = SEPARATOR.join(sections[name].text for name in SHOWN if sections[name].text)
+        tokens = count(text) if text else 0
+        if tokens <= budget:
+            break
+        allowance -= max(1, tokens - budget)
+    considered, left_out = accounted(one for name in sections for one in sections[name].considered)
+    sha256 = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    receipt = Receipt(
+        sha256=sha256,
+        budget=budget,
+        tokens=tokens,
+        delivery=inputs.delivery,
+        session=inputs.session,
+        project=inputs.project,
+        slots=accounts,
+        separators=tokens - sum(account.tokens for account in accounts),
+        considered=considered,
+        left_out=left_out,
+        gate=inputs.gate,
+        inputs=Digests(inputs),
+        too_small=inputs.budget < LEAST_BUDGET,
+    )
+    return Compiled(text, sha256, tokens, receipt, inputs)
+
+
+def _filled(
+    inputs: CompileInputs, allowance: int, meter: Meter
+) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
+    """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots once more."""
+    filling = Filling(inputs, allowance, meter, {})
+    sections, accounts = _pass(filling, allowance)
+    costs = {name: _cost(section, meter) for name, section in sections.items()}
+    left = allowance - sum(costs.values())
+    step = max(1, int(allowance * GROWTH_STEP))
+    if left >= step and any(_may_grow(slot, filling) and _is_cut(sections[slot.name]) for slot in FILL):
+        return _pass(filling, allowance - left % step, costs)
+    return sections, accounts
+
+
+def _pass(
+    filling: Filling, tokens: int, costs: Mapping[str, int] | None = None
+) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
+    """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free.
+
+    `costs` are the tokens of each slot in the first pass. In the second pass the other slots keep these, and a slot
+    that grows may take the rest.
+    """
+    sections: dict[str, Section] = {}
+    filling = replace(filling, before=sections)
+    caps: dict[str, tuple[int, int]] = {}
+    of_groups: dict[str, int] = {}
+    spent = 0
+    for position, slot in enumerate(FILL):
+        later = [(one, one.floor(filling)) for one in FILL[position + 1 :]] if position else []
+        cap = slot.cap(filling)
+        caps[slot.name] = cap, slot.floor(filling)
+        if costs is None:
+            free = tokens - spent - sum(floor for _, floor in later)
+        else:
+            free = tokens - spent - sum(costs[one.name] for one in FILL[position + 1 :])
+        if costs is not None and _may_grow(slot, filling):
+            room = Room(max(0, free - SPARE * len(later)))
+        else:
+            of_group = (
+                cap - of_groups.get(slot.group, 0) - sum(floor for one, floor in later if one.group == slot.group)
+            )
+            room = Room(max(0, min(free, of_group)), slot.most_bytes(filling))
+        sections[slot.name] = slot.fill(filling, room)
+        cost = _cost(sections[slot.name], filling.meter)
+        spent += cost
+        of_groups[slot.group] = of_groups.get(slot.group, 0) + (cost if costs is None else costs[slot.name])
+    sections["knowledge"] = _without_repeats(filling, sections)
+    return sections, tuple(_account(name, sections[name], *caps[name], filling.meter) for name in caps)
+
+
+def _may_grow(slot: Slot, filling: Filling) -> bool:
+    """Returns whether a slot may exceed its cap. A slot whose share the user set to 0 may not."""
+    return slot.grows and slot.cap(filling) > 0
+
+
+def _is_cut(section: Section) -> bool:
+    return any(not one.whole or one.reason == NO_ROOM_IN_SHARE for one in section.considered)
+
+
+def _without_repeats(filling: Filling, sections: Mapping[str, Section]) -> Section:
+    """Returns P3 without turns that the history shows: the history fills last, and may include found turns."""
+    repeated = sections["knowledge"].turns & sections["history"].turns
+    if not repeated:
+        return sections["knowledge"]
+    return knowledge.fill(filling, Room(_cost(sections["knowledge"], filling.meter)), hidden=sections["history"].turns)
+
+
+def _cost(section: Section, meter: Meter) -> int:
+    return meter(section.text) + meter(SEPARATOR) if section.text else 0
+
+
+def _account(name: str, section: Section, cap: int, floor: int, meter: Meter) -> SlotAccount:
+    shown = [one for one in section.considered if one.included]
+    return SlotAccount(name, meter(section.text), cap, floor, len(shown), sum(not one.whole for one in shown))

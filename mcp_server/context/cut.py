@@ -1,0 +1,157 @@
+"""Cutting: a text that does not fit ends at a section, line or sentence, and says what is left out and how to read it.
+
+Every function gets text that is already safe to show, and gives text back that holds in the room it was given.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
+from mcp_server.text.words import words
+
+LEFT_OUT = "[…]"
+"""Stands where a passage or a turn was cut."""
+
+_SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)\]]*+(?=\s)|(?=\n)")
+# (A run of dots is read once, from its beginning: a message of nothing else took seconds.)
+_SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
+_CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+LEAST_CODE = 6
+"""Lines of fenced code below which leaving it out saves little."""
+_SPACE = re.compile(r"\s+")
+_MOST_SENTENCES = 400  # of one passage; what lies behind is far from its start and was not what search found
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is shown of a text. `end` is how far of it was shown, in characters; `whole` that nothing is missing."""
+
+    text: str
+    end: int
+    whole: bool
+
+
+def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -> Cut:
+    """The beginning of `text` that fits: up to a section end if that keeps most of it, else a line, sentence or word.
+
+    `mark(end)` is the closing line for a cut after `end` characters; it is inside the room too. Without room even for
+    the mark nothing is shown.
+    """
+    if room.holds(text, meter):
+        return Cut(text, len(text), True)
+    rest = room.less("\n" + mark(len(text)), meter)  # marks differ by digits only: the longest first, a token to spare
+    reach = text[: min(len(text), (rest.tokens + 1) * MOST_CHARACTERS_PER_TOKEN)]
+
+    def longest(ends: Sequence[int]) -> int:
+        position = bisect_left(ends, True, key=lambda end: not rest.holds(text[:end].rstrip(), meter))
+        return ends[position - 1] if position else 0
+
+    end = longest([match.end() for match in _SENTENCE_END.finditer(reach) if match.end()])
+    section = longest([match.start() for match in _SECTION_START.finditer(reach) if match.start()])
+    if section >= 0.6 * end:
+        end = section
+    end = end or longest([match.start() for match in _SPACE.finditer(reach) if match.start()])
+    shown = text[:end].rstrip()
+    if not shown:
+        return Cut("", 0, False)
+    shown = f"{shown}\n{mark(end)}"
+    return Cut(shown, end, False) if room.holds(shown, meter) else Cut("", 0, False)
+
+
+def head_and_tail(text: str, tokens: int, meter: Meter) -> str:
+    """The beginning (three fifths) and the end of a message that is too long: what it is about, and what it asks."""
+    if Room(tokens).holds(text, meter):
+        return text
+    room = tokens - meter.line(f" {LEFT_OUT} ")
+    head = _words_within(text, 3 * room // 5, meter, from_end=False)
+    tail = _words_within(text[len(head) :], room - meter(head), meter, from_end=True)
+    shown = f"{head.rstrip()} {LEFT_OUT} {tail.lstrip()}".strip()
+    return shown if meter.line(shown) <= tokens else head.rstrip() if meter.line(head.rstrip()) <= tokens else ""
+
+
+def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:
+    """A message without the fenced blocks that hold no word of `query` (folded words): a log or document that was
+    pasted for something else. Where it may begin inside of one, and its first fence does not say, it stays as it is."""
+    shown: list[str] = []
+    block: list[str] = []
+    fence = ""
+
+    def put() -> None:
+        useless = len(block) >= LEAST_CODE and query.isdisjoint(words("\n".join(block)))
+        shown.extend([LEFT_OUT] if useless else block)
+        block.clear()
+
+    for line in text.split("\n"):
+        found = _CODE_FENCE.fullmatch(line)
+        if begins_inside and found:
+            if not found[2].strip():
+                return text
+            begins_inside = False
+        if not fence and not found:
+            shown.append(line)
+            continue
+        block.append(line)
+        if not fence and found:
+            fence = found[1]
+        elif found and found[1].startswith(fence) and not found[2].strip():
+            put()
+            fence = ""
+    put()
+    return "\n".join(shown)
+
+
+def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
+    """Of a long passage the run of whole sentences that says most about `query` (folded words) in so many tokens.
+
+    A run is worth the query words it holds, each once, the rarer in this passage the more; of equals the longer wins,
+    then the earlier. Empty if not even a cut sentence fits.
+    """
+    if Room(tokens).holds(text, meter):
+        return text
+    ends = [match.end() for match in _SENTENCE_END.finditer(text) if match.end()][:_MOST_SENTENCES]
+    if not ends or ends[-1] < len(text):
+        ends.append(len(text))
+    starts = [0, *ends[:-1]]
+    room = tokens - 2 * meter.line(f" {LEFT_OUT}")
+    costs = [_within(text[a:b], room, meter) for a, b in zip(starts, ends, strict=True)]
+    said = [query.intersection(words(text[a:b])) for a, b in zip(starts, ends, strict=True)]
+    weight = {word: 1 / sum(word in sentence for sentence in said) for word in set().union(*said)}
+    best: tuple[float, int, int] = (-1.0, 0, 0)
+    last = 0
+    for first in range(len(starts)):
+        last = max(last, first)
+        while last < len(starts) and sum(costs[first : last + 1]) <= room:
+            last += 1
+        if last > first:
+            worth = fsum(weight[word] for word in set().union(*said[first:last]))
+            best = max(best, (worth, ends[last - 1] - starts[first], -starts[first]))
+    if best[0] < 0:  # each sentence alone is too long
+        head = _words_within(text, room, meter, from_end=False).rstrip()
+        return f"{head} {LEFT_OUT}" if head else ""
+    start, end = -best[2], best[1] - best[2]
+    before = f"{LEFT_OUT} " if start > 0 else ""
+    after = f" {LEFT_OUT}" if text[end:].strip() else ""
+    shown = before + text[start:end].strip() + after
+    return shown if meter.line(shown) <= tokens else ""
+
+
+def _within(text: str, room: int, meter: Meter) -> int:
+    """Tokens of a sentence; one that is far too long costs more than there is, uncounted."""
+    return meter.line(text) if len(text) <= max(0, room) * MOST_CHARACTERS_PER_TOKEN else room + 1
+
+
+def _words_within(text: str, tokens: int, meter: Meter, *, from_end: bool) -> str:
+    """As many whole words from one end as fit; a word that is too long by itself is left out."""
+    reach = max(0, tokens) * MOST_CHARACTERS_PER_TOKEN
+    if from_end:
+        ends = [len(text), *(m.end() for m in reversed(list(_SPACE.finditer(text, max(0, len(text) - reach)))))]
+        position = bisect_left(ends, True, key=lambda start: meter(text[start:]) > tokens)
+        return text[ends[position - 1] :] if position else ""
+    ends = [0, *(m.start() for m in _SPACE.finditer(text[:reach]))]
+    position = bisect_left(ends, True, key=lambda end: meter(text[:end]) > tokens)
+    return text[: ends[position - 1]] if position else ""

@@ -1,0 +1,320 @@
+"""CompileInputs: all inputs of a compilation, as values.
+
+The inputs are stored (in checkpoints, and in receipts as one SHA-256 for each field). Unknown fields of a newer version
+survive a round trip in `extra`; fields that an older version did not write take their defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Literal
+
+from mcp_server.model import GLOBAL, Delivery, GateSignal, Hit, Kind, Passage, SourceFile, ToolCall, Turn, Withheld
+from mcp_server.relevance.clarity_block import BlockItem
+from mcp_server.topics.activations import Correction, Payload
+from mcp_server.topics.topic import ActiveTopic
+
+INPUTS_VERSION = 1
+COMPILER_VERSION = 6
+"""Increase it with every change after which the same inputs may give other bytes."""
+
+LEAST_BUDGET = 128
+"""Tokens below which a context is not worth compiling: tools refuse, resources cut and say so."""
+
+Scope = Literal["project", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSettings:
+    """Settings that shape a text: shares of the budget (0..1) and sizes in KB of 1,024 bytes."""
+
+    identity_share: float = 0.15
+    memory_share: float = 0.20
+    knowledge_floor_add: float = 0.35
+    knowledge_floor: float = 0.25
+    history_floor: float = 0.25
+    identity_kb: float = 17.0
+    memory_kb: float = 3.0
+    journal_kb: float = 4.0
+    active_projects_kb: float = 1.0
+    topic_kb: float = 6.0
+    topic_share: float = 0.20
+    holding_share: float = 0.5
+    passage_tokens: int = 240
+    """A found passage longer than this, and than an eighth of the room, is shown by its relevant part."""
+    short_headers: bool = False
+    """Head what was found in conversations by its day alone, without title and path: for a push of 300 tokens."""
+    clarity_tokens: int = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit of the search, in its order.
+
+    `references` counts how often its file was of use. `out` is the reason, for the receipt, if it is excluded from this
+    context. `worthwhile`: it is expected to be worth its tokens (`core.injection`) and may be shown although the gate
+    is closed.
+    """
+
+    hit: Hit
+    references: int = 0
+    out: str = ""
+    worthwhile: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastSession:
+    """The conversation before this one: `day` (YYYY-MM-DD) of its last entry, and its newest turns, oldest first."""
+
+    path: str
+    title: str
+    day: str
+    turns: tuple[Turn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A turn of the session of which the live context has only a part, and the ids of the missing chunks."""
+
+    turn: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A chunk that left the live context: the id for `recover`, its turn, and a few words of it."""
+
+    id: str
+    turn: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOff:
+    """The state of a conversation when its window was compacted, from a checkpoint.
+
+    `id` and `path` are the checkpoint's, empty if there is none; `at` is a UTC time for a person, `turn` the
+    checkpoint's last turn. Decisions, items and files are listed newest last.
+    """
+
+    id: str
+    path: str
+    at: str
+    turn: int
+    thread: str = ""
+    decisions: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+    last_tool_call: ToolCall | None = None
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompileInputs:
+    """The inputs of one compilation. Equal inputs give the same bytes, on every machine and channel.
+
+    - `now` is the time of the turn that the context is for, `local_date` the user's date then (YYYY-MM-DD).
+    - `as_of` hides later turns.
+    - `turns` are the session's newest turns as the live context has them (only for `replace`), `first_exchange` is the
+      number of exchanges before them. `live_set` lists the turns that are shortened, `drop_list` the newest of the
+      `dropped` chunks.
+    - `hits` are ordered; a closed `gate` excludes those that are not `worthwhile`.
+    - For `add` the client's window holds the session's turns from number `in_window` on (None: all turns); they are not
+      repeated.
+    - `checkpoint` is the state before the window was compacted, if the model was not told it yet.
+    - `anchors` are the texts that the user anchored: the entries that they name are cut last.
+    - `page_order` lists the lines of the project's page as `path:line`, in the order in which search ranks them.
+    """
+
+    message: str
+    budget: int
+    now: datetime
+    local_date: str
+    delivery: Delivery = "add"
+    kind: Kind = "main"
+    session: str = ""
+    project: str = GLOBAL
+    scope: Scope = "project"
+    as_of: int | None = None
+    files: tuple[SourceFile, ...] = ()
+    hits: tuple[Candidate, ...] = ()
+    gate: GateSignal | None = None
+    turns: tuple[Turn, ...] = ()
+    first_exchange: int = 0
+    live_set: tuple[Shortened, ...] = ()
+    anchors: tuple[str, ...] = ()
+    topics: tuple[ActiveTopic, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    clarity: tuple[BlockItem, ...] = ()
+    checkpoint: LeftOff | None = None
+    drop_list: tuple[Dropped, ...] = ()
+    settings: CompilerSettings = CompilerSettings()
+    settings_hash: str = ""
+    embedder: str = ""
+    vocabulary: str = "o200k_base"
+    compiler_version: int = COMPILER_VERSION
+    version: int = INPUTS_VERSION
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    in_window: int | None = None
+    last_session: LastSession | None = None
+    dropped: int = 0
+    page_order: tuple[str, ...] = ()
+
+    def digests(self) -> dict[str, str]:
+        """Returns a SHA-256 (hex) of each field's canonical JSON, also of unknown fields of a newer version.
+
+        In that JSON a dataclass is the list of its values, ordered by name, which takes half the time of an object.
+        """
+        return {name: _sha256(value) for name, value in self._values().items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the inputs as JSON values, one key for each field. `from_json` is the inverse."""
+        return {name: json.loads(_canonical(value, _object)) for name, value in self._values().items()}
+
+    def _values(self) -> dict[str, Any]:
+        return {**self.extra, **{name: getattr(self, name) for name in _names(type(self)) if name != "extra"}}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> CompileInputs:
+        """Returns the inputs that any version stored."""
+        known = set(_names(cls)) - {"extra"}
+        given = {name: _READERS.get(name, _frozen)(value) for name, value in document.items() if name in known}
+        return cls(**given, extra={name: value for name, value in document.items() if name not in known})
+
+
+class Digests(Mapping[str, str]):
+    """`CompileInputs.digests`, computed on first access: that takes milliseconds, and few receipts need it."""
+
+    def __init__(self, inputs: CompileInputs) -> None:
+        self._inputs = inputs
+
+    @cached_property
+    def _counted(self) -> dict[str, str]:
+        return self._inputs.digests()
+
+    def __getitem__(self, name: str) -> str:
+        return self._counted[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counted)
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+
+def differing_fields(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns the names of the fields in which two compilations' digests differ."""
+    return tuple(sorted(name for name in {*a, *b} if a.get(name) != b.get(name)))
+
+
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(_canonical(value, _row).encode()).hexdigest()
+
+
+def _canonical(value: Any, default: Callable[[Any], Any]) -> str:
+    """Returns a value's JSON with sorted keys. `default` converts values that JSON does not know."""
+    return json.dumps(value, default=default, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _object(value: Any) -> Any:
+    """Converts dataclasses to objects, times to ISO 8601 in UTC."""
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in _names(type(value))}
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else dict(value)
+
+
+def _row(value: Any) -> Any:
+    """Converts as `_object` does, but a dataclass to the list of its values."""
+    return _values_of[type(value)](value) if is_dataclass(value) else _object(value)
+
+
+class _Readers(dict[type, Callable[[Any], Any]]):
+    """A cache of functions that read all fields of a dataclass: inputs contain more than a thousand dataclasses."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        self[kind] = reader = attrgetter(*sorted(_names(kind)))
+        return reader
+
+
+_values_of = _Readers()
+
+
+def _names(kind: Any) -> Iterable[str]:
+    """Returns a dataclass's field names. `dataclasses.fields` would take a millisecond for a few hundred hits."""
+    names: Mapping[str, object] = kind.__dataclass_fields__
+    return names
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(inner) for inner in value) if isinstance(value, list) else value
+
+
+def _time(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
+
+
+def _known(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a stored object that this version's `kind` has; a newer version may have written more."""
+    return {name: _frozen(inner) for name, inner in value.items() if name in _names(kind)}
+
+
+def _turn(value: Mapping[str, Any]) -> Turn:
+    calls = tuple(ToolCall(**_known(ToolCall, call)) for call in value.get("tool_calls", ()))
+    return Turn(**{**_known(Turn, value), "at": _time(value["at"]), "tool_calls": calls})
+
+
+def _last_session(value: Mapping[str, Any] | None) -> LastSession | None:
+    if value is None:
+        return None
+    return LastSession(**{**_known(LastSession, value), "turns": tuple(_turn(turn) for turn in value.get("turns", ()))})
+
+
+def _source(value: Mapping[str, Any]) -> SourceFile:
+    withheld = tuple(Withheld(**_known(Withheld, one)) for one in value.get("withheld", ()))
+    return SourceFile(**{**_known(SourceFile, value), "withheld": withheld})
+
+
+def _topic(value: Mapping[str, Any]) -> ActiveTopic:
+    return ActiveTopic(
+        **{
+            **_known(ActiveTopic, value),
+            "source": _source(value["source"]),
+            "subscriptions": tuple(_source(one) for one in value.get("subscriptions", ())),
+            "payloads": tuple(Payload(**_known(Payload, one)) for one in value.get("payloads", ())),
+        }
+    )
+
+
+def _left_off(value: Mapping[str, Any] | None) -> LeftOff | None:
+    if value is None:
+        return None
+    call = value.get("last_tool_call")
+    return LeftOff(**{**_known(LeftOff, value), "last_tool_call": ToolCall(**_known(ToolCall, call)) if call else None})
+
+
+def _candidate(value: Mapping[str, Any]) -> Candidate:
+    hit = value["hit"]
+    passage = Passage(**{**_known(Passage, hit["passage"]), "at": _time(hit["passage"]["at"])})
+    return Candidate(**{**_known(Candidate, value), "hit": Hit(**{**_known(Hit, hit), "passage": passage})})
+
+
+_READERS: Mapping[str, Any] = {
+    "now": _time,
+    "files": lambda values: tuple(_source(value) for value in values),
+    "hits": lambda values: tuple(_candidate(value) for value in values),
+    "gate": lambda value: None if value is None else GateSignal(**_known(GateSignal, value)),
+    "turns": lambda values: tuple(_turn(value) for value in values),
+    "clarity": lambda values: tuple(BlockItem(**_known(BlockItem, value)) for value in values or ()),
+    "topics": lambda values: tuple(_topic(value) for value in values),
+    "corrections": lambda values: tuple(Correction(**_known(Correction, value)) for value in values),
+    "live_set": lambda values: tuple(Shortened(**_known(Shortened, value)) for value in values),
+    "drop_list": lambda values: tuple(Dropped(**_known(Dropped, value)) for value in values),
+    "last_session": _last_session,
+    "checkpoint": _left_off,
+    "settings": lambda value: CompilerSettings(**_known(CompilerSettings, value)),
+}

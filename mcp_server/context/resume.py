@@ -1,0 +1,69 @@
+"""Resume: a conversation goes on in a window that holds nothing of it, in another client or after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.checkpoint import make
+from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.compiler import Compiled
+from mcp_server.context.left_off import of_checkpoint
+from mcp_server.conversations import sessions
+from mcp_server.conversations.as_of import as_of
+from mcp_server.conversations.projects import project_of
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_files import PREFIX
+from mcp_server.storage.local.state import SessionRow
+
+NOTE = "before it was resumed elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a fresh window begins with. `earlier` says that the checkpoint is not of the session's last turn."""
+
+    session: str
+    title: str
+    checkpoint: Checkpoint
+    compiled: Compiled
+    earlier: bool
+
+
+async def resume(memory: Memory, what: str | None, caller: Caller, budget: int | None = None) -> Resumed:
+    """The context to go on with: of a session as it is now, or of a checkpoint by its id, everything counted as missing
+    in the client's window. Without `what`: the conversation of the caller's project that was last heard of.
+
+    What was said since the session's last checkpoint is in a new one first. Raises NotFound.
+    """
+    await sessions.ready(memory)
+    if what is not None and what.startswith(PREFIX):
+        checkpoint = await stored.read(memory, what)
+        row = await sessions.require(memory, checkpoint.session)
+        last = await as_of(memory, row.session) or row.turns
+    else:
+        row = await sessions.require(memory, what) if what else await _last(memory, caller)
+        last = await as_of(memory, row.session) or row.turns
+        known = await stored.latest(memory, row.session)
+        checkpoint = known if known and known.turn == last else await make(memory, row.session, "asked", NOTE)
+    request = CompileRequest(session=row.session, budget=budget, resumed=of_checkpoint(checkpoint))
+    compiled = await compile_context(memory, request, caller)
+    await memory.state.put(sessions.RESUMED, row.session, row.turns)
+    memory.changes.publish(Change("session", None, row.session))
+    return Resumed(row.session, row.title, checkpoint, compiled, earlier=checkpoint.turn < last)
+
+
+async def _last(memory: Memory, caller: Caller) -> SessionRow:
+    project = await project_of(memory, caller)
+    rows = [
+        row
+        for row in await memory.state.sessions()
+        if row.project in (project.keys or {project.key}) and row.kind != "subagent" and row.session != caller.session
+    ]
+    if not rows:
+        raise NotFound("no conversation to resume in this project; name one (`session list` shows them)")
+    return max(rows, key=lambda row: row.last_arrival)

@@ -1,0 +1,346 @@
+"""P0 identity and P1 memory, journal, projects: the workspace files in every context.
+
+Files of one slot share its room so that small ones stay whole. Lines that an earlier slot shows are not repeated. A
+file that does not fit loses its oldest dated entries first. Its last line then says which lines are left out and how to
+read them; knowledge (P3) may still show them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+
+from mcp_server.context.cut import beginning
+from mcp_server.context.inputs import CompileInputs, CompilerSettings
+from mcp_server.context.receipt import Considered
+from mcp_server.context.render import SEPARATOR, file_text, label, one_line, tight
+from mcp_server.context.said import NO_LONGER_SO, SHOWN_ABOVE, repeats, said_above, without
+from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots.in_force import SETTLED, held
+from mcp_server.knowledge.anchors import anchored_entries
+from mcp_server.knowledge.places import GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
+from mcp_server.model import SourceFile, Withheld
+from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
+from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.entries import entries
+from mcp_server.text.markdown import sections, without_comments
+from mcp_server.understanding.changing import overtaken_lines
+
+PROJECTS_FOLDER = "knowledge/projects/"
+ACTIVE_FILE = "knowledge/projects/_active.md"
+JOURNAL_FOLDER = "knowledge/journal/"
+_IDENTITY_ORDER = ("SOUL.md", "USER.md", "AGENTS.md", "TOOLS.md")
+NOT_ALWAYS = "not always shown: comes in where a message is about it"
+NO_ROOM_IN_SHARE = "no room within its share"
+_LONGEST_SORTED = 1_000_000
+"""Characters. A larger file is cut at its end instead of by the age of its entries."""
+_NEWEST_SHARE = 4
+"""The newest entries keep a quarter of a file's room, even if the file has much undated text."""
+_DAY_IN_NAME = re.compile(r"(\d{4}-\d{2}-\d{2})\.md$")
+_LEAST_TOKENS = 24
+"""Tokens below which a file's block would be little more than its label."""
+
+
+def journal_files(local_date: str) -> tuple[str, str]:
+    """Returns the journals of today and yesterday in the user's time zone."""
+    today = date.fromisoformat(local_date)
+    return tuple(f"{JOURNAL_FOLDER}{day.isoformat()}.md" for day in (today, today - timedelta(days=1)))  # type: ignore[return-value]
+
+
+def of_the_user(source: SourceFile) -> SourceFile:
+    """Returns the part of the user's file for every context: the sections about them and their preferences.
+
+    The part ends at the first other section, and is empty if the file has neither section.
+    """
+    lasting = (PEOPLE_SECTIONS["about"], PEOPLE_SECTIONS["preference"])
+    titled = [one for one in sections(source.text) if one.level == 2]
+    end = next((one.start for one in titled if one.title not in lasting), None)
+    if not any(one.title in lasting for one in titled):
+        end = 1
+    if end is None or not source.text.strip():
+        return source
+    rest = Withheld(NOT_ALWAYS, source.first_line + end - 1, source.first_line + source.text.rstrip().count("\n"))
+    return replace(source, text="\n".join(source.text.split("\n")[: end - 1]), withheld=(rest,))
+
+
+def is_identity(inputs: CompileInputs, path: str) -> bool:
+    return path.startswith("knowledge/identity/") or path == USER_FILE
+
+
+def is_memory(inputs: CompileInputs, path: str) -> bool:
+    return path == MEMORY_FILE
+
+
+def is_journal(inputs: CompileInputs, path: str) -> bool:
+    return path in journal_files(inputs.local_date)
+
+
+def is_active(inputs: CompileInputs, path: str) -> bool:
+    return path == ACTIVE_FILE
+
+
+def is_project(inputs: CompileInputs, path: str) -> bool:
+    return path == GENERAL_PAGE or (path.startswith(PROJECTS_FOLDER) and path.count("/") > 2)
+
+
+def _order(source: SourceFile) -> tuple[int, str]:
+    name = source.path.rsplit("/", 1)[-1]
+    if name in _IDENTITY_ORDER:
+        return _IDENTITY_ORDER.index(name), source.path
+    return len(_IDENTITY_ORDER), source.path
+
+
+def _of_slot(inputs: CompileInputs, belongs: Callable[[CompileInputs, str], bool]) -> list[SourceFile]:
+    return sorted((source for source in inputs.files if belongs(inputs, source.path)), key=_order)
+
+
+def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
+    """Returns why a file is left out as a whole, or None."""
+    if source.untouched:
+        return "template, not filled in"
+    if not source.text.strip():
+        return "empty"
+    if source.path == MEMORY_FILE and inputs.kind != "main":
+        return f"for main sessions only, this one is {inputs.kind}"
+    return None
+
+
+def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
+    """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
+    gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
+    again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
+    items = held(source) if is_page(source.path) else []
+    shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in SETTLED}
+    settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in SETTLED}
+    return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled
+
+
+def _says_something(text: str) -> bool:
+    """Returns whether a text has anything besides headings."""
+    return any(line.strip() and not line.startswith("#") for line in without_comments(text).split("\n"))
+
+
+def _filler(name: str, belongs: Callable[[CompileInputs, str], bool]) -> Callable[[Filling, Room], Section]:
+    """Returns the `fill` function for the files that `belongs` selects."""
+
+    def fill(filling: Filling, room: Room) -> Section:
+        considered: list[Considered] = []
+        wanted: list[Prepared] = []
+        said = said_above(filling)
+        for source in _of_slot(filling.inputs, belongs):
+            reason = _ruled_out(filling.inputs, source)
+            rest = source if reason else without(source, _out(source, said))
+            if rest is not source and not _says_something(rest.text):
+                reason = SHOWN_ABOVE
+            considered += withheld(name, rest, reason)
+            file = None if reason else prepared(name, rest, filling.inputs.anchors)
+            if file is not None:
+                wanted.append(file)
+            elif source.text.strip() or not source.withheld:
+                considered.append(account(name, source, included=False, reason=reason or "empty"))
+        blocks: list[str] = []
+        lines: dict[str, frozenset[int]] = {}
+        meter = filling.meter
+        needs = [file.need(room, meter) for file in wanted]
+        for file, tokens in zip(wanted, shared_out(needs, room.tokens), strict=True):
+            spent = sum(len(block.encode("utf-8", "replace")) + len(SEPARATOR) for block in blocks)
+            shown = file.within(Room(tokens, room.bytes - spent), meter)
+            if shown is None:
+                considered.append(account(name, file.source, included=False, reason=NO_ROOM_IN_SHARE))
+                continue
+            blocks.append(shown.text)
+            lines[file.source.path] = shown.lines
+            reason = "always shown" if shown.whole else "always shown, cut to its share"
+            entry = account(name, file.source, included=True, reason=reason)
+            considered.append(replace(entry, tokens=meter(shown.text), whole=shown.whole))
+        return Section(SEPARATOR.join(blocks), tuple(considered), lines) if considered else NOTHING
+
+    return fill
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A file's block: its label and as much of its text as fits. `lines` are the shown line numbers."""
+
+    text: str
+    lines: frozenset[int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A file ready to be shown: its label and neutralized text, from line `source.first_line` of the file on.
+
+    `anchors` are the anchored texts, which protect entries from being cut.
+    """
+
+    source: SourceFile
+    head: str
+    text: str
+    anchors: tuple[str, ...] = ()
+
+    def need(self, room: Room, meter: Meter) -> int:
+        """Returns the tokens of the whole block, or all tokens of `room` if the block cannot fit."""
+        if len(self.text) > room.tokens * MOST_CHARACTERS_PER_TOKEN:
+            return room.tokens
+        return meter.line(self.head) + meter.line(self.text) + meter(SEPARATOR)
+
+    def within(self, room: Room, meter: Meter) -> Shown | None:
+        """Returns the block within this room, without its oldest entries if necessary; None if too little fits."""
+        inside = room.less(self.head, meter)
+        if not inside.holds(self.text, meter):
+            newest = self._newest(inside, meter)
+            if newest is not None:
+                return newest if inside.tokens >= _LEAST_TOKENS else None
+        shown = beginning(self.text, inside, meter, _mark(self.source, self.text))
+        if not shown.text or (not shown.whole and inside.tokens < _LEAST_TOKENS):
+            return None
+        text = min(f"{self.head}\n{tight(shown.text)}", f"{self.head}\n{shown.text}", key=meter)
+        return Shown(text, frozenset(range(_first_left_out(self.source, self.text, shown.end))), shown.whole)
+
+    def _newest(self, inside: Room, meter: Meter) -> Shown | None:
+        """Returns the block with as many lines as fit; None if the file has no dated entries, or if nothing fits."""
+        order = self._leaving(inside, meter) if len(self.text) <= _LONGEST_SORTED else []
+        if not order:
+            return None
+        lines = self.text.split("\n")
+        path = one_line(self.source.path, 300)
+
+        def left(count: int) -> frozenset[int]:
+            return frozenset(number for block in order[:count] for number in block)
+
+        def text(count: int) -> str:
+            gone = left(count)
+            kept = tight("\n".join("" if number in gone else line for number, line in enumerate(lines, 1)))
+            return f"{kept}\n[cut: {len(gone)} lines are left out, the oldest entries first; read {path}]"
+
+        count = bisect_left(range(len(order)), True, lo=1, key=lambda number: inside.holds(text(number), meter))
+        if count == len(order):
+            return None
+        above = self.source.first_line - 1
+        shown = frozenset(range(above + len(lines) + 1)) - {above + number for number in left(count)}
+        return Shown(f"{self.head}\n{text(count)}", shown, False)
+
+    def _leaving(self, inside: Room, meter: Meter) -> list[range]:
+        """Returns blocks of lines (from 1) in the order of cutting: the oldest dated entries, other lines from the end,
+        the newest entries, then anchored ones. Empty if no entry is dated."""
+        found = entries(self.text)
+        in_name = _DAY_IN_NAME.search(self.source.path)
+        day = in_name[1] if in_name else ""
+        kept = anchored_entries(self.anchors, self.source.path, found, self.source.first_line - 1)
+        dated = sorted((one for one in found if one.date or day), key=lambda one: (one.date or day, one.start))
+        blocks = [range(one.start, one.end + 1) for one in dated if one.start not in kept]
+        share = Room(inside.tokens // _NEWEST_SHARE, inside.bytes // _NEWEST_SHARE)
+        lines = self.text.split("\n")
+        newest: list[range] = []
+        for block in reversed(blocks):
+            text = "\n".join(lines[block.start - 1 : block.stop - 1])
+            if not share.holds(text, meter):
+                break
+            share = share.less(text, meter)
+            newest.insert(0, block)
+        of_dated = {number for block in blocks for number in block}
+        of_dated |= {number for one in found if one.start in kept for number in range(one.start, one.end + 1)}
+        others = [
+            range(number, number + 1)
+            for number, line in reversed(list(enumerate(lines, 1)))
+            if number not in of_dated and line.strip() and not line.startswith("#")
+        ]
+        anchored = [range(one.start, one.end + 1) for one in found if one.start in kept]
+        return [*blocks[: len(blocks) - len(newest)], *others, *newest, *anchored] if blocks else []
+
+
+def prepared(name: str, source: SourceFile, anchors: tuple[str, ...] = ()) -> Prepared | None:
+    """Returns a file ready to be shown under the label `name`; None if it has no text."""
+    text = file_text(source.text)
+    blank = len(text) - len(text.lstrip("\n"))
+    if blank == len(text):
+        return None
+    shown = replace(source, text=source.text.split("\n", blank)[-1], first_line=source.first_line + blank)
+    return Prepared(shown, label(name, source.path), text[blank:], anchors)
+
+
+def _first_left_out(source: SourceFile, text: str, end: int) -> int:
+    """Returns the number of the first line that is not shown whole, if `end` characters of the text are shown."""
+    rest = text[end:]
+    return source.first_line + text.count("\n", 0, len(text) - len(rest.lstrip())) + (0 if rest.strip() else 1)
+
+
+def _mark(source: SourceFile, text: str) -> Callable[[int], str]:
+    path = one_line(source.path, 300)
+    last = source.first_line + text.count("\n")
+
+    def mark(end: int) -> str:
+        return f"[cut: lines {min(last, _first_left_out(source, text, end))}-{last} are left out; read {path}]"
+
+    return mark
+
+
+def account(slot: str, source: SourceFile, *, included: bool, reason: str) -> Considered:
+    """Returns a file's line in the receipt."""
+    last = source.first_line + source.text.count("\n")
+    return Considered(f"{source.path}:{source.first_line}-{last}", slot, source.path, included, reason)
+
+
+def withheld(slot: str, source: SourceFile, reason: str | None = None) -> Iterator[Considered]:
+    """Yields the receipt's lines for withheld parts of a file, unless the whole file has the same reason."""
+    for one in source.withheld:
+        if one.reason != reason:
+            lines = f":{one.start}-{one.end}" if one.end else ""
+            yield Considered(f"{source.path}{lines}", slot, source.path, False, one.reason)
+
+
+def _floor(belongs: Callable[[CompileInputs, str], bool], part: float) -> Callable[[Filling], int]:
+    """Returns a function that gives the part of P1's share which earlier slots keep free for these files, if they hold
+    more than what other slots show."""
+
+    def floor(filling: Filling) -> int:
+        there = (
+            _ruled_out(filling.inputs, source) is None
+            and _says_something(without(source, _out(source, frozenset())).text)
+            for source in _of_slot(filling.inputs, belongs)
+        )
+        return int(_memory_cap(filling) * part) if part and any(there) else 0
+
+    return floor
+
+
+def _identity_cap(filling: Filling) -> int:
+    return filling.share(filling.inputs.settings.identity_share)
+
+
+def _memory_cap(filling: Filling) -> int:
+    return filling.share(filling.inputs.settings.memory_share)
+
+
+def _slot(
+    name: str,
+    belongs: Callable[[CompileInputs, str], bool],
+    most_kb: Callable[[CompilerSettings], float] | None = None,
+    *,
+    group: str = "P1",
+    cap: Callable[[Filling], int] = _memory_cap,
+    least: float = 0.0,
+) -> Slot:
+    """Returns the slot of some files. While other slots need the room, `most_kb` caps their text; `least` is the part
+    of P1's share that is kept free for them."""
+    return Slot(
+        name,
+        group,
+        _filler(name, belongs),
+        cap=cap,
+        floor=_floor(belongs, least),
+        most_bytes=lambda filling: kilobytes(most_kb(filling.inputs.settings)) if most_kb else UNLIMITED_BYTES,
+        grows=True,
+    )
+
+
+IDENTITY = _slot("identity", is_identity, lambda knobs: knobs.identity_kb, group="identity", cap=_identity_cap)
+MEMORY = _slot("memory", is_memory, lambda knobs: knobs.memory_kb)
+JOURNAL = _slot("journal", is_journal, lambda knobs: knobs.journal_kb, least=0.2)
+ACTIVE_PROJECTS = _slot("active projects", is_active, lambda knobs: knobs.active_projects_kb, least=0.1)
+PROJECT = _slot("project", is_project, least=0.3)

@@ -1,0 +1,148 @@
+"""What holds: standing rules, decisions in force and open items from the project's page, in every context.
+
+A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so these lines
+need no match. If they do not all fit, each kind gets a share of the room; short and new lines come first. With a
+message, the lines come in the order in which search ranks them for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_server.context.inputs import CompileInputs
+from mcp_server.context.receipt import Considered
+from mcp_server.context.render import SEPARATOR, label
+from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.knowledge.places import CLOSED, DECISIONS, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
+from mcp_server.model import SourceFile
+from mcp_server.text.budget import Room
+from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import sections
+from mcp_server.understanding.changing import overtaken_lines
+
+KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
+"""Section of the page, its heading in the context, and its share of the room where not everything fits. Facts get what
+the others leave; with a message, all but the rules share the room by their rank."""
+
+LENGTH_STEP = 80
+"""Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
+lines of about one length the newest come first. Short lines say more per token, and search finds a long line for a
+later prompt more easily than a short one (`bench push`, eight conversations: prompts met in full .49, so .54)."""
+
+SETTLED = frozenset((REPLACED, CLOSED))
+"""Sections whose derived lines no context shows unless search finds them."""
+
+SECTIONS = SETTLED.union(section for section, _, _ in KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A line of the page: its section, its text without date and sources, and its line number in the file."""
+
+    section: str
+    text: str
+    path: str
+    line: int
+    day: str
+
+
+def held(source: SourceFile) -> list[Held]:
+    """Returns the derived lines of a page's item sections, in the order of the file.
+
+    A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
+    """
+    found = []
+    rows = source.text.split("\n")
+    gone = overtaken_lines(source.text)
+    for section in sections(source.text):
+        if section.title not in SECTIONS:
+            continue
+        for place in range(section.start - 1, section.end):
+            if is_derived(rows[place]) and (matched := DERIVED.match(rows[place])):
+                text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
+                title = REPLACED if place in gone else section.title
+                found.append(Held(title, text, source.path, source.first_line + place, matched[1] or ""))
+    return found
+
+
+def fill(filling: Filling, room: Room) -> Section:
+    """Returns the lines that hold, as many as fit."""
+    inputs, meter = filling.inputs, filling.meter
+    lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
+    titles = {section: f"{title}:" for section, title, _ in KINDS}
+    kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
+    if not kept:
+        return NOTHING
+    heading = label("what holds", ", ".join(dict.fromkeys(one.path for one in kept)))
+    headings = sum(meter.line(titles[section]) for section in {one.section for one in kept})
+    left = max(0, room.tokens - meter.line(heading) - meter(SEPARATOR) - headings)
+    tokens = {one: meter.line(_shown(one)) for one in kept}
+    pools = _pools(inputs, kept)
+    needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
+    inside: set[Held] = set()
+    spare = 0
+    for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
+        spare += pool_room
+        for one in pool:
+            if tokens[one] <= spare:
+                spare -= tokens[one]
+                inside.add(one)
+    for one in (one for pool, _ in pools for one in pool if one not in inside):
+        if tokens[one] <= spare:  # what the shares leave over
+            spare -= tokens[one]
+            inside.add(one)
+    shown: list[str] = []
+    for section, title in titles.items():
+        here = [one for one in kept if one.section == section and one in inside]
+        here.sort(key=lambda one: (one.path != GENERAL_PAGE, one.line))
+        shown += [title, *map(_shown, here)] if here else []
+    considered = tuple(_account(one, one in inside, tokens[one]) for pool, _ in pools for one in pool)
+    return Section("\n".join([heading, *shown]) if shown else "", considered)
+
+
+def _pools(inputs: CompileInputs, kept: Sequence[Held]) -> list[tuple[list[Held], float]]:
+    """Returns the lines that compete for the same share of the room, best first, each pool with its share."""
+    newest = sorted(kept, key=lambda one: (one.day, one.line), reverse=True)
+    if not inputs.page_order:
+        newest.sort(key=lambda one: len(one.text) // LENGTH_STEP)
+        by_kind = [([one for one in newest if one.section == section], share) for section, _, share in KINDS]
+        return [(pool, share) for pool, share in by_kind if pool]
+    rank = {line: place for place, line in enumerate(inputs.page_order)}
+    ranked = sorted(newest, key=lambda one: rank.get(f"{one.path}:{one.line}", len(rank)))
+    rules = [one for one in ranked if one.section == RULES]
+    return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
+
+
+def _applies(inputs: CompileInputs, one: Held) -> bool:
+    """Within a project, what belongs to no project counts only if it is a rule."""
+    return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
+
+
+def _shown(one: Held) -> str:
+    return f"- {neutralise(one.text)}"
+
+
+def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
+    """Divides the room by these shares; what one kind does not need, the others get, the first ones first."""
+    given = [min(need, int(room * share)) for need, share in zip(needs, shares, strict=True)]
+    for place, need in enumerate(needs):
+        given[place] += min(need - given[place], room - sum(given))
+    return given
+
+
+def _account(one: Held, included: bool, tokens: int) -> Considered:
+    return Considered(
+        id=f"{one.path}:{one.line}-{one.line}",
+        slot="what holds",
+        source=one.path,
+        included=included,
+        reason="holds" if included else "no room within its share",
+        tokens=tokens if included else 0,
+    )
+
+
+HOLDING = Slot(
+    "what holds", "what holds", fill, cap=lambda filling: filling.share(filling.inputs.settings.holding_share)
+)

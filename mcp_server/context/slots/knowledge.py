@@ -1,0 +1,345 @@
+"""P3, scored knowledge: the hits of the search, best first.
+
+If the gate is closed, only passages that are expected to be worth their tokens are shown (`core.injection`). Passages
+are ordered by
+
+    worth = score − 0.02 · ln(10 + characters / 4)
+
+so that of passages with similar scores the short ones come first, and a long message does not crowd them out.
+(Measured: evidence within 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts
+those.) Turns next to a hit need no rule: search ranks them as candidates by their neighbors.
+
+Passages of one conversation and day, or of one file, are shown under one short header, one turn a line. Of a passage
+that is longer than its share of the room, the sentences most relevant to the message are shown. Near-duplicates are
+shown once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from mcp_server.context.cut import relevant_part, without_code
+from mcp_server.context.inputs import Candidate, CompileInputs
+from mcp_server.context.receipt import Considered
+from mcp_server.context.render import SEPARATOR, group_header, label, passage_line, passage_text
+from mcp_server.context.said import SHOWN_ABOVE, repeats, said_above
+from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.worth import DIGITS, KnowledgeScore, score
+from mcp_server.model import Passage
+from mcp_server.search.query_syntax import plain_query
+from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Room
+from mcp_server.text.derived_lines import is_derived, without_sources
+from mcp_server.text.destinations import MEMORY as MEMORY_FILE
+from mcp_server.text.words import content_words, words
+
+_WORD = re.compile(r"\w+")
+
+SAME = 0.8
+"""Share of common shingles from which on two passages count as one."""
+
+SHINGLE = 3
+
+Shingles = frozenset[int]
+"""Hashes of the shingles: they compare several times faster than words."""
+
+
+def shingles(text: str) -> Shingles:
+    """Every run of three words; of a shorter text the text as a whole."""
+    said = _WORD.findall(text.lower())
+    if len(said) <= SHINGLE:
+        return frozenset([hash(tuple(said))]) if said else frozenset()
+    return frozenset(map(hash, zip(said, said[1:], said[2:], strict=False)))
+
+
+class Seen:
+    """The passages that are already in, found again by what they share."""
+
+    def __init__(self) -> None:
+        self._passages: list[tuple[str, Shingles]] = []
+        self._all: set[int] = set()
+
+    def twin(self, wanted: Shingles) -> str | None:
+        """The id of the earliest passage that says nearly the same, or None."""
+        if not wanted or len(wanted & self._all) < SAME * len(wanted):
+            return None  # what all of them share with it is too little, and most passages end here
+        for identity, known in self._passages:
+            shared = len(wanted & known)
+            if shared >= SAME * (len(wanted) + len(known) - shared):
+                return identity
+        return None
+
+    def add(self, identity: str, known: Shingles) -> None:
+        """Remembers a passage that goes in."""
+        self._passages.append((identity, known))
+        self._all |= known
+
+
+HEADING = label("knowledge", "from past conversations and files; search and read give more")
+SHORT_HEADING = label("knowledge", "search gives more")
+
+LENGTH_CHARGE = 0.02
+LENGTH_START = 10
+CHARACTERS_PER_TOKEN = 4
+"""An estimate: counting each candidate's tokens would take longer than all the rest."""
+
+LONGEST_SHARE = 1 / 8
+"""Of a passage longer than this share of the room and than `passage_tokens`, only the relevant part is shown."""
+
+LEAST_PART = 40
+"""Tokens below which a part of a passage is not worth showing."""
+
+LEAST_LINE = 6
+"""Tokens of room below which no further passage is measured."""
+
+COURTESY = frozenset(
+    words(
+        """
+        ok okay thanks thank thx cheers you very so much a lot again welcome noted great good nice cool perfect awesome
+        hi hello hey morning evening night bye goodbye hvala dobro danke bitte
+        """
+    )
+)
+LONGEST_COURTESY = 40
+"""Characters."""
+
+NO_ROOM = "no room left"
+
+Group = tuple[str, str]
+"""Passages under one header: a conversation or file, and a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A candidate with its score, the charge for its length, and its worth."""
+
+    candidate: Candidate
+    passage: Passage
+    score: KnowledgeScore
+    charge: float
+    worth: float
+    id: str
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A passage's line and its cost in tokens, including the header if it opens or extends a group."""
+
+    scored: _Scored
+    text: str
+    whole: bool
+    cost: int
+
+
+class _Shelf:
+    """The room of P3 and the lines in it so far."""
+
+    def __init__(self, filling: Filling, room: Room) -> None:
+        self._meter = filling.meter
+        self._query = frozenset(content_words(plain_query(filling.inputs.message).text))
+        self._short = filling.inputs.settings.short_headers
+        self._heading = SHORT_HEADING if self._short else HEADING
+        self._most = max(filling.inputs.settings.passage_tokens, int(room.tokens * LONGEST_SHARE))
+        self.left = room.tokens - self._meter(self._heading + SEPARATOR)
+        self.lines: list[_Line] = []
+        self.cut: dict[Group, bool] = {}
+        self._headers: dict[tuple[Group, bool], int] = {}
+
+    def is_too_small_for(self, passage: Passage) -> bool:
+        """Returns True if a passage certainly does not fit, without measuring it."""
+        if self.left < LEAST_LINE:
+            return True
+        return self.left < LEAST_PART and len(passage_text(passage)) > self.left * MOST_CHARACTERS_PER_TOKEN
+
+    def line(self, scored: _Scored) -> _Line:
+        """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part."""
+        said = passage_text(scored.passage)
+        text = self._to_the_point(scored.passage, said)
+        whole = self._line(scored, text, scored.candidate.hit.whole and text == said)
+        tokens = self._meter.line(whole.text)
+        if tokens <= self._most and (whole.cost <= self.left or self.left < LEAST_PART):
+            return whole
+        room = min(self._most, self.left - self._line(scored, "", False).cost)
+        part = relevant_part(text, self._query, room, self._meter) if room >= LEAST_PART else ""
+        return self._line(scored, part, False) if part else whole
+
+    def _to_the_point(self, passage: Passage, text: str) -> str:
+        """Returns the text without pasted code that is not relevant to the message."""
+        if passage.category != "conversation" or ("```" not in text and "~~~" not in text):
+            return text
+        return without_code(text, self._query, begins_inside=passage.part > 0)
+
+    def put(self, line: _Line) -> None:
+        self.lines.append(line)
+        self.left -= line.cost
+        self.cut[line.scored.group] = self.cut.get(line.scored.group, False) or not line.whole
+
+    def _line(self, scored: _Scored, text: str, whole: bool) -> _Line:
+        shown = passage_line(scored.passage, text, cut=not (whole or self._short))
+        before = self.cut.get(scored.group)
+        now = self._header(scored, cut=bool(before) or not whole)
+        paid = 0 if before is None else self._header(scored, cut=before)
+        return _Line(scored, shown, whole, self._meter.line(shown) + now - paid)
+
+    def _header(self, scored: _Scored, *, cut: bool) -> int:
+        """Returns the tokens of the header of a passage's group."""
+        known = self._headers.get((scored.group, cut))
+        if known is None:
+            header = group_header(scored.passage, cut=cut, short=self._short)
+            known = self._headers[scored.group, cut] = self._meter.line(header)
+        return known
+
+    def rendered(self) -> str:
+        """Returns the section's text: files by rank, then conversations by date, each under its header."""
+        groups: dict[Group, list[_Line]] = {}
+        for line in self.lines:
+            groups.setdefault(line.scored.group, []).append(line)
+
+        def place(group: Group) -> tuple[bool, str, str]:
+            said = groups[group][0].scored.passage.category == "conversation"
+            return said, group[1] if said else "", group[0] if said else ""
+
+        blocks = [self._heading]
+        for group in sorted(groups, key=place):
+            inside = sorted(groups[group], key=lambda line: (line.scored.passage.start, line.scored.passage.part))
+            blocks.append(group_header(inside[0].scored.passage, cut=self.cut[group], short=self._short))
+            blocks += [line.text for line in inside]
+        return "\n".join(blocks)
+
+
+def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> Section:
+    """Returns the best passages that fit. `hidden` are turns of the session that the history already shows."""
+    ranked = _ranked(filling.inputs)
+    if not ranked:
+        return NOTHING
+    shelf = _Shelf(filling, room)
+    seen, above = Seen(), said_above(filling)
+    account = [_considered(scored, filling, shelf, seen, above, hidden) for scored in ranked]
+    if not shelf.lines:
+        return Section(considered=tuple(account))
+    own = [line.scored.passage for line in shelf.lines if _own(filling.inputs, line.scored.passage)]
+    return Section(shelf.rendered(), tuple(account), turns=frozenset(passage.turn or 0 for passage in own))
+
+
+def _considered(
+    scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
+) -> Considered:
+    """Adds a passage if it is not excluded and fits. `above` are the entries that earlier slots show."""
+    reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
+    if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
+        reason = SHOWN_ABOVE
+    if reason is None and shelf.is_too_small_for(scored.passage):
+        reason = NO_ROOM
+    if reason is not None:
+        return _account(scored, reason)
+    said = shingles(f"{scored.passage.speaker}: {without_sources(scored.passage.text)}")
+    twin = seen.twin(said)
+    if twin is not None:
+        return _account(scored, f"says nearly the same as {twin}")
+    line = shelf.line(scored)
+    if line.cost > shelf.left:
+        return _account(scored, NO_ROOM, line.cost)
+    shelf.put(line)
+    seen.add(scored.id, said)
+    reason = "relevant" if line.whole else "relevant, in part"
+    return _account(scored, reason, line.cost, included=True, whole=line.whole)
+
+
+def _ranked(inputs: CompileInputs) -> list[_Scored]:
+    """Returns the candidates by worth, then by path and line."""
+    scored = [_scored(one, inputs) for one in inputs.hits]
+    return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
+
+
+def _scored(candidate: Candidate, inputs: CompileInputs) -> _Scored:
+    passage = candidate.hit.passage
+    product = score(candidate.hit, candidate.references, inputs.now)
+    charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage_text(passage)) / CHARACTERS_PER_TOKEN), DIGITS)
+    derived = passage.category != "conversation" and is_derived(passage.text)
+    day = passage.at.date().isoformat() if passage.at and not derived else ""  # a derived line contains its date
+    return _Scored(
+        candidate=candidate,
+        passage=passage,
+        score=product,
+        charge=charge,
+        worth=round(product.total - charge, DIGITS),
+        id=f"{passage.path}:{passage.start}-{passage.end}",
+        group=(passage.path, day),
+    )
+
+
+def _own(inputs: CompileInputs, passage: Passage) -> bool:
+    return bool(inputs.session) and passage.session == inputs.session
+
+
+def _ruled_out(filling: Filling, scored: _Scored, hidden: frozenset[int]) -> str | None:
+    """Returns why a passage is excluded, or None."""
+    inputs, passage = filling.inputs, scored.passage
+    if inputs.gate is not None and not inputs.gate.open and not scored.candidate.worthwhile:
+        return "gate closed: nothing here is about the message"
+    if not passage.text.strip():
+        return "empty"
+    if passage.category == "conversation" and _is_courtesy(passage.text):
+        return "courtesy: it says nothing"
+    if _own(inputs, passage):
+        left_the_window = inputs.in_window is not None and (passage.turn or 0) < inputs.in_window
+        if inputs.delivery == "add" and not left_the_window:
+            return "the client has it: a turn of this session"
+        if inputs.as_of is not None and (passage.turn or 0) > inputs.as_of:
+            return "said later than this compilation looks"
+        if passage.turn in hidden:
+            return "shown in the history"
+    last = inputs.last_session
+    if last is not None and passage.path == last.path and any(turn.number == passage.turn for turn in last.turns):
+        return "shown as the last session's end"
+    if passage.category == "topic":
+        return "a topic: what brings it in are its triggers"
+    if passage.path == MEMORY_FILE and inputs.kind != "main":
+        return f"for main sessions only, this one is {inputs.kind}"
+    if any(source.untouched and source.path == passage.path for source in inputs.files):
+        return "template, not filled in"
+    lines = range(passage.start, passage.end + 1)
+    if passage.category != "conversation" and filling.shown_lines(passage.path).issuperset(lines):
+        return SHOWN_ABOVE
+    return None
+
+
+def _is_courtesy(text: str) -> bool:
+    """Returns whether a message is only thanks or a greeting. A "yes" is an answer."""
+    return len(text) <= LONGEST_COURTESY and COURTESY.issuperset(words(text))
+
+
+def _account(
+    scored: _Scored, reason: str, tokens: int = 0, *, included: bool = False, whole: bool = True
+) -> Considered:
+    passage = scored.passage
+    return Considered(
+        id=scored.id,
+        slot="knowledge",
+        source=passage.path,
+        included=included,
+        reason=reason,
+        tokens=tokens,
+        score=scored.score.total,
+        charge=scored.charge,
+        terms=scored.score.terms(),
+        relevance=scored.candidate.hit.terms,
+        unit=passage.unit,
+        turn=passage.turn,
+        whole=whole,
+    )
+
+
+def _floor(filling: Filling) -> int:
+    """Returns the reserved share of the budget; 0 if every candidate is excluded."""
+    inputs = filling.inputs
+    opened = inputs.gate is None or inputs.gate.open
+    if not any((opened or one.worthwhile) and not one.out for one in inputs.hits):
+        return 0
+    settings = inputs.settings
+    return filling.share(settings.knowledge_floor_add if inputs.delivery == "add" else settings.knowledge_floor)
+
+
+KNOWLEDGE = Slot("knowledge", "knowledge", fill, floor=_floor)

@@ -1,0 +1,169 @@
+"""`topics test`: what a message would bring in, tier by tier, and what would come into the context. Writes nothing.
+
+It is the real thing without its last step: the same triggers, scores, table and gate, and where an LLM is set up it is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.context.compile import compiler_settings
+from mcp_server.context.compiler import Compiled, compile_inputs
+from mcp_server.context.inputs import CompileInputs
+from mcp_server.context.receipt import Considered
+from mcp_server.memory import Memory
+from mcp_server.text.fencing import neutralise
+from mcp_server.topics.activations import Activation, Correction
+from mcp_server.topics.judge import Verdict, decided, weigh
+from mcp_server.topics.topic import Direction, Heard, Match, Trouble
+from mcp_server.topics.topic_context import as_texts
+from mcp_server.topics.watch import first_tier, said_by
+
+SLOTS = ("topics", "corrections")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of a message. `verdicts` hold every topic that was considered, the ones that come in first; `others`
+    counts the rest. `items` is what would go into the context, with its tokens, `text` how it would stand there."""
+
+    heard: Heard
+    verdicts: tuple[Verdict, ...]
+    others: int
+    troubles: tuple[Trouble, ...]
+    problems: tuple[str, ...]
+    corrections: tuple[Correction, ...]
+    items: tuple[Considered, ...]
+    tokens: int
+    text: str
+    llm: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "message": self.heard.text,
+            "direction": self.heard.direction,
+            "paths": list(self.heard.paths),
+            "topics": [_verdict(one) for one in self.verdicts],
+            "not_considered": self.others,
+            "troubles": [{"topic": one.topic, "line": one.line, "what": one.what} for one in self.troubles],
+            "problems": list(self.problems),
+            "corrections": [{"topic": one.topic, "hint": one.hint} for one in self.corrections],
+            "injected": {
+                "tokens": self.tokens,
+                "items": [
+                    {"id": one.id, "tokens": one.tokens, "included": one.included, "reason": one.reason}
+                    for one in self.items
+                ],
+                "text": self.text,
+            },
+            "llm": self.llm,
+        }
+
+    @property
+    def markdown(self) -> str:
+        """What a model reads: each topic that was considered, tier by tier."""
+        come = sum(one.active for one in self.verdicts)
+        lines = [f"{come} of {len(self.verdicts) + self.others} topics come in ({self.tokens:,} tokens)."]
+        for one in self.verdicts:
+            said = ", ".join(f"{match.kind} {match.said[:60]!r}" for match in one.matches) or "no trigger matched"
+            tier2 = f"{one.about.similarity} {one.score:.3f} (threshold {one.decision.threshold:g})"
+            gate = one.why if one.by == "none" else f"{one.decision.routed.why}; {one.why}"
+            lines.append(f"- **{one.topic}** {'comes in' if one.active else 'stays out'}: {said} · {tier2} · {gate}")
+        lines += [f"- {one.topic}: line {one.line}: {one.what}" for one in self.troubles]
+        return neutralise("\n".join(lines))
+
+
+async def try_message(
+    memory: Memory, message: str, *, direction: Direction = "input", paths: Sequence[str] = ()
+) -> Trial:
+    """Puts a message through the watchers: `output` for what an agent says, `paths` for the files that it touched."""
+    heard = Heard(message, direction, tuple(paths))
+    topics = await run_sync(memory.topics.read)
+    tier1 = await run_sync(first_tier, memory, topics, heard)
+    weighed = await run_sync(weigh, memory, heard, topics, tier1)
+    verdicts = await decided(memory, heard, topics, weighed)
+    fired = [
+        Activation(one.topic, by=said_by(one.matches, one.score), score=one.score) for one in verdicts if one.active
+    ]
+    corrections = _corrections(heard, verdicts)
+    compiled = await _compiled(memory, CompileInputs(
+        message=message,
+        budget=memory.settings.context_compiler.token_budget,
+        now=memory.clock(),
+        local_date=memory.local_date(memory.clock()),
+        topics=await as_texts(memory, topics, fired),
+        corrections=corrections,
+        settings=compiler_settings(memory.settings),
+    ))  # fmt: skip
+    return Trial(
+        heard=heard,
+        verdicts=verdicts,
+        others=len(topics.topics) - len(verdicts),
+        troubles=tier1.troubles,
+        problems=topics.problems,
+        corrections=corrections,
+        items=tuple(one for one in compiled.receipt.considered if one.slot in SLOTS),
+        tokens=sum(slot.tokens for slot in compiled.receipt.slots if slot.name in SLOTS),
+        text=compiled.text if fired or corrections else "",
+        llm=memory.llm is not None,
+    )
+
+
+async def _compiled(memory: Memory, inputs: CompileInputs) -> Compiled:
+    return await run_sync(compile_inputs, inputs, memory.tokens.count)
+
+
+def _corrections(heard: Heard, verdicts: Sequence[Verdict]) -> tuple[Correction, ...]:
+    if heard.direction != "output":
+        return ()
+    found = [
+        Correction(one.topic, match.correction, 0)
+        for one in verdicts
+        for match in one.matches
+        if one.active and match.correction
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _verdict(one: Verdict) -> Mapping[str, Any]:
+    decision = one.decision
+    return {
+        "topic": one.topic,
+        "path": one.about.path,
+        "active": one.active,
+        "activation": one.about.activation,
+        "priority": one.about.priority,
+        "tier1": [_match(match) for match in one.matches],
+        "tier2": {
+            "method": one.about.similarity,
+            "score": decision.likeness.score,
+            "threshold": decision.threshold,
+            "terms": dict(decision.likeness.terms),
+        },
+        "tier3": {
+            "way": decision.routed.way,
+            "table": decision.routed.why,
+            "decided_by": one.by,
+            "why": one.why,
+            "value": decision.deliberation.value,
+            "needed": decision.deliberation.needed,
+            "terms": dict(decision.deliberation.terms),
+        },
+    }
+
+
+def _match(match: Match) -> Mapping[str, Any]:
+    return {
+        "kind": match.kind,
+        "said": match.said,
+        "start": match.start,
+        "end": match.end,
+        "line": match.trigger.line,
+        "correction": match.correction,
+    }

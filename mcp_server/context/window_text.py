@@ -1,0 +1,110 @@
+"""Decides which prompts get nothing from the memory, and which lines a client's window was already sent.
+
+The hook command imports this module when no server answers, so it imports little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator
+
+from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
+
+NO_SUBJECT = "no word in it is about anything"
+"""The reason why a prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
+CUT_WORDS = 8
+"""Number of first words that identify a line that was cut."""
+
+_AGREEMENT = re.compile(
+    r"(?:yes|yeah|yep|yup|ok|okay|sure|great|perfect|cool|thanks|nice|alright|ja|da|danke|hvala|alles)\b", re.IGNORECASE
+)
+MOST_WORDS = 4
+"""Words of an agreement such as "yep, ship it": with one subject word at most it asks for nothing."""
+
+_COMMAND = re.compile(r"/[A-Za-z][\w:.-]*(?=\s|$)")
+_NOTE = re.compile(r"#(?![#\d])[^\n]*$")
+_HOST = re.compile(
+    r"<(?:command-|local-command|bash-|task-|system-|user-memory|user-prompt-submit-hook)", re.IGNORECASE
+)
+_LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
+
+
+def asks_nothing(prompt: str) -> str | None:
+    """Returns why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
+    said = prompt.strip()
+    if not said:
+        return "the prompt is empty"
+    if _COMMAND.match(said):
+        return "a command of the client"
+    if said.startswith("!"):
+        return "a shell command"
+    if _NOTE.fullmatch(said):
+        return "a note for the client's own memory"
+    if _HOST.match(said):
+        return "written by the client, not by a person"
+    subject = subject_words(said)
+    if not subject or (len(subject) == 1 and _agrees(said)):
+        return NO_SUBJECT
+    return None
+
+
+def _agrees(text: str) -> bool:
+    """Returns whether a text is a short agreement with what was just said, and no question."""
+    return len(words(bounded(text))) <= MOST_WORDS and "?" not in text and _AGREEMENT.match(text) is not None
+
+
+def is_the_clients(prompt: str) -> bool:
+    """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
+    return asks_nothing(prompt) not in (None, NO_SUBJECT)
+
+
+def subject_words(text: str) -> frozenset[str]:
+    """Returns the folded words of a message's subject: no talk, framing, single letters or numbers below 100."""
+    found = frozenset(content_words(bounded(text))) - TALK_WORDS - FRAME_WORDS
+    return frozenset(word for word in found if len(word) > 2 or (len(word) == 2 and not word.isdigit()))
+
+
+def fingerprints(text: str) -> tuple[str, ...]:
+    """Returns short hashes of the words of each line of a text. Markup and headers are ignored.
+
+    An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
+    cut also the hash of its first words.
+    """
+    found = {_mark(shown) for line in _lines(text) for shown in _forms(line)}
+    found |= {_opening(shown) for line in _lines(text) if line.endswith("…") for shown in _forms(line)}
+    return tuple(sorted(found - {""}))
+
+
+def was_sent(text: str, sent: Collection[str]) -> bool:
+    """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
+    return all(
+        any(_mark(shown) in sent or _opening(shown) in sent for shown in _forms(line))
+        for line in _lines(text)
+        if _mark(line)
+    )
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yields the lines other than headings, labels and headers."""
+    for line in text.splitlines():
+        if not line.lstrip().startswith(("#", "<!--", "[")):
+            yield line.strip()
+
+
+def _forms(line: str) -> tuple[str, ...]:
+    """Returns a line, and the line without a list's prefixes."""
+    bare = line.removeprefix("- ")
+    return line, bare, _LISTED.sub("", bare)
+
+
+def _opening(line: str) -> str:
+    """Returns the hash of a line's first words; "" if the line has fewer."""
+    said = words(line)[:CUT_WORDS]
+    return "~" + _mark(" ".join(said)) if len(said) == CUT_WORDS else ""
+
+
+def _mark(line: str) -> str:
+    said = " ".join(words(line))
+    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""

@@ -1,0 +1,288 @@
+"""Imports: conversations that happened elsewhere become sealed transcripts, markdown files become reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import closed_sessions, sessions
+from mcp_server.conversations.projects import claim, project_of
+from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, sort_out
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.memory import Memory
+from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
+from mcp_server.pressure.after_turn import after_turns
+from mcp_server.project import slugify
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.text.redaction import redact, redact_turn
+from mcp_server.text.transcript_head import slug_of_title, title_of
+from mcp_server.text.yaml_line import to_utc
+from mcp_server.topics import watch
+
+FULL = 8 * 1024 * 1024
+"""Bytes of an open transcript; a longer conversation goes on in another one, so that reading one stays cheap."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTurn:
+    """One message of a conversation that happened elsewhere. `at` is aware, or UTC."""
+
+    role: Role
+    content: str
+    at: datetime
+    turn_id: str | None = None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """One conversation, whole or, where all turns have ids, the next part of one. `session_id` must be the same at
+    every import of it; `source` is `import:FORMAT`. `folder` is where it was held, which tells its project if `project`
+    does not. `unique_ids`: the ids are unique beyond the session; what another one has recorded is a copy."""
+
+    session_id: str
+    turns: tuple[ImportedTurn, ...]
+    source: str
+    title: str | None = None
+    project: str | None = None
+    model: str | None = None
+    delivery: Delivery = "add"
+    kind: Kind = "main"
+    folder: str | None = None
+    unique_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """What an import added. `path` is None if every turn was there before. `copied` of the repeated turns are recorded
+    in another session."""
+
+    session: str
+    path: str | None
+    new_turns: int
+    repeated_turns: int
+    redacted: int = 0
+    copied: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """What became of one file: new, same, changed or skipped; `why` it was skipped."""
+
+    path: str
+    status: str
+    why: str = ""
+
+
+async def record_session(memory: Memory, imported: ImportedSession) -> RecordedSession:
+    """Records the turns that are not there yet as one sealed transcript, written in one piece. Importing it again adds
+    nothing; if the session has grown since, what is new becomes a transcript that continues the first."""
+    await sessions.ready(memory)
+    turns = await _cleaned(memory, imported)
+    async with memory.locks.transcript(imported.session_id):
+        row = await sessions.current_row(memory, imported.session_id)
+        sorted_out = await _sorted_out(memory, imported, turns, row)
+        fresh, keys = sorted_out.fresh(turns, row)
+        if not fresh:
+            return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
+        if row is not None and row.status == "open":
+            row = await sessions.seal(memory, row)
+        head = await _head(memory, imported, fresh, row)
+        tokens = await run_sync(sessions.token_sums, memory, fresh)
+        head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
+        async with sessions.continuing(memory, row):
+            path = await run_sync(memory.transcripts.create_sealed, head, fresh)
+            row = replace(_row(head, path, fresh, row), size=memory.files.stat(path).size)
+            await memory.state.save_session(row, keys)
+            await memory.state.put(closed_sessions.PENDING_COMMITS, path, head.session_id)
+            await closed_sessions.queue_extraction(memory, path, imported.session_id)
+    memory.changes.publish(Change("session", path, imported.session_id))
+    return _recorded(imported, path, turns, fresh, sorted_out)
+
+
+async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSession:
+    """Records the turns that are not there yet at the end of the session's open transcript, durably; where there is
+    none, or it was silent for too long or has grown large, in a new one that continues it and stays open."""
+    await sessions.ready(memory)
+    turns = await _cleaned(memory, imported)
+    arrived = memory.clock()
+    async with memory.locks.transcript(imported.session_id):
+        row = await sessions.current_row(memory, imported.session_id)
+        sorted_out = await _sorted_out(memory, imported, turns, row)
+        fresh, keys = sorted_out.fresh(turns, row)
+        if not fresh:
+            return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
+        if row is not None and row.status == "open" and (sessions.is_idle(memory, row, arrived) or row.size > FULL):
+            row = await sessions.seal(memory, row)
+        if row is not None and row.status == "open":
+            size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
+            row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, size=size)
+            row = replace(row, last_arrival=arrived)
+            await memory.state.save_session(row, keys)
+        else:
+            head = replace(await _head(memory, imported, fresh, row), timezone=memory.timezone)
+            async with sessions.continuing(memory, row):
+                path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
+                row = replace(_row(head, path, fresh, row), status="open", size=size, last_arrival=arrived)
+                await memory.state.save_session(row, keys)
+        await after_turns(memory, row, fresh)
+    memory.changes.publish(Change("turn", row.path, imported.session_id))
+    await watch.heard(memory, row, fresh)
+    return _recorded(imported, row.path, turns, fresh, sorted_out)
+
+
+async def import_markdown_file(memory: Memory, name: str, relative: str, data: bytes) -> ImportedFile:
+    """Writes one markdown file under `knowledge/reference/{name}/`, secrets redacted; what cannot be read is skipped
+    and says why. The same bytes again change nothing."""
+    folder = slugify(name)
+    if not folder:
+        raise Invalid(f"{name!r} has no letter or digit to name the import by; pass another name")
+    path = f"knowledge/reference/{folder}/{relative}"
+    if redact(relative).kinds:
+        return ImportedFile(redact(path).text, "skipped", "its name holds a secret")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return ImportedFile(path, "skipped", f"not UTF-8 text (byte {error.start})")
+    if "\0" in text:
+        return ImportedFile(path, "skipped", "binary: it holds NUL bytes")
+    try:
+        return await run_sync(_written, memory, path, text)
+    except ContextManagerError as error:
+        return ImportedFile(path, "skipped", str(error))
+
+
+def _written(memory: Memory, path: str, text: str) -> ImportedFile:
+    path = memory.forgotten.path(path)
+    clean = memory.forgotten.document(path, redact(text).text)
+    if clean is None:
+        return ImportedFile(path, "skipped", "it was forgotten on request")
+    before = memory.files.text_or_none(path)
+    if before == clean:
+        return ImportedFile(path, "same")
+    memory.files.write_atomic(path, clean)
+    return ImportedFile(path, "new" if before is None else "changed")
+
+
+async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
+    """The turns as they may be written: without secrets, and without what was forgotten on request."""
+
+    def clean() -> list[Turn]:
+        turns = (_redacted(turn, imported.source) for turn in imported.turns)
+        return [memory.forgotten.turn(turn, imported.session_id) for turn in turns]
+
+    return await run_sync(clean)
+
+
+def _redacted(turn: ImportedTurn, source: str) -> Turn:
+    said = Turn(
+        number=0,
+        role=turn.role,
+        content=turn.content,
+        at=to_utc(turn.at),
+        turn_id=turn.turn_id,
+        name=turn.name,
+        source=source,
+        context_tokens=turn.context_tokens,
+        tool_calls=turn.tool_calls,
+    )
+    return redact_turn(said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Which of the arriving turns are new, by position, how many are copies, and what is known of their contents."""
+
+    new: tuple[int, ...]
+    copied: int
+    counts: Mapping[tuple[Role, str], int]
+
+    def fresh(self, turns: list[Turn], row: SessionRow | None) -> tuple[list[Turn], list[TurnKey]]:
+        """The new turns with their numbers, and their keys."""
+        first = row.turns + 1 if row else 1
+        fresh = [replace(turns[place], number=number) for number, place in enumerate(self.new, start=first)]
+        counts = Counter(self.counts)
+        keys: list[TurnKey] = []
+        for turn in fresh:
+            sha = content_sha(turn.content)
+            keys.append(TurnKey(turn.number, turn.role, sha, counts[turn.role, sha], turn.turn_id))
+            counts[turn.role, sha] += 1
+        return fresh, keys
+
+
+async def _sorted_out(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> _Sorted:
+    """Tells new turns from recorded ones; recorded ones that had no id get theirs."""
+    session = imported.session_id
+    shas = [content_sha(turn.content) for turn in turns]
+    with_ids = [(turn.role, sha, turn.turn_id) for turn, sha in zip(turns, shas, strict=True) if turn.turn_id]
+    if len(with_ids) < len(turns):  # then `nth` must be counted over the whole sequence
+        keys = await memory.state.keys(session) if row else []
+        found = missing(keys, [(turn.role, sha, turn.turn_id) for turn, sha in zip(turns, shas, strict=True)])
+        return _Sorted(tuple(found), 0, Counter((key.role, key.sha) for key in keys))
+    known = await memory.state.known(session, with_ids, anywhere=imported.unique_ids)
+    done = sort_out(known, with_ids)
+    if done.named:
+        await memory.state.name_turns(session, done.named)
+    copied = sum(turn_id in known.elsewhere and turn_id not in known.ids for _, _, turn_id in with_ids)
+    return _Sorted(done.new, copied, known.counts)
+
+
+async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> TranscriptHead:
+    """The front matter of a new transcript; a session keeps the project, kind and delivery that it has."""
+    if row is not None:
+        project = row.project
+    else:
+        caller = Caller(source=imported.source, folder=imported.folder)
+        known = imported.project is not None or imported.folder is not None
+        found = await project_of(memory, caller, imported.project) if known else None
+        if found is not None:
+            await claim(memory, found)
+        project = found.key if found else GLOBAL
+    spoken = next((turn for turn in turns if turn.role != "system"), turns[0])
+    title = title_of(memory.forgotten.clean(redact(imported.title).text if imported.title else spoken.content))
+    return TranscriptHead(
+        session_id=imported.session_id,
+        started=turns[0].at,
+        title=title,
+        slug=slug_of_title(title),
+        project=project,
+        kind=(row.kind if row else None) or imported.kind,
+        delivery=(row.delivery if row else None) or imported.delivery,
+        model=redact(imported.model).text if imported.model else None,
+        channel=imported.source,
+        continues=row.path if row else None,
+    )
+
+
+def _row(head: TranscriptHead, path: str, turns: list[Turn], row: SessionRow | None) -> SessionRow:
+    """What the state knows of a session whose last transcript, a sealed one, was just written."""
+    last = turns[-1]
+    return SessionRow(
+        session=head.session_id,
+        path=path,
+        status="closed",
+        project=head.project,
+        kind=row.kind if row and row.kind else head.kind,
+        delivery=row.delivery if row and row.delivery else head.delivery,
+        title=head.title,
+        opened=row.opened if row else head.started,
+        last_arrival=max(last.at, row.last_arrival if row else head.started),
+        turns=last.number,
+        last_at=last.at,
+        size=0,
+    )
+
+
+def _recorded(
+    imported: ImportedSession, path: str, turns: list[Turn], fresh: list[Turn], sorted_out: _Sorted
+) -> RecordedSession:
+    redacted = sum(bool(turn.redacted) for turn in fresh)
+    repeated = len(turns) - len(fresh)
+    return RecordedSession(imported.session_id, path, len(fresh), repeated, redacted, sorted_out.copied)

@@ -1,0 +1,290 @@
+"""Observe: records a message; it is on disk before the call returns.
+
+    check → redact → find the session → is it a repeat? → transcript (durable) → state → steps of `after_turn`
+    → publish the change → topics (outside the lock: the gate may ask an LLM)
+
+Each step is a function, in this order, below.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, get_args
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import claim, project_of
+from mcp_server.conversations.source_keys import TurnKey, content_sha, repeated
+from mcp_server.errors import Conflict, Invalid
+from mcp_server.memory import Memory
+from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
+from mcp_server.pressure.after_turn import after_turns
+from mcp_server.relevance.live_set import loaded_chunk
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.text.redaction import redact, redact_turn, secrets
+from mcp_server.text.transcript_head import slug_of_title, title_of
+from mcp_server.text.yaml_line import read_moment, to_utc
+from mcp_server.topics import watch
+
+ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
+LONGEST_ID = 200
+MOST_TOKENS = 10**12
+"""Largest token count that a client may give. A larger one is a mistake, and SQLite stores only 64 bits."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextChunk:
+    """An item besides messages that entered the client's context. `tokens` is the client's count."""
+
+    type: Literal["file", "skill", "agent"]
+    id: str
+    tokens: int | None = None
+    tags: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mtime: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A message as it arrives. `at` without a zone is UTC. Without `session` the caller's rule chooses one."""
+
+    role: str
+    content: str
+    session: str | None = None
+    turn_id: str | None = None
+    name: str | None = None
+    at: datetime | None = None
+    project: str | None = None
+    kind: str | None = None
+    delivery: str | None = None
+    model: str | None = None
+    channel: str | None = None
+    important: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
+    chunks: tuple[ContextChunk, ...] = ()
+    context_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The recorded turn. `recorded` is False for a repeat; `redacted` names the kinds of secrets that were removed."""
+
+    session: str
+    turn: int
+    recorded: bool
+    redacted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def markdown(self) -> str:
+        """The answer for the model; its first line is the session's id."""
+        lines = [
+            f"session: {self.session}",
+            f"turn {self.turn} {'recorded' if self.recorded else 'was already recorded'}",
+        ]
+        if self.redacted:
+            lines.append(f"redacted before writing: {', '.join(sorted(set(self.redacted)))}")
+        return "\n".join([*lines, *self.notes])
+
+
+async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
+    """Records one message durably. A repeat adds nothing and returns the turn that it repeats.
+
+    Raises:
+        Invalid: an unknown role, kind or delivery, an id that is malformed or a secret, a number, a time or a name that
+            cannot be stored; nothing was recorded.
+        Conflict: the session already has another kind or delivery.
+        Unavailable: the disk refuses the write; nothing was recorded.
+    """
+    role = _checked(turn)
+    session = turn.session or (None if caller.explicit_sessions else caller.session) or memory.new_id()
+    arrived = memory.clock()
+    said, sha = await _redacted(turn, role, arrived, caller.source)
+    await sessions.ready(memory)
+
+    async with memory.locks.transcript(session):
+        row = await sessions.current_row(memory, session)
+        if row is not None:
+            same, nth = await _repeat(memory, session, said, sha)
+            if same is not None:
+                return Observed(session, same.number, recorded=False, redacted=said.redacted)
+            row = await _named(memory, row, turn)
+        else:
+            nth = 0
+        if row is not None and row.status == "open" and sessions.is_idle(memory, row, arrived):
+            row = await sessions.seal(memory, row)
+        said = replace(said, number=row.turns + 1 if row else 1)
+        async with sessions.continuing(memory, row if row and row.status == "closed" else None):
+            row = await _written(memory, row, session, said, turn, caller, arrived)
+            key = TurnKey(said.number, role, sha, nth, said.turn_id)
+            await memory.state.save_session(row, [key])
+        notes = await _after(memory, row, said, turn)
+
+    memory.changes.publish(Change("turn", row.path, session))
+    notes += await watch.heard(memory, row, [said], [chunk.id for chunk in turn.chunks if chunk.type == "file"])
+    return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=notes)
+
+
+async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> tuple[str, ...]:
+    """Runs the steps of `after_turn` for a turn that is on disk, and returns their notes."""
+    loaded = [
+        loaded_chunk(
+            row.session,
+            said.number,
+            place,
+            chunk.type,
+            redact(chunk.id).text,
+            said.at,
+            tokens=chunk.tokens,
+            tags=tuple(redact(tag).text for tag in chunk.tags),
+            topics=tuple(redact(topic).text for topic in chunk.topics),
+            mtime=chunk.mtime,
+        )
+        for place, chunk in enumerate(turn.chunks)
+    ]
+    return await after_turns(memory, row, [said], loaded)
+
+
+def _checked(turn: NewTurn) -> Role:
+    """Returns the role, and raises Invalid for any value that some later step could not store."""
+    role = ROLES.get(turn.role)
+    if role is None:
+        raise Invalid(f"role {turn.role!r} is not one of {', '.join(ROLES)}")
+    ids = (("session", turn.session), ("turn_id", turn.turn_id), ("name", turn.name), ("project", turn.project))
+    for field, value in ids:
+        if value is not None and (not value.strip() or len(value) > LONGEST_ID or _UNPRINTABLE.search(value)):
+            raise Invalid(f"{field} must be 1 to {LONGEST_ID} printable characters; this one is not: {value[:40]!r}")
+        if value is not None and field in ("session", "turn_id") and (found := secrets(value)):
+            raise Invalid(f"{field} contains a secret ({found[0].kind}) and would be stored; pass another id")
+    _moment("at", turn.at)
+    _count("context_tokens", turn.context_tokens)
+    for number, chunk in enumerate(turn.chunks):
+        _count(f"chunks.{number}.tokens", chunk.tokens)
+        _moment(f"chunks.{number}.mtime", chunk.mtime)
+        if any(_SURROGATE.search(text) for text in (chunk.id, *chunk.tags, *chunk.topics)):
+            raise Invalid(f"chunks.{number} has half a surrogate pair in its id, tags or topics; send valid Unicode")
+    _one_of("kind", turn.kind, get_args(Kind))
+    _one_of("delivery", turn.delivery, get_args(Delivery))
+    return role
+
+
+def _moment(field: str, value: datetime | None) -> None:
+    if value is not None and read_moment(value) is None:
+        raise Invalid(f"{field} {value.isoformat()!r} is not between the years 1 and 9999 in UTC")
+
+
+def _count(field: str, value: int | None) -> None:
+    if value is not None and not 0 <= value <= MOST_TOKENS:
+        raise Invalid(f"{field} must be a number of tokens from 0 to {MOST_TOKENS:,}, not {value}")
+
+
+def _one_of(field: str, value: str | None, known: tuple[str, ...]) -> None:
+    if value is not None and value not in known:
+        raise Invalid(f"{field} {value!r} is not one of {', '.join(known)}")
+
+
+async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -> tuple[Turn, str]:
+    """Returns the turn without secrets in content, tool calls and speaker's name, and the SHA-256 of its content."""
+
+    def clean() -> tuple[Turn, str]:
+        said = Turn(
+            number=0,
+            role=role,
+            content=turn.content,
+            at=to_utc(turn.at or arrived),
+            turn_id=turn.turn_id,
+            name=turn.name,
+            source=source,
+            important=turn.important,
+            context_tokens=turn.context_tokens,
+            tool_calls=turn.tool_calls,
+        )
+        said = redact_turn(said)
+        return said, content_sha(said.content)
+
+    size = len(turn.content) + sum(len(call.summary) + len(call.result) for call in turn.tool_calls)
+    return await run_sync(clean) if size > 20_000 else clean()
+
+
+async def _repeat(memory: Memory, session: str, said: Turn, sha: str) -> tuple[TurnKey | None, int]:
+    """Returns the recorded turn that this one repeats, if any, and its `nth`."""
+    recorded = await memory.state.recorded(session, said.role, sha, said.turn_id)
+    candidates = [key for key in (recorded.same_id, recorded.last) if key is not None]
+    return repeated(candidates, said.role, sha, said.turn_id), recorded.nth
+
+
+async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
+    """Sets the session's kind and delivery the first time that a call names them, also in the front matter."""
+    for field, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
+        if given is not None and known is not None and given != known:
+            raise Conflict(f"session {row.session} has {field} {known!r} already; open another session for {given!r}")
+    kind, delivery = row.kind or _kind(turn.kind), row.delivery or _delivery(turn.delivery)
+    if (kind, delivery) == (row.kind, row.delivery) or row.status == "closed":
+        return row
+    return await sessions.rename_head(memory, row, kind, delivery)
+
+
+def _clean(text: str | None) -> str | None:
+    return redact(text).text if text else None
+
+
+def _kind(value: str | None) -> Kind | None:
+    return next((kind for kind in get_args(Kind) if kind == value), None)
+
+
+def _delivery(value: str | None) -> Delivery | None:
+    return next((delivery for delivery in get_args(Delivery) if delivery == value), None)
+
+
+async def _written(
+    memory: Memory, row: SessionRow | None, session: str, said: Turn, turn: NewTurn, caller: Caller, arrived: datetime
+) -> SessionRow:
+    """Writes the turn into the open transcript, or as the first turn of a new one. Returns the session's new row."""
+    if row is not None and row.status == "open":
+        size = await run_sync(memory.transcripts.append, row.path, said, row.size, row.last_at)
+        return replace(row, turns=said.number, last_at=said.at, last_arrival=arrived, size=size)
+
+    if row is not None:
+        project = row.project
+    else:
+        chosen = await project_of(memory, caller, turn.project)
+        await claim(memory, chosen)
+        project = chosen.key
+    title = title_of(said.content)
+    kind = (row.kind if row else None) or _kind(turn.kind)
+    delivery = (row.delivery if row else None) or _delivery(turn.delivery)
+    head = TranscriptHead(
+        session_id=session,
+        started=said.at,
+        title=title,
+        slug=slug_of_title(title),
+        project=project,
+        kind=kind or "main",
+        delivery=delivery or "add",
+        timezone=memory.timezone,
+        model=_clean(turn.model),
+        channel=_clean(turn.channel or caller.client),
+        continues=row.path if row else None,
+    )
+    path, size = await run_sync(memory.transcripts.create, head, said)
+    return SessionRow(
+        session=session,
+        path=path,
+        status="open",
+        project=project,
+        kind=kind,
+        delivery=delivery,
+        title=title,
+        opened=row.opened if row else arrived,
+        last_arrival=arrived,
+        turns=said.number,
+        last_at=said.at,
+        size=size,
+    )

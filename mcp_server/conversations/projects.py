@@ -1,0 +1,212 @@
+"""Projects: which one a caller means, and the tracked map from raw keys to the slugs that people rename and merge."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.memory import Memory
+from mcp_server.model import GLOBAL, Caller
+from mcp_server.project import Project, argument_key, free_slug, known_as, shown_name, slug_of, slugify
+from mcp_server.text.redaction import redact
+from mcp_server.text.yaml import dump_line, load
+
+MAP = "knowledge/projects/_map.yaml"
+HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
+
+WITHOUT_WORDS = ("root:", "dir:")
+"""Keys that begin so are a commit's hash or a random id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProject:
+    """A slug, all the keys that lead to it, and how many conversations carry one of them."""
+
+    slug: str
+    keys: tuple[str, ...]
+    sessions: int
+
+
+async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
+    """The project a call belongs to: the argument, else what the caller's folder says, else the global one.
+
+    Writes nothing but the random id of a folder that has no other name.
+    """
+    given = None if argument is None else argument_key(redact(argument).text)
+    if given == GLOBAL or (given is None and caller.folder is None):
+        return Project()
+    names, nameless, keys, called = await run_sync(_look_up, memory, caller.folder, given)  # one thread: all calls ask
+    if nameless:
+        known = (await memory.state.directory_ids()).get(nameless)
+        names = (f"dir:{known or await memory.state.name_directory(nameless, memory.new_id())}",)
+    if not names:
+        return Project()
+    if argument and argument.strip() in keys.values():
+        slug: str | None = argument.strip()
+    else:
+        slug = known_as(names, keys)
+    slug = slug or free_slug(called or await _named_after(memory, names[0]), frozenset(keys.values()))
+    return Project(names[0], slug, frozenset({names[0], *(key for key, value in keys.items() if value == slug)}))
+
+
+async def project_asked(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
+    """As `project_of`, for whoever only looks: raises NotFound for a name that no project has."""
+    project = await project_of(memory, caller, argument)
+    if argument is not None and project.slug is not None:
+        keys = await run_sync(_readable_map, memory)
+        if project.slug not in keys.values():
+            _must_know(keys, project.slug)
+    return project
+
+
+async def claim(memory: Memory, project: Project) -> None:
+    """Writes the project into the map, if it is not there yet: from now on its key has that slug on every machine."""
+    if project.slug is None or (await run_sync(_readable_map, memory)).get(project.key) == project.slug:
+        return
+    async with memory.locks.files():
+        try:
+            keys = await run_sync(_read_map, memory)
+        except Invalid:
+            return  # a map that a person broke is theirs to mend (`status` names it); capture goes on without it
+        if project.key not in keys:
+            await run_sync(_write_map, memory, {**keys, project.key: project.slug})
+
+
+async def list_projects(memory: Memory) -> list[ListedProject]:
+    """Every slug of the map, in alphabetical order."""
+    keys = await run_sync(_read_map, memory)
+    sessions = await memory.state.sessions()
+    return [
+        ListedProject(
+            slug,
+            tuple(key for key, value in keys.items() if value == slug),
+            sum(keys.get(row.project) == slug for row in sessions),
+        )
+        for slug in sorted(set(keys.values()))
+    ]
+
+
+async def rename_project(memory: Memory, old: str, new: str) -> str:
+    """Renames a project: map and folder change, transcripts keep their raw keys. Returns the slug."""
+    slug = slugify(new)
+    if not slug:
+        raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
+    async with memory.locks.files():
+        keys = await run_sync(_read_map, memory)
+        _must_know(keys, old)
+        if slug in keys.values():
+            raise Conflict(f"there is a project {slug!r} already; to join the two: project merge {old} {slug}")
+        await run_sync(_move_folder, memory, old, slug)
+        await run_sync(_write_map, memory, {key: slug if value == old else value for key, value in keys.items()})
+    return slug
+
+
+async def merge_projects(memory: Memory, source: str, into: str) -> str:
+    """Makes every key of `source` lead to `into`, and moves its files there. Returns the slug that remains."""
+    async with memory.locks.files():
+        keys = await run_sync(_read_map, memory)
+        _must_know(keys, source)
+        _must_know(keys, into)
+        if source == into:
+            raise Invalid("a project cannot be merged into itself; name two different ones (project list)")
+        await run_sync(_move_folder, memory, source, into)
+        await run_sync(_write_map, memory, {key: into if value == source else value for key, value in keys.items()})
+    return into
+
+
+def _must_know(keys: dict[str, str], slug: str) -> None:
+    if slug not in keys.values():
+        close = difflib.get_close_matches(slug, sorted(set(keys.values())), n=1)
+        raise NotFound(f"no project {slug!r}{f'; did you mean {close[0]!r}?' if close else ''} (project list)")
+
+
+def _look_up(
+    memory: Memory, folder: str | None, given: str | None
+) -> tuple[tuple[str, ...], str | None, Mapping[str, str], str]:
+    """The raw keys that a call means, best first; the folder, if it has no other name than an id; the map; and what a
+    project that is not in it yet is called after its folder, where its key says nothing to people."""
+    nameless: list[str] = []
+
+    def directory_id(place: str) -> str:
+        nameless.append(place)
+        return ""
+
+    names = (given,) if given else memory.folders.keys(folder or "", directory_id)
+    keys = _readable_map(memory) if names else {}
+    unspoken = folder and not given and all(name.startswith(WITHOUT_WORDS) for name in names)
+    called = slugify(memory.folders.name(folder)) if folder and unspoken and known_as(names, keys) is None else ""
+    return names, nameless[0] if nameless else None, keys, called
+
+
+async def _named_after(memory: Memory, key: str) -> str:
+    """The name that a key would like to have: that of its folder, where the key itself says nothing to people."""
+    known = {f"dir:{name}": folder for folder, name in (await memory.state.directory_ids()).items()}
+    folder = known.get(key) if key.startswith(WITHOUT_WORDS) else None
+    return (slugify(await run_sync(memory.folders.name, folder)) if folder else "") or slug_of(key)
+
+
+async def names_of(memory: Memory) -> Callable[[str], str]:
+    """A function that gives the name under which people know a raw key; empty for none."""
+    keys = await run_sync(_readable_map, memory)
+    return lambda key: "" if key == GLOBAL else keys.get(key) or shown_name(key)
+
+
+def slugs_of(memory: Memory) -> frozenset[str]:
+    """The names of all projects, as folders and headings have them."""
+    return frozenset(_readable_map(memory).values())
+
+
+def map_problems(memory: Memory) -> tuple[str, ...]:
+    """What is wrong with the map, for `status` and `doctor`; nothing if it can be read."""
+    try:
+        _read_map(memory)
+    except Invalid as error:
+        return (str(error),)
+    return ()
+
+
+def _readable_map(memory: Memory) -> dict[str, str]:
+    try:
+        return _read_map(memory)
+    except Invalid:
+        return {}
+
+
+def _read_map(memory: Memory) -> dict[str, str]:
+    text = memory.files.text_or_none(MAP)
+    return {} if text is None else dict(_keys_in(text))
+
+
+@functools.lru_cache(maxsize=4)  # every call asks, and parsing fifty lines of YAML takes 15 ms
+def _keys_in(text: str) -> Mapping[str, str]:
+    """The keys of the map's text and their slugs. Raises Invalid."""
+    document = load(text, MAP)
+    keys = document.get("keys") or {}
+    if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
+        raise Invalid(f"{MAP}: `keys:` must map project keys to lower-case names; mend it by hand or from git")
+    return {str(key): str(value) for key, value in keys.items()}
+
+
+def _write_map(memory: Memory, keys: dict[str, str]) -> None:
+    lines = [f"  {dump_line(key)}: {dump_line(value)}\n" for key, value in sorted(keys.items())]
+    memory.files.write_atomic(MAP, HEADER + "keys:\n" + "".join(lines))
+
+
+def _move_folder(memory: Memory, old: str, new: str) -> None:
+    """Moves what lies under the old slug; a file whose name is taken there is appended, so nothing is lost."""
+    prefix = f"knowledge/projects/{old}/"
+    for stat in list(memory.files.walk(prefix)):
+        target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"
+        if memory.files.exists(target):
+            joined = (
+                f"{memory.files.read_text(target).rstrip()}\n\n## From {old}\n\n{memory.files.read_text(stat.path)}"
+            )
+            memory.files.write_atomic(target, joined)
+            memory.files.remove(stat.path)
+        else:
+            memory.files.move(stat.path, target)

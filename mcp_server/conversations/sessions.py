@@ -1,0 +1,399 @@
+"""Sessions: finds the session of a call, reads its turns, restores it from transcripts, and closes it."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from heapq import merge
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import as_of
+from mcp_server.conversations.closed_sessions import PENDING_COMMITS, commit_pending, queue_extraction
+from mcp_server.conversations.source_keys import keys_of
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Delivery, Kind, Turn
+from mcp_server.pressure.put_away import put_away
+from mcp_server.settings import Settings
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.text.transcript import Transcript
+
+log = logging.getLogger(__name__)
+
+CONTINUING = "continuing"
+"""Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
+it."""
+
+RESUMED = "resumed"
+"""Namespace of the state: session → its last turn when it was resumed in an empty window."""
+
+EXPLICIT_CLIENTS = (
+    "claude-ai",
+    "claude desktop",
+    "cursor",
+    "visual studio code",
+    "vscode",
+    "code - oss",
+    "windsurf",
+    "devin",
+    "zed",
+)
+"""Lower-case prefixes of the `clientInfo` names of clients that serve many chats through one server process."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionShown:
+    """A session: its row, the turns of all its transcripts, and the transcripts' paths, oldest first.
+
+    `paths_by_turn` maps a turn's number to its transcript. `seen` is the last visible turn if the session was wound
+    back, else None.
+    """
+
+    row: SessionRow
+    turns: tuple[Turn, ...]
+    paths: tuple[str, ...]
+    paths_by_turn: Mapping[int, str] = field(default_factory=dict)
+    seen: int | None = None
+
+    @property
+    def wound_back(self) -> str:
+        """A sentence about the hidden turns; empty if there are none."""
+        return "" if self.seen is None else as_of.wound_back(self.seen, self.row.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The result of closing. `committed` is the commit's id; None if git is off, missing, or busy (retried later)."""
+
+    session: str
+    path: str
+    committed: str | None
+    note: str = ""
+
+
+def names_sessions_explicitly(client: str | None, transport: str, settings: Settings) -> bool:
+    """Returns True if each `observe` of this client without a session id opens a new session."""
+    rule = settings.server.unnamed_sessions
+    if rule != "auto":
+        return rule == "explicit"
+    return transport == "http" or (client or "").lower().startswith(EXPLICIT_CLIENTS)
+
+
+async def current_row(memory: Memory, session: str, *, look: bool = True) -> SessionRow | None:
+    """Returns the session's row, or None if it has no turns. Call it under the transcript's lock before writing.
+
+    Turns that a crash or another process left in the transcripts only are first read into the state. `look` False
+    saves the search through all transcripts' names for a session that the state does not know: it is mostly a new one.
+    """
+    row = await memory.state.session(session)
+    if row is None:
+        return await _find_and_restore(memory, session) if look else None
+    if row.status == "closed":
+        # A process that was continuing the session may have been killed before it updated the state.
+        return await _find_and_restore(memory, session) if await memory.state.get(CONTINUING, session) else row
+    try:
+        size = memory.files.stat(row.path).size
+    except NotFound:
+        return await _find_and_restore(memory, session)
+    if size == row.size:
+        return row
+    transcript = await run_sync(memory.transcripts.read, row.path)
+    return await _record(memory, row.path, transcript, await memory.state.last_number(session))
+
+
+async def restore(memory: Memory, path: str) -> SessionRow:
+    """Reads a transcript and those that it continues back into the state (row and source keys). Returns the row."""
+    transcript = await run_sync(memory.transcripts.read, path)
+    session = transcript.head.session_id
+    known = await memory.state.last_number(session)
+    if transcript.turns and transcript.turns[0].turn.number > known + 1 and transcript.head.continues:
+        await restore(memory, transcript.head.continues)
+        known = await memory.state.last_number(session)
+    return await _record(memory, path, transcript, known)
+
+
+async def restore_all(memory: Memory) -> int:
+    """Reads all transcripts into an empty state, oldest first, and returns how many. `status` names unreadable ones."""
+    restored = 0
+    for path in await run_sync(lambda: sorted(memory.transcripts.all())):
+        try:
+            await restore(memory, path)
+        except ContextManagerError:
+            continue
+        restored += 1
+    return restored
+
+
+async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50) -> list[SessionRow]:
+    """Returns the sessions, most recent first."""
+    rows = await memory.state.sessions(open_only=open_only)
+    return sorted(rows, key=lambda row: row.last_arrival, reverse=True)[:limit]
+
+
+async def show_session(memory: Memory, session: str) -> SessionShown:
+    """Returns the whole session. Raises NotFound with the nearest id."""
+    row = await require(memory, session)
+    chain = await run_sync(_chain, memory, row.path)
+    places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
+    seen = await as_of.as_of(memory, row.session)
+    return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
+
+
+async def everything_said(memory: Memory, shown: SessionShown) -> list[tuple[Turn, str | None]]:
+    """Returns every turn of a session in order of time, each with None, or with its transcript if `shown.paths` lacks
+    it: two machines continued the session before they were synced."""
+    known = {(turn.number, turn.at, turn.role, turn.content) for turn in shown.turns}
+    beside: list[list[tuple[Turn, str | None]]] = []
+    for path in await run_sync(memory.transcripts.find, shown.row.session):
+        if path not in shown.paths:
+            try:
+                transcript = await run_sync(memory.transcripts.read, path)
+            except ContextManagerError:  # `doctor` names it
+                continue
+            turns = [placed.turn for placed in transcript.turns]
+            new = [turn for turn in turns if (turn.number, turn.at, turn.role, turn.content) not in known]
+            beside.append([(turn, path) for turn in new])
+    return list(merge([(turn, None) for turn in shown.turns], *beside, key=lambda said: said[0].at))
+
+
+async def require(memory: Memory, session: str) -> SessionRow:
+    """Returns the session's row. Raises NotFound with the nearest id."""
+    row = await current_row(memory, session)
+    if row is None:
+        ids = [known.session for known in await memory.state.sessions()]
+        close = await run_sync(difflib.get_close_matches, session[:200], ids, 1)  # no id is longer
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise NotFound(f"no session {session!r}{hint} (status shows them; observe opens one)")
+    return row
+
+
+async def turns_of(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
+    """Returns every turn of a session, across all its transcripts, oldest first."""
+    return _turns(await run_sync(_chain, memory, row.path))
+
+
+async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
+    """Returns every turn of the session with this id, oldest first; empty if there is no such session."""
+    row = await current_row(memory, session)
+    return await turns_of(memory, row) if row else ()
+
+
+async def window_start(memory: Memory, row: SessionRow, until: int | None = None) -> int | None:
+    """Returns the number of the turn that the client's window begins with, ignoring turns after number `until`.
+
+    That is the last compaction, or the first turn after the session was resumed in another window. None if the window
+    holds all turns.
+    """
+    resumed = await memory.state.get(RESUMED, row.session)
+    compacted = await _last_compaction(memory, row, until)
+    starts = [start for start in (compacted, resumed + 1 if isinstance(resumed, int) else None) if start is not None]
+    return max((start for start in starts if until is None or start <= until), default=None)
+
+
+async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -> int | None:
+    if until is not None:
+        turns = await turns_of(memory, row)
+        return max((turn.number for turn in turns if turn.name == COMPACTION and turn.number <= until), default=None)
+
+    def look() -> int | None:
+        path: str | None = row.path
+        seen: set[str] = set()
+        while path is not None and path not in seen:
+            seen.add(path)
+            try:
+                found = memory.transcripts.last_named(path, COMPACTION)
+                path = memory.transcripts.continued(path) if found is None else None
+            except ContextManagerError:
+                return None
+            if found is not None:
+                return found
+        return None
+
+    return await run_sync(look)
+
+
+def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
+    """Returns a session's transcripts, oldest first. Follows `continues` back from the last one."""
+    chain: list[tuple[str, Transcript]] = []
+    following: str | None = path
+    while following is not None and all(following != seen for seen, _ in chain):
+        try:
+            transcript = memory.transcripts.read(following)
+        except ContextManagerError:
+            if not chain:
+                raise
+            break
+        chain.insert(0, (following, transcript))
+        following = transcript.head.continues
+    return chain
+
+
+def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
+    return tuple(placed.turn for _, transcript in chain for placed in transcript.turns)
+
+
+async def ready(memory: Memory) -> None:
+    """Reads all transcripts into the state if the state is new. Actions call it before they use sessions."""
+    if not await memory.state.complete():
+        await restore_all(memory)
+        await memory.state.completed()
+
+
+async def end_session(memory: Memory, session: str) -> SessionEnded:
+    """Seals the session's transcript and commits it. Ending a closed session changes nothing."""
+    async with memory.locks.transcript(session):
+        row = await require(memory, session)
+        if row.status == "closed":
+            return SessionEnded(session, row.path, None, "was closed already")
+        row = await seal(memory, row)
+    memory.changes.publish(Change("session", row.path, session))
+    committed, note = await commit_pending(memory)
+    return SessionEnded(session, row.path, committed, note)
+
+
+async def _end_if_idle(memory: Memory, session: str) -> bool:
+    """Seals a session that is still idle under its lock, and returns whether it was."""
+    async with memory.locks.transcript(session):
+        row = await current_row(memory, session)
+        if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
+            return False
+        row = await seal(memory, row)
+    memory.changes.publish(Change("session", row.path, session))
+    return True
+
+
+async def seal(memory: Memory, row: SessionRow) -> SessionRow:
+    """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it.
+
+    `commit_pending` commits it later.
+    """
+    from mcp_server.checkpoints import checkpoint  # checkpoint imports this module
+
+    await checkpoint.before(memory, row.session, "end")
+    transcript = await run_sync(memory.transcripts.read, row.path)
+    said = [placed.turn for placed in transcript.turns]
+    tokens_in, tokens_out = await run_sync(token_sums, memory, said)
+    head = replace(
+        transcript.head,
+        ended=memory.clock(),
+        topic=transcript.head.topic or transcript.head.title,
+        tokens_in=tokens_in,
+        tokens_out=tokens_out,
+        knowledge_changes=transcript.changes,
+    )
+    await memory.state.put(PENDING_COMMITS, row.path, row.session)
+    await queue_extraction(memory, row.path, row.session)
+    await run_sync(memory.transcripts.seal, row.path, head)
+    closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
+    await memory.state.save_session(closed)
+    try:
+        await put_away(memory, row.session, await session_turns(memory, row.session))
+    except ContextManagerError as error:  # the session is closed anyway
+        log.warning("the live context of %s did not go to cold storage: %s", row.session, error)
+    return closed
+
+
+async def rename_head(memory: Memory, row: SessionRow, kind: Kind | None, delivery: Delivery | None) -> SessionRow:
+    """Writes the kind and delivery into the open transcript's front matter; no line moves."""
+    head = (await run_sync(memory.transcripts.read, row.path)).head
+    await run_sync(
+        memory.transcripts.replace_head,
+        row.path,
+        replace(head, kind=kind or head.kind, delivery=delivery or head.delivery),
+    )
+    named = replace(row, kind=kind, delivery=delivery, size=memory.files.stat(row.path).size)
+    await memory.state.save_session(named)
+    return named
+
+
+async def close_idle(memory: Memory) -> list[str]:
+    """Ends every open session without a turn for `lifecycle.session_idle_hours`, and returns their ids.
+
+    If a transcript is broken, the other sessions are still ended, and the last such error is raised afterwards.
+    """
+    now = memory.clock()
+    silent = [row.session for row in await memory.state.sessions(open_only=True) if is_idle(memory, row, now)]
+    ended: list[str] = []
+    failed: ContextManagerError | None = None
+    for session in silent:
+        try:
+            if await _end_if_idle(memory, session):
+                ended.append(session)
+        except ContextManagerError as error:
+            failed = error
+    if ended:
+        await commit_pending(memory)
+    if failed is not None:
+        raise failed
+    return ended
+
+
+async def ended_long_ago(memory: Memory) -> frozenset[str]:
+    """Returns the closed sessions that are older than cold records are kept. Their other entries can be removed."""
+    oldest = memory.clock() - timedelta(days=memory.settings.context.recoverable_for_days)
+    rows = await memory.state.sessions()
+    return frozenset(row.session for row in rows if row.status == "closed" and row.last_arrival < oldest)
+
+
+def is_idle(memory: Memory, row: SessionRow, now: datetime) -> bool:
+    """Returns True if the session had no turn for `lifecycle.session_idle_hours`."""
+    return now - row.last_arrival > timedelta(hours=memory.settings.lifecycle.session_idle_hours)
+
+
+@asynccontextmanager
+async def continuing(memory: Memory, row: SessionRow | None) -> AsyncIterator[None]:
+    """Marks `row`'s session as continuing while its next transcript is written and the state is updated."""
+    if row is not None:
+        await memory.state.put(CONTINUING, row.session, row.path)
+    yield
+    if row is not None:
+        await memory.state.remove(CONTINUING, row.session)
+
+
+def token_sums(memory: Memory, said: list[Turn]) -> tuple[int, int]:
+    """Returns the tokens of the input (user, system) and of the agent's turns."""
+    agent = sum(memory.tokens.count(turn.content) for turn in said if turn.role == "agent")
+    return sum(memory.tokens.count(turn.content) for turn in said if turn.role != "agent"), agent
+
+
+async def _find_and_restore(memory: Memory, session: str) -> SessionRow | None:
+    """Restores the session from its last transcript, if it has one."""
+    paths = await run_sync(memory.transcripts.find, session)
+    return await restore(memory, paths[-1]) if paths else None
+
+
+async def _record(memory: Memory, path: str, transcript: Transcript, known: int) -> SessionRow:
+    """Updates the state from a transcript: the keys of turns after number `known`, and the row."""
+    head = transcript.head
+    session = head.session_id
+    unknown = [placed.turn for placed in transcript.turns if placed.turn.number > known]
+    recorded = await memory.state.keys(session) if unknown else []
+    last = transcript.turns[-1].turn if transcript.turns else None
+    earlier = await memory.state.session(session)
+    row = SessionRow(
+        session=session,
+        path=path,
+        status="closed" if head.ended else "open",
+        project=head.project,
+        kind=earlier.kind if earlier else head.kind,
+        delivery=earlier.delivery if earlier else head.delivery,
+        title=head.title,
+        opened=earlier.opened if earlier else head.started,
+        last_arrival=max(last.at if last else head.started, earlier.last_arrival if earlier else head.started),
+        turns=last.number if last else known,
+        last_at=transcript.last_at,
+        size=transcript.complete_bytes,
+    )
+    await memory.state.save_session(row, keys_of(unknown, recorded))
+    return row
+
+
+def grown(row: SessionRow, size: int, at: datetime) -> SessionRow:
+    """Returns the row after an entry other than a turn was appended."""
+    return replace(row, size=size, last_at=at)

@@ -1,0 +1,395 @@
+"""Forget: a text, a turn, a conversation or a file is deleted for real, wherever a copy of it stands (SPEC §17).
+
+    what is meant → a request of hashes → every copy found (that is the dry run)
+      → intent → forgotten.jsonl → transcripts → files → state → index → commit → history, if asked → intent erased
+
+The request knows the text by salted hashes only, and so do all steps after the first: what a crash leaves can be
+carried on by anybody who finds the intent, and no step needs what the step before has deleted. The intent holds,
+besides hashes, the old names of files that get new ones; it is overwritten and deleted at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from mcp_server.checkpoints import stored
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import PENDING_COMMITS
+from mcp_server.errors import Conflict, ContextManagerError, Refused
+from mcp_server.forgetting.cleaning import cleaned
+from mcp_server.forgetting.target import ForgetTarget, meant
+from mcp_server.knowledge import live, session_notes
+from mcp_server.memory import Memory
+from mcp_server.relevance import clarity
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_files import CheckpointFiles
+from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
+from mcp_server.storage.local.forgotten import PATH as FORGOTTEN
+from mcp_server.storage.local.git.forget_history import History, Survey
+from mcp_server.storage.local.intents import Intent, Intents
+from mcp_server.text.forgotten import MARK, NAME, Forgotten
+from mcp_server.text.transcript_head import stem_of
+
+LOCK = "forget"
+COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
+"""What of a workspace git keeps."""
+ROUNDS = 3
+"""So often all files are looked through again: another process may have written what it had read before."""
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Every copy of what is (or was) to be forgotten. `done` is False for a dry run; `backup` the bundle with the old
+    history, which still holds all of it."""
+
+    id: str
+    done: bool
+    copies: tuple[Copy, ...]
+    state_rows: int
+    history: Survey
+    rewritten: bool = False
+    backup: str | None = None
+    commit: str | None = None
+    similar: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is no copy at all."""
+        return not self.copies and not self.state_rows and not self.history.commits
+
+    def as_dict(self) -> dict[str, object]:
+        """What a program reads."""
+        return {
+            "id": self.id,
+            "done": self.done,
+            "copies": [
+                {
+                    "path": copy.path,
+                    "renamed": copy.new_path,
+                    "places": [{"line": place.line, "what": place.what} for place in copy.places],
+                    "stuck": copy.stuck,
+                }
+                for copy in self.copies
+            ],
+            "state_rows": self.state_rows,
+            "git": {
+                "commits": self.history.commits,
+                "since": self.history.since,
+                "at": self.history.at.isoformat() if self.history.at else None,
+                "remotes": list(self.history.remotes),
+                "rewritten": self.rewritten,
+                "backup": self.backup,
+                "commit": self.commit,
+            },
+            "similar": list(self.similar),
+            "left": list(self.left),
+        }
+
+
+@dataclass(slots=True)
+class _Run:
+    """One request while it is carried out."""
+
+    memory: Memory
+    intent: Intent
+    request: Forgotten
+    step: Step
+    copies: Copies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.copies = Copies(self.memory.files)
+
+
+async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
+    """Where copies stand and what would happen to each: the real run without its last step. Writes nothing.
+
+    Raises:
+        NotFound: no such conversation, turn or file.
+        Invalid, Refused: a text too short to be recognised; a file that is not to be deleted so.
+    """
+    request, runs = await meant(memory, target)
+    request, found = await run_sync(_found, memory, request, runs)
+    rows = await memory.state.held(request)
+    similar = await run_sync(_inside_words, memory, request, runs)
+    survey = await run_sync(_survey, memory, request)
+    return Receipt(request.id, False, found, sum(rows.values()), survey, similar=similar)
+
+
+async def forget(
+    memory: Memory, target: ForgetTarget, *, history: bool = False, step: Step = lambda _: None
+) -> Receipt:
+    """Deletes every copy and returns the receipt. `step` is told what is being done.
+
+    With `history`, git's history is written anew after a backup beside the workspace. Raises as `plan_forget` does, and
+    Refused, before anything has changed, where history cannot be rewritten.
+    """
+    async with _alone(memory):
+        await _resume(memory, step)
+        if history:
+            await run_sync(History(memory.files.root).check)
+        step("looking for copies")
+        request, runs = await meant(memory, target)
+        request, found = await run_sync(_found, memory, request, runs)
+        rows = await memory.state.held(request)
+        similar = await run_sync(_inside_words, memory, request, runs)
+        paths = sorted({path for copy in found for path in (copy.path, copy.new_path) if path})
+        intent = Intent(request, history, tuple(path for path in paths if path.startswith(COMMITTED)))
+        await run_sync(Intents(memory.files).write, intent)
+        done = await _perform(_Run(memory, intent, request, step))
+        return replace(done, copies=found, state_rows=sum(rows.values()), similar=similar)
+
+
+async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
+    """Carries on what a crash interrupted; nothing happens while another process is at it."""
+    if not await run_sync(Intents(memory.files).all):
+        return []
+    try:
+        async with _alone(memory):
+            return await _resume(memory, step)
+    except Conflict:
+        return []
+
+
+def unfinished(memory: Memory) -> list[str]:
+    """The ids of requests that were begun and not finished."""
+    return [intent.request.id for intent in Intents(memory.files).all()]
+
+
+def unfinished_sentences(memory: Memory) -> list[str]:
+    """What `status` and `doctor` say about them."""
+    return [
+        f"forgetting {number} was interrupted and is not complete: context-manager forget --yes"
+        for number in unfinished(memory)
+    ]
+
+
+@asynccontextmanager
+async def _alone(memory: Memory) -> AsyncIterator[None]:
+    held = await run_sync(memory.locks.try_exclusive, LOCK)
+    if held is None:
+        raise Conflict("another `forget` is at work in this workspace; wait until it is done")
+    try:
+        yield
+    finally:
+        held.release()
+
+
+async def _resume(memory: Memory, step: Step) -> list[Receipt]:
+    done: list[Receipt] = []
+    for intent in await run_sync(Intents(memory.files).all):
+        step(f"carrying on {intent.request.id}, which was interrupted")
+        done.append(await _perform(_Run(memory, intent, intent.request, step), again=True))
+    return done
+
+
+# ---------------------------------------------------------------- finding
+
+
+def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
+    """The request with everything that is needed to carry it out, and every file with a copy in it."""
+    copies = Copies(memory.files)
+    cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
+    request = replace(request, cuts=cuts)
+    found = list(copies.find(request))
+    renames: dict[str, str] = {}
+    for copy in found:
+        if copy.new_path:
+            renames[copy.path] = copies.free_name(copy.new_path, set(renames.values()))
+    # Other files name a transcript by its path: they follow. The words of a path alone may be anybody's.
+    stems = {(stem_of(old), stem_of(new)) for old, new in renames.items() if old.startswith("raw/")}
+    longest_first = sorted(stems, key=lambda pair: (-len(pair[0]), pair))
+    request = replace(request, renames=tuple(longest_first))
+    if stems:
+        found = list(copies.find(request))
+    return request, tuple(replace(copy, new_path=renames.get(copy.path)) for copy in found)
+
+
+def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
+    copies = Copies(memory.files)
+    return tuple(place for run in runs for place in copies.inside_words(request, run))
+
+
+def _survey(memory: Memory, request: Forgotten) -> Survey:
+    if not memory.git.available():
+        return Survey(0)
+    return History(memory.files.root).survey(request)
+
+
+# ---------------------------------------------------------------- doing
+
+
+async def _perform(run: _Run, again: bool = False) -> Receipt:
+    memory, request = run.memory, run.request
+    async with memory.locks.files():
+        await run_sync(memory.forgotten.add, replace(request, cuts=frozenset(), renames=()))
+    await sessions.ready(memory)
+    emptied = True
+    used: tuple[str, ...] = ()
+    found: list[Copy] = []
+    for number in range(ROUNDS):
+        run.step("transcripts")
+        await _clean_transcripts(run, again and number == 0)
+        run.step("files")
+        await live.retract(memory)
+        await _clean_files(run)
+        await run_sync(_clean_trees, run)
+        run.step("state")
+        emptied = await memory.state.scrub(request)
+        run.step("index")
+        used = await memory.index.renew()
+        # What another process had read before, it may have written since.
+        found = await run_sync(lambda: list(run.copies.find(request)))
+        if all(copy.stuck for copy in found) and not await memory.state.held(request):
+            break
+    left = [f"{copy.path}: {copy.stuck or 'found again'}" for copy in found]
+    left += [] if emptied else [".local/state.db-wal: another process kept reading; it is emptied when that one ends"]
+    left += [f".local/index/{name}: in use by another process, which deletes it when it lets go" for name in used]
+    left += await _named_so(memory, request)
+    run.step("git")
+    receipt = await _in_git(run, left)
+    await run_sync(Intents(memory.files).erase, run.intent)
+    memory.changes.publish(Change("index"))
+    return receipt
+
+
+async def _clean_transcripts(run: _Run, again: bool) -> None:
+    """Every conversation with a copy in it, under its lock: its files, its row and its source keys."""
+    memory = run.memory
+    for session in await run_sync(_sessions_of, run, again):
+        async with memory.locks.transcript(session):
+            paths = await run_sync(memory.transcripts.find, session)
+            # The intent knows the new names: once a file is clean, its words no longer tell.
+            wanted = {path: await run_sync(run.copies.new_name, path, run.request) for path in paths}
+            changed = [path for path in paths if await run_sync(run.copies.clean, path, run.request)]
+            names = {path: await run_sync(_renamed, run, path, wanted[path]) for path in paths}
+            moved = {old: new for old, new in names.items() if old != new}
+            if not changed and not moved and not again:
+                continue
+            await memory.state.forget_keys(session)
+            await clarity.forget(memory, session)
+            await session_notes.forget(memory, session)
+            row = await memory.state.session(session)
+            if row is not None:
+                await memory.state.save_session(replace(row, path=names.get(row.path, row.path), title=MARK))
+            for path in paths[-1:]:
+                await sessions.restore(memory, names[path])
+            await stored.forget(memory, session)
+            waiting = await memory.state.entries(PENDING_COMMITS)
+            for old, new in moved.items():
+                if old in waiting:
+                    await memory.state.put(PENDING_COMMITS, new, session)
+                    await memory.state.remove(PENDING_COMMITS, old)
+
+
+def _sessions_of(run: _Run, again: bool) -> list[str]:
+    """The conversations to look at; after a crash also those that are clean already, whose state may be behind."""
+    found: dict[str, None] = {}
+    stale = {copy.path for copy in run.copies.find(run.request)}
+    for path in run.memory.transcripts.all():
+        if path not in stale and not again:
+            continue
+        try:
+            data = run.memory.files.read_bytes(path)
+            if path in stale or MARK.encode() in data or f"-{NAME}" in path:
+                found[run.memory.transcripts.read(path).head.session_id] = None
+        except ContextManagerError:  # a broken one is cleaned as a file among files
+            continue
+    return list(found)
+
+
+def _renamed(run: _Run, path: str, new: str) -> str:
+    """Gives a file the name that it has without forgotten words; returns what it is called now."""
+    if new == path:
+        return path
+    new = run.copies.free_name(new, set())
+    run.memory.files.move(path, new)
+    run.copies.remove_empty(path.rpartition("/")[0])
+    return new
+
+
+async def _clean_files(run: _Run) -> None:
+    memory = run.memory
+    for copy in await run_sync(lambda: list(run.copies.find(run.request))):
+        if copy.stuck == UNNAMED or (copy.stuck and not copy.places):
+            continue
+        async with memory.locks.files():
+            new = await run_sync(run.copies.new_name, copy.path, run.request)
+            await run_sync(run.copies.clean, copy.path, run.request)
+            if await run_sync(memory.files.exists, copy.path):
+                await run_sync(_renamed, run, copy.path, new)
+
+
+def _clean_trees(run: _Run) -> None:
+    """The knowledge that checkpoints keep in git; what they keep as copies is files among files."""
+
+    def clean(path: str, data: bytes) -> bytes | None:
+        return cleaned(path, data, run.request).data
+
+    trees = CheckpointTrees(run.memory.files)
+    for head in CheckpointFiles(run.memory.files).heads():
+        trees.clean(head.id, clean)
+
+
+async def _named_so(memory: Memory, request: Forgotten) -> list[str]:
+    """Names that clients know and that stay: conversations' ids."""
+    rows = await memory.state.sessions()
+    return [
+        f"the id of conversation {row.session} holds it: a client knows it by that name; `forget --session` it"
+        for row in rows
+        if request.find(row.session, names=True)
+    ]
+
+
+# ---------------------------------------------------------------- git
+
+
+async def _in_git(run: _Run, left: list[str]) -> Receipt:
+    memory, request, intent = run.memory, run.request, run.intent
+    commit: str | None = None
+    backup: str | None = None
+    if not memory.git.available():
+        left.append("git is not installed here: nothing was committed, and what a .git folder holds was not looked at")
+        return Receipt(request.id, True, (), 0, Survey(0), left=tuple(left))
+    async with memory.locks.git():
+        try:
+            commit = await _committed(run, left)
+        except ContextManagerError as error:
+            left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
+        past = History(memory.files.root)
+        rewritten = False
+        if intent.history:
+            place = backup_place(memory.files.root, request.id)
+            run.step("backup of the history")
+            await run_sync(past.back_up, place)
+            run.step("rewriting the history")
+            done = await run_sync(past.rewrite, request)
+            backup, rewritten = str(place), True
+            left += [f"git still holds it in {what}" for what in done.left]
+        survey = await run_sync(past.survey, request)
+    return Receipt(request.id, True, (), 0, survey, rewritten, backup, commit, left=tuple(left))
+
+
+async def _committed(run: _Run, left: list[str]) -> str | None:
+    memory, request = run.memory, run.request
+    if not memory.settings.git.auto_commit:
+        raise Refused("git.auto_commit is off")
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    paths = [path for path in (*run.intent.paths, FORGOTTEN) if path not in still_open]
+    message = f"maintenance: forgotten on request\n\n{len(paths) - 1} files.\n\nForget: {request.id}"
+    done = await run_sync(memory.git.commit_files, paths, message)
+    left += [f"{path} was left out of the commit: {reason}" for path, reason in done.left_out.items()]
+    return done.commit
+
+
+def backup_place(root: Path, request_id: str) -> Path:
+    """Where `--history` keeps the old history: a git bundle beside the workspace."""
+    return root.parent / f"{root.name}-before-{request_id}.bundle"

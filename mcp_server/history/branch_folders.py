@@ -1,0 +1,134 @@
+"""Branches with a folder of their own, below `.local/`: what explorations and reconstructions share.
+
+The live files are never switched. While one is made, a file beside its folder says so and a lock is held: what a killed
+process leaves is half of something, and whoever looks next clears it away.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import CancelScope
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Conflict, Invalid, NotFound
+from mcp_server.memory import Memory
+from mcp_server.storage.local import durable
+from mcp_server.storage.local.git.worktrees import Branch
+from mcp_server.text.redaction import secrets
+
+LOCAL, MAKING = ".local", ".making"
+"""Endings of what lies beside the folder NAME: a state of its own while it is made, and the file that says so."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFolders:
+    """One kind of them: `prefix` of its branches and folders (`explore/`), `noun` and `command` as messages call it."""
+
+    prefix: str
+    noun: str
+    command: str
+
+    async def check(self, memory: Memory, name: str) -> None:
+        """Raises Invalid for a name that is none, Unavailable where git is missing or in the middle of something."""
+        if not _NAME.fullmatch(name) or name.endswith((".lock", LOCAL, MAKING, ".")) or ".." in name or secrets(name):
+            raise Invalid(f"{name!r} is no name for the {self.noun}; use small letters, digits, '-', '_' and '.'")
+        await run_sync(memory.git.check_free)
+
+    @asynccontextmanager
+    async def making(self, memory: Memory, name: str) -> AsyncIterator[Path]:
+        """Makes one from the last commit, and gives its folder; whatever goes wrong inside takes it away again.
+
+        Raises Conflict if the name is taken, NotFound if nothing was committed yet, and as `check`.
+        """
+        await self.check(memory, name)
+        await self.clear(memory)
+        taken = Conflict(f"there is the {self.noun} {name!r} already; merge or drop it, or choose another name")
+        held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
+        if held is None:
+            raise taken
+        try:
+            place = self._place(memory, name)
+            async with memory.locks.git():
+                head = await run_sync(memory.git.head)
+                if head is None:
+                    raise NotFound("nothing was committed yet, so there is nothing to begin from")
+                known = await run_sync(memory.git.worktrees.branches, self.prefix)
+                if place.exists() or any(one.name == self.prefix + name for one in known):
+                    raise taken
+                await run_sync(_mark, _beside(place, MAKING))
+            try:
+                async with memory.locks.git():
+                    await run_sync(memory.git.worktrees.add, self.prefix + name, place, head)
+                yield place
+                await run_sync(_beside(place, MAKING).unlink)
+            except BaseException:
+                with CancelScope(shield=True):
+                    await self._cleared(memory, name)
+                raise
+        finally:
+            held.release()
+
+    async def all(self, memory: Memory) -> list[Branch]:
+        """Those there are. Raises Unavailable without git."""
+        await self.clear(memory)
+        return await run_sync(memory.git.worktrees.branches, self.prefix)
+
+    async def find(self, memory: Memory, name: str) -> Branch:
+        """The one of this name. Raises NotFound naming those there are, Unavailable without git."""
+        branches = await self.all(memory)
+        found = next((one for one in branches if one.name == self.prefix + name), None)
+        if found is None:
+            known = ", ".join(map(self.short, branches)) or "none"
+            raise NotFound(f"no {self.noun} {name!r}; there are: {known} ({self.command} list)")
+        return found
+
+    def short(self, branch: Branch) -> str:
+        """Its name for people."""
+        return branch.name.removeprefix(self.prefix)
+
+    async def remove(self, memory: Memory, branch: Branch) -> None:
+        """Deletes branch and folder."""
+        async with memory.locks.git():
+            await run_sync(memory.git.worktrees.remove, branch.name, branch.place)
+
+    async def clear(self, memory: Memory) -> None:
+        """Clears away what killed processes had begun; nothing that somebody is just making."""
+        for mark in list((memory.files.local / self.prefix).glob(f"*{MAKING}")):
+            name = mark.name.removesuffix(MAKING)
+            held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
+            if held is not None:
+                try:
+                    await self._cleared(memory, name)
+                finally:
+                    held.release()
+
+    async def _cleared(self, memory: Memory, name: str) -> None:
+        place = self._place(memory, name)
+        async with memory.locks.git():
+            await run_sync(memory.git.worktrees.remove, self.prefix + name, place)
+        await run_sync(lambda: shutil.rmtree(_beside(place, LOCAL), ignore_errors=True))
+        await run_sync(lambda: _beside(place, MAKING).unlink(missing_ok=True))
+
+    def _place(self, memory: Memory, name: str) -> Path:
+        return memory.files.local / self.prefix / name
+
+
+def local_folder(place: Path) -> Path:
+    """Where a folder keeps state and locks of its own while it is made."""
+    return _beside(place, LOCAL)
+
+
+def _beside(place: Path, ending: str) -> Path:
+    return place.with_name(place.name + ending)
+
+
+def _mark(place: Path) -> None:
+    durable.put(place, b"", place.name, new=False, mode=0o600)

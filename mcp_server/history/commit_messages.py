@@ -1,0 +1,240 @@
+"""Commit messages from what changed: `TYPE: what`, then a line for every file, then where it was said. (S4 §3.2)
+
+The six types are S4's. A message is written without an LLM; one that there is may word it better (`request`), and its
+answer counts only in the form that was asked for (`read_answer`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal, get_args
+
+from mcp_server.history.admission import CONVERSATIONS, FORGET
+from mcp_server.text.destinations import ARCHIVE
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.redaction import redact
+
+Type = Literal["conversation", "memory", "identity", "maintenance", "explore", "extract"]
+TYPES: tuple[Type, ...] = get_args(Type)
+
+SUBJECT, LINE = 72, 100
+"""Characters of a subject, and of what one line of the body quotes."""
+MOST_FILES, MOST_QUOTES, MOST_SESSIONS = 20, 3, 5
+ANSWER_TOKENS = 100
+DIFF_CHARACTERS = 4000
+"""S4's: so much of a diff is shown to an LLM."""
+LONGEST_COMPARED = 200_000
+"""Characters of a file from which on it is counted by lines alone: comparing takes too long."""
+
+_SOURCE = re.compile(r"\[src: ([^\]#\s]+)#\d+\]")
+_PROVENANCE = re.compile(r"\s*\[src: [^\]]*\]")
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
+_DATE = re.compile(r"^\d{4}-\d\d-\d\d:?\s+")
+_TRAILERS = ("Session:", FORGET)
+"""Lines of a message that mean something to programs: they are ours to write."""
+_SETTINGS = ("memory-config.yaml", "lexicon.yaml", ".gitignore", ".gitattributes", ".gitmodules")
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file before and after; None where it is not there, an empty text where it is no text."""
+
+    path: str
+    before: str | None
+    after: str | None
+    session: str | None = None
+    """The transcript of the conversation that it was written in, if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def grouped(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
+    """The changes by the type of the commit that each belongs to. On a branch of its own everything is that branch's
+    type. What moves to the archive goes together with what it leaves."""
+    every = sorted(changes, key=lambda change: change.path)
+    whole: Type | None = (
+        "explore"
+        if (branch or "").startswith("explore/")
+        else "extract"
+        if (branch or "").startswith("extract/")
+        else None
+    )
+    archives = any(change.path.startswith("archive/") for change in every)
+    groups: dict[Type, list[FileChange]] = {}
+    for change in every:
+        groups.setdefault(whole or _type_of(change, archives), []).append(change)
+    return groups
+
+
+def _type_of(change: FileChange, archives: bool) -> Type:
+    if change.path.startswith(CONVERSATIONS):
+        return "conversation"
+    if change.path.startswith("knowledge/identity/"):
+        return "identity"
+    if change.path.startswith("archive/") or change.path in _SETTINGS:
+        return "maintenance"
+    lines = _compared(change)
+    said = [line for line in lines.added if _words(line)]
+    if archives and not said:
+        return "maintenance"
+    return "extract" if said and all(_SOURCE.search(line) for line in said) else "memory"
+
+
+def message(kind: Type, changes: Sequence[FileChange]) -> str:
+    """A whole commit message. Never empty, never with a secret in it."""
+    compared = [(change, _compared(change)) for change in sorted(changes, key=lambda change: change.path)]
+    labels = [label(_shown(change.path)) for change, _ in compared]
+    if len(compared) == 1 and kind == "conversation":
+        subject = labels[0]
+    elif len(compared) == 1:
+        change, lines = compared[0]
+        subject = f"{labels[0]}: {_gist(change, lines)}"
+    else:
+        kept = 3 if len(labels) == 3 else 2
+        more = f" and {len(labels) - kept} more" if len(labels) > kept else ""
+        subject = ", ".join(labels[:kept]) + more
+    body = [_told(change, lines) for change, lines in compared[:MOST_FILES]]
+    body += [f"- and {len(compared) - MOST_FILES} more files"] if len(compared) > MOST_FILES else []
+    text = "\n".join([_cut(f"{kind}: {subject}", SUBJECT), "", *body, *trailers(changes)])
+    return redact(text).text
+
+
+def trailers(changes: Iterable[FileChange]) -> list[str]:
+    """An empty line and a `Session: PATH` for every conversation that the changes come from; nothing without any."""
+    found: dict[str, None] = {}
+    for change in changes:
+        if change.path.startswith(CONVERSATIONS):
+            found[change.path] = None
+        if change.session:
+            found[change.session] = None
+        for line in _compared(change).added:
+            found.update(dict.fromkeys(_SOURCE.findall(line)))
+    shown = [f"Session: {path}" for path in found if path.isprintable()][:MOST_SESSIONS]
+    return ["", *shown] if shown else []
+
+
+def label(path: str) -> str:
+    """How a subject calls a file: `MEMORY.md`, `people/ana`, `journal 2026-02-16`, `project oven: progress`."""
+    parts = path.split("/")
+    name = parts[-1].removesuffix(".md")
+    match parts:
+        case ["knowledge", "memory", file]:
+            return file
+        case ["knowledge", "journal", _]:
+            return f"journal {name}"
+        case ["knowledge", "projects", slug, _]:
+            return f"project {slug}: {name}"
+        case ["knowledge", *rest] if len(rest) > 1:
+            return "/".join([*rest[:-1], name])
+        case ["raw", "conversations", *_]:
+            return name
+        case _:
+            return path
+
+
+def request(template: str, kind: Type, changes: Sequence[FileChange]) -> str:
+    """The prompt that asks an LLM for a better message: a template with the diff, as data."""
+    lines: list[str] = []
+    for change in changes:
+        compared = _compared(change)
+        lines += [
+            f"--- {change.path}",
+            *(f"-{line}" for line in compared.removed),
+            *(f"+{line}" for line in compared.added),
+        ]
+    diff = neutralise(redact("\n".join(lines)).text[:DIFF_CHARACTERS])
+    return template.replace("{type}", kind).replace("{diff}", diff)
+
+
+def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str | None:
+    """The message that an LLM gave, with our type and trailers; None for anything that is no message."""
+    first, _, rest = answer.strip().strip("`").strip().partition("\n")
+    given, colon, summary = first.partition(":")
+    summary = " ".join(summary.split())
+    if not colon or given.strip().lower() not in TYPES or not summary or len(f"{kind}: {summary}") > SUBJECT:
+        return None
+    if not all(character.isprintable() or character == "\n" for character in summary + rest):
+        return None
+    lines = [line[: LINE * 2].rstrip() for line in redact(rest).text.strip().splitlines()[:4]]
+    body = [line for line in lines if not line.lstrip().startswith(_TRAILERS)]
+    text = "\n".join([f"{kind}: {summary}", *(["", *body] if body else []), *trailers(changes)])
+    return redact(text).text
+
+
+# ------------------------------------------------------------ what changed in a file
+
+
+def _compared(change: FileChange) -> _Lines:
+    """The lines of text that came and went, without front matter, which changes with every write."""
+    if change.path.startswith(CONVERSATIONS):
+        return _Lines((), ())  # what was said is in the file itself
+    before, after = _body(change.before), _body(change.after)
+    if max(len(change.before or ""), len(change.after or "")) > LONGEST_COMPARED:
+        old, new = set(before), set(after)
+        return _Lines(
+            tuple(line for line in after if line not in old), tuple(line for line in before if line not in new)
+        )
+    added: list[str] = []
+    removed: list[str] = []
+    for verb, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if verb != "equal":
+            removed += before[a:b]
+            added += after[c:d]
+    return _Lines(tuple(added), tuple(removed))
+
+
+def _body(text: str | None) -> list[str]:
+    return [line for line in split_front_matter(text).body.split("\n") if line.strip()] if text else []
+
+
+def _words(line: str) -> str:
+    """What a line says: no heading, no bullet, no date, no provenance."""
+    if line.lstrip().startswith(("#", "<!--", "---", "```")):
+        return ""
+    return _DATE.sub("", _BULLET.sub("", _PROVENANCE.sub("", line))).strip()
+
+
+def _quotes(lines: Iterable[str]) -> list[str]:
+    """What lines say, for terminals and programs to show. Secrets go before anything is cut: half of one is not known
+    any more."""
+    return [" ".join(neutralise(redact(said).text).split()) for line in lines if (said := _words(line))]
+
+
+def _gist(change: FileChange, lines: _Lines) -> str:
+    said = _quotes(lines.added)
+    if said:
+        return said[0] + (f" (+{len(said) - 1})" if len(said) > 1 else "")
+    gone = _quotes(lines.removed)
+    if change.after is None:
+        return "moved to the archive" if change.path == ARCHIVE else "deleted"
+    if gone:
+        return f"without {gone[0]!r}" if len(gone) == 1 else f"{len(gone)} entries less"
+    return "new" if change.before is None else "changed"
+
+
+def _told(change: FileChange, lines: _Lines) -> str:
+    how = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
+    path = _shown(change.path)
+    if change.path.startswith(CONVERSATIONS):
+        return f"- {path}{how}"
+    quotes = [_cut(quote, LINE) for quote in _quotes(lines.added)[:MOST_QUOTES]]
+    said = f": {'; '.join(quotes)}" if quotes else ""
+    return f"- {path}{how} +{len(lines.added)} -{len(lines.removed)}{said}"
+
+
+def _shown(path: str) -> str:
+    """A path on one line: people's own files may have any name, and a line of a message may mean something."""
+    return "".join(one if one.isprintable() else "�" for one in path)
+
+
+def _cut(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"

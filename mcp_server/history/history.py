@@ -1,0 +1,265 @@
+"""History: git as the memory of the memory. (S4 §3.6)
+
+    when    did I learn X               the commits that brought a text, changed how often it stands, or took it away
+    where   did this come from          the lines that say it, who wrote them, in which conversation
+    diff    what changed                in knowledge between two moments, by file and line
+    today   what did I learn today      the same since midnight, committed or not
+    show    a commit                    its message and its changes
+    blame   a file, line by line
+
+`read(at=…)` gives a file as it was, `tag` marks a state, `revert` takes a commit back. Everything here only reads;
+conversations are left out: `search` looks into them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.history.moments import moment
+from mcp_server.memory import Memory
+from mcp_server.storage.local.git.changes import changes
+from mcp_server.storage.local.git.past import BlamedLine, Commit
+from mcp_server.storage.local.workspace import BEGINNING
+from mcp_server.text.fencing import neutralise
+
+KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
+"""What history speaks of."""
+
+MOST_LINES = 20
+"""Lines that `where` follows."""
+
+_PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?")
+_SOURCE = re.compile(r"\[src: ([^\]]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A text came into a file, went out of it, or stands there more or less often. `commit` is None for what is not
+    committed yet; `sources` are the turns that the lines which say it name, else the conversations that the commit
+    names."""
+
+    what: str
+    path: str
+    at: datetime | None
+    commit: str | None
+    subject: str
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A line as it is now, the commit that wrote it, and where it comes from: the turns that it names itself, else the
+    conversations that the commit names."""
+
+    path: str
+    line: int
+    text: str
+    at: datetime | None
+    commit: str | None
+    subject: str
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What changed: (path, lines that came, lines that went) and the diff. `about` says of which time or commit."""
+
+    about: str
+    files: tuple[tuple[str, int, int], ...]
+    diff: str
+
+    @property
+    def markdown(self) -> str:
+        """For a person or a model."""
+        if not self.files:
+            return f"{self.about}: nothing changed"
+        listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
+        head = [self.about.rstrip(), ""] if "\n" in self.about else [f"{self.about}:"]
+        return neutralise("\n".join([*head, *listed, "", "```diff", self.diff, "```"]))
+
+
+async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
+    """When a text, whatever its case, came into knowledge and went; the oldest first. Raises Invalid for an empty one,
+    Unavailable without git."""
+    found = await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit)
+    happened = [
+        Happening(
+            _verb(one.before, one.after),
+            one.path,
+            one.commit.at,
+            one.commit.id,
+            one.commit.subject,
+            _sources(one.lines, one.commit),
+        )
+        for one in found
+    ]
+    needle = text.lower()
+    for change in await run_sync(changes, memory.git, memory.files.root, KNOWLEDGE):
+        before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
+        if before != after:
+            happened.append(Happening(_verb(before, after), change.path, None, None, "not committed yet"))
+    return _shown(memory, happened)
+
+
+async def where(memory: Memory, what: str) -> list[Origin]:
+    """Where a text, or a file, or `PATH:LINE` comes from: who wrote its lines. Raises NotFound if nothing says it."""
+    path, ranges = await run_sync(_file_and_lines, memory, what)
+    if path is not None:
+        return await blame(memory, path, ranges[0][0] if ranges else None, ranges[0][1] if ranges else None)
+    places = await run_sync(_lines_saying, memory, what)
+    if not places:
+        raise NotFound(f"no line of knowledge says {what!r}; `search` finds what says it in other words")
+    found: list[Origin] = []
+    for file, numbers in places.items():
+        found += await _origins(memory, file, [(number, number) for number in numbers])
+    return found
+
+
+async def blame(memory: Memory, path: str, start: int | None = None, end: int | None = None) -> list[Origin]:
+    """Who wrote each line of a file. Raises NotFound for a file or lines that are not there."""
+    path = memory.files.relative(path)
+    text = await run_sync(memory.files.read_text, path)
+    last = len(text.removesuffix("\n").split("\n"))
+    first = start or 1
+    if not 1 <= first <= last or (end or first) < first:
+        raise Invalid(f"{path} has lines 1 to {last}; {first} to {end or last} is no part of it")
+    return await _origins(memory, path, [(first, min(end or last, last))])
+
+
+async def diff(memory: Memory, since: str = "1 week ago", until: str | None = None, path: str | None = None) -> Changed:
+    """What changed in knowledge from one moment, commit or tag to another, or to now, committed or not."""
+    now = memory.clock().astimezone(ZoneInfo(memory.timezone))
+    begun = moment(since, now, end=False)
+    old = await run_sync(memory.git.past.at, begun) if begun else await run_sync(memory.git.commit_at, since)
+    if old is None:  # from the beginning: the files that every memory begins with were not learned
+        old = await run_sync(memory.git.past.beginning, BEGINNING)
+    new = await run_sync(memory.git.commit_at, until) if until else await run_sync(memory.git.tree_now, KNOWLEDGE)
+    about = f"{since} to {until or 'now'}"
+    return await _changed(memory, about, old, new, [memory.files.relative(path)] if path else KNOWLEDGE)
+
+
+async def today(memory: Memory) -> Changed:
+    """What was learned since midnight in the user's own time zone."""
+    return await diff(memory, "today")
+
+
+async def show(memory: Memory, commit: str) -> Changed:
+    """A commit: who made it when, its message, its changes. Of conversations only the files are named."""
+    found = await run_sync(memory.git.past.commit, commit)
+    parents = await run_sync(memory.git.past.parents, found.id)
+    old = parents[0] if parents else None
+    files = await run_sync(memory.git.past.counts, old, found.id, ())
+    text = await run_sync(memory.git.past.between, old, found.id, [*KNOWLEDGE, "checkpoints", "memory-config.yaml"])
+    about = f"{found.id[:10]}, {found.at:%Y-%m-%d %H:%M} UTC, {found.author}\n\n{found.message}\n"
+    return Changed(memory.forgotten.clean(about), tuple(files), memory.forgotten.clean(text))
+
+
+def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
+    """What `when`, `where` and `blame` found, for a model."""
+    lines: list[str] = []
+    for one in found:
+        at = f"{one.at:%Y-%m-%d %H:%M} UTC" if one.at else "not committed yet"
+        commit = f" ({one.commit[:10]}: {one.subject})" if one.commit else ""
+        if isinstance(one, Origin):
+            said = f"{one.path}:{one.line} {one.text.strip()}"
+            lines.append(f"- {said}\n  written {at}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
+        else:
+            lines.append(f"- {at}: {one.what} {one.path}{commit}" + "".join(f"\n  from {s}" for s in one.sources))
+    return neutralise("\n".join(lines) or "nothing was found; `search` looks into conversations, too")
+
+
+# ------------------------------------------------------------ looking
+
+
+async def _changed(memory: Memory, about: str, old: str | None, new: str, paths: Sequence[str]) -> Changed:
+    files = await run_sync(memory.git.past.counts, old, new, paths)
+    text = await run_sync(memory.git.past.between, old, new, paths) if files else ""
+    return Changed(about, tuple(files), memory.forgotten.clean(text))
+
+
+async def _origins(memory: Memory, path: str, ranges: Sequence[tuple[int, int]]) -> list[Origin]:
+    try:
+        blamed = await run_sync(memory.git.past.blame, path, ranges)
+    except NotFound:  # git does not know the file yet
+        lines = (await run_sync(memory.files.read_text, path)).split("\n")
+        numbers = (number for first, last in ranges for number in range(first, last + 1))
+        blamed = [BlamedLine(number, lines[number - 1], None) for number in numbers]
+    return [_origin(memory, path, line) for line in blamed]
+
+
+def _origin(memory: Memory, path: str, line: BlamedLine) -> Origin:
+    commit: Commit | None = line.commit
+    return Origin(
+        path,
+        line.number,
+        memory.forgotten.clean(line.text),
+        commit.at if commit else None,
+        commit.id if commit else None,
+        memory.forgotten.clean(commit.subject) if commit else "not committed yet",
+        _sources((line.text,), commit),
+    )
+
+
+def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
+    """A commit of many conversations cannot say which of them a line is from; the line's own mark can."""
+    marked = dict.fromkeys(source for line in lines for source in _SOURCE.findall(line))
+    return tuple(marked) or (commit.sessions if commit else ())
+
+
+def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
+    """A file of the workspace, and the lines that are named behind it; (None, nothing) for a text."""
+    place = _PLACE.fullmatch(what)
+    for path, lines in ((what, None), (place[1], place) if place else ("", None)):
+        try:
+            if path and "\n" not in path and memory.files.resolve(path).is_file():
+                first = int(lines[2]) if lines else 0
+                return memory.files.relative(path), [(first, int(lines[3] or first))] if lines else []
+        except ContextManagerError:
+            continue
+    return None, []
+
+
+def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
+    """Lines of knowledge that hold a text, by file."""
+    needle = " ".join(text.lower().split())
+    found: dict[str, list[int]] = {}
+    left = MOST_LINES
+    for stat in (stat for folder in KNOWLEDGE[:3] for stat in memory.files.walk(f"{folder}/")):
+        if not stat.path.endswith(".md") or not needle:
+            continue
+        try:
+            lines = memory.files.read_text(stat.path).split("\n")
+        except ContextManagerError:
+            continue
+        for number, line in enumerate(lines, 1):
+            if needle in " ".join(line.lower().split()) and left:
+                found.setdefault(stat.path, []).append(number)
+                left -= 1
+    return found
+
+
+def _verb(before: int, after: int) -> str:
+    if not before:
+        return "came into"
+    if not after:
+        return "went from"
+    return "stands once more in" if after > before else "stands less often in"
+
+
+def _shown(memory: Memory, happened: Iterable[Happening]) -> list[Happening]:
+    """History may still hold what was forgotten on request: it is not shown."""
+    return [
+        Happening(one.what, one.path, one.at, one.commit, memory.forgotten.clean(one.subject), one.sources)
+        for one in happened
+    ]
+
+
+def _signed(count: int, sign: str) -> str:
+    return "binary" if count < 0 else f"{sign}{count}"

@@ -1,0 +1,183 @@
+"""Anchor: what the user marks as important stays (S0 "Anchoring", S1 "important").
+
+Anchors are truth, so they stand in `anchors.yaml`, where a person can read and change them. An anchored item protects
+the chunks that name it; an anchored chunk, file or passage protects itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.knowledge.anchors import Anchor, items_of, kind_of, names_one_of, read_anchors
+from mcp_server.knowledge.anchors_text import with_entry, without_entries
+from mcp_server.memory import Memory
+from mcp_server.relevance.chunks import LiveChunk, original_of
+from mcp_server.storage.local.changes import Change
+from mcp_server.text.named_things import item_id
+from mcp_server.text.redaction import redact
+from mcp_server.text.yaml import load
+
+FILE = "anchors.yaml"
+LONGEST = 500
+FOLDERS = ("knowledge", "topics", "archive", "raw", "checkpoints", "scratch", "tmp")
+"""Where a path names a file of the workspace, there or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchored:
+    """What an anchor call did. `changed` is False where it stood so already."""
+
+    anchor: Anchor
+    on: bool
+    changed: bool
+    note: str = ""
+
+    @property
+    def markdown(self) -> str:
+        """The answer in one or two lines."""
+        done = "anchored" if self.on else "no longer anchored"
+        line = f"{self.anchor.kind} {self.anchor.item}: {done}{'' if self.changed else ' (it was so already)'}"
+        return f"{line}\n{self.note}" if self.note else line
+
+
+async def anchor(memory: Memory, item: str, on: bool, note: str | None = None) -> Anchored:
+    """Anchors an item, a chunk, a file or a passage, or takes the anchor off; on disk before this returns.
+
+    Raises:
+        Invalid: an empty or unreadable name.
+        NotFound: a file, chunk or anchor that is not there; the nearest is named.
+        Refused: a secret, which must not stand in a tracked file.
+    """
+    item, note = _checked(item), _checked(note) if note and note.strip() else ""
+    named = await _named(memory, item)
+    named = replace(named, note=note, at=f"{memory.clock():%Y-%m-%d}")
+    if on:
+        await _must_exist(memory, named)
+    async with memory.locks.files():
+        changed = await run_sync(_changed, memory, named, on)
+    if changed:
+        memory.changes.publish(Change("file", FILE))
+    return Anchored(named, on, changed)
+
+
+def anchors(memory: Memory) -> list[Anchor]:
+    """The anchors as they stand; a file that cannot be read holds none (`status` names it)."""
+    try:
+        return list(_parsed(_text(memory))[0])
+    except ContextManagerError:
+        return []
+
+
+def problems(memory: Memory) -> tuple[str, ...]:
+    """What is wrong with `anchors.yaml`, for `status` and `doctor`."""
+    try:
+        return _parsed(_text(memory))[1]
+    except ContextManagerError as error:
+        return (str(error),)
+
+
+async def anchored_ids(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> frozenset[str]:
+    """The chunks that an anchor protects: by their id, by an item that they name, by the file or turn they are."""
+    held = await run_sync(anchors, memory)
+    if not held or not chunks:
+        return frozenset()
+    shown = await sessions.show_session(memory, session)
+    turns = {turn.number: turn for turn in shown.turns}
+    ids = {anchor.item for anchor in held if anchor.kind == "chunk"}
+    places = {anchor.item for anchor in held if anchor.kind in ("file", "passage")}
+    whole = not places.isdisjoint(shown.paths)
+    items = items_of(held)
+
+    def protected(chunk: LiveChunk) -> bool:
+        if whole or chunk.id in ids or chunk.name in places:
+            return True
+        if any(f"{path}#{chunk.turn}" in places for path in shown.paths):
+            return True
+        said = original_of(chunk, turns.get(chunk.turn))
+        return names_one_of(chunk.name if said is None else said, items)
+
+    return await run_sync(lambda: frozenset(chunk.id for chunk in chunks if protected(chunk)))
+
+
+def _checked(text: str) -> str:
+    text = " ".join(text.split())
+    if not text or len(text) > LONGEST or not text.isprintable():
+        raise Invalid(f"an anchor and its note need 1 to {LONGEST} printable characters")
+    if kinds := redact(text).kinds:
+        raise Refused(f"this holds a secret ({', '.join(kinds)}), and {FILE} is a tracked file; leave it out")
+    return text
+
+
+async def _named(memory: Memory, item: str) -> Anchor:
+    """What `item` names: `SESSION#TURN` is a passage, a path outside of our folders no file of ours."""
+    kind = kind_of(item)
+    session, _, number = item.rpartition("#")
+    if kind == "item" and number.isdigit() and await memory.state.session(session):
+        for path in await run_sync(memory.transcripts.find, session):
+            turns = (await run_sync(memory.transcripts.read, path)).turns
+            if any(placed.turn.number == int(number) for placed in turns):
+                return Anchor(f"{path}#{number}", "passage")
+        raise NotFound(f"session {session} has no turn {number} (session show {session})")
+    if kind == "file" and item.split("/")[0] not in FOLDERS and not await run_sync(memory.files.exists, item):
+        kind = "item"
+    return Anchor(item_id(item) if kind == "item" else item, kind)
+
+
+async def _must_exist(memory: Memory, named: Anchor) -> None:
+    """A file, a passage or a chunk must be there; a name may be one that nobody has said yet."""
+    if named.kind in ("file", "passage"):
+        path = named.item.rpartition("#")[0] if named.kind == "passage" else named.item
+        await run_sync(memory.files.stat, path)
+    elif named.kind == "chunk" and not await memory.live.knows(named.item):
+        await run_sync(memory.cold.find, named.item)
+
+
+def _changed(memory: Memory, named: Anchor, on: bool) -> bool:
+    before = _text(memory)
+    held = _parsed(before)[0]
+    same = [one for one in held if one.item.lower() == named.item.lower()]
+    if on == bool(same):
+        if not on:
+            close = difflib.get_close_matches(named.item, [one.item for one in held], n=1)
+            near = f"; did you mean {close[0]!r}?" if close else ""
+            raise NotFound(f"{named.item!r} is not anchored{near} (`anchor` without an item lists them)")
+        return False
+    if on:
+        after, wanted = with_entry(before, named), (*held, named)
+    else:
+        after = without_entries(before, [one.place for one in same])
+        wanted = tuple(one for one in held if one not in same)
+    _must_say(before, after, wanted)
+    exists = memory.files.exists(FILE)
+    memory.files.write_atomic(FILE, after, before if exists else None, new=not exists)
+    return True
+
+
+def _must_say(before: str, after: str, wanted: Sequence[Anchor]) -> None:
+    """Nobody's file is written that would not say exactly what it shall: the rest as before, and these anchors."""
+    try:
+        got, rest = _parsed(after)[0], load(after, FILE)
+        same = [(one.item, one.kind) for one in got] == [(one.item, one.kind) for one in wanted]
+        same = same and {**rest, "anchors": 0} == {**load(before, FILE), "anchors": 0}
+    except ContextManagerError:
+        same = False
+    if not same:
+        raise Unavailable(f"{FILE} is written in a way that cannot be added to safely; change it by hand")
+
+
+def _text(memory: Memory) -> str:
+    return memory.files.read_text(FILE) if memory.files.exists(FILE) else ""
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[tuple[Anchor, ...], tuple[str, ...]]:
+    """The anchors of a file's text, and what is wrong with it. Raises Invalid for what is no YAML."""
+    found, wrong = read_anchors(load(text, FILE)) if text else ([], [])
+    return tuple(found), tuple(wrong)

@@ -1,0 +1,116 @@
+"""Anchors: items that the user marked as important, read from `anchors.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from mcp_server.text.entries import Entry
+from mcp_server.text.named_things import TOOL, extract
+from mcp_server.text.words import fold, words
+
+AnchorKind = Literal["item", "chunk", "file", "passage"]
+
+_CHUNK = re.compile(r"c[0-9a-f]{11}")
+_PASSAGE = re.compile(r"(?P<path>.+\.md)#(?P<place>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """An anchor. `item` is an item's id, a chunk's id, a workspace path, or `path#turn` (`path#line` in a file).
+
+    `place` is the position of its entry in `anchors.yaml`, from 0.
+    """
+
+    item: str
+    kind: AnchorKind
+    note: str = ""
+    at: str = ""
+    place: int = -1
+
+
+def kind_of(item: str) -> AnchorKind:
+    """Returns the kind of an anchored text, by its form."""
+    if _CHUNK.fullmatch(item):
+        return "chunk"
+    if _PASSAGE.fullmatch(item):
+        return "passage"
+    return "file" if item.endswith(".md") and "/" in item else "item"
+
+
+def read_anchors(document: dict[str, Any]) -> tuple[list[Anchor], list[str]]:
+    """Returns the anchors of a parsed `anchors.yaml`, and a sentence for each invalid entry."""
+    anchors, problems = [], []
+    listed = document.get("anchors") or []
+    if not isinstance(listed, list):
+        return [], ["anchors.yaml: `anchors:` must be a list; mend it by hand or from git"]
+    for number, entry in enumerate(listed, start=1):
+        if isinstance(entry, str):
+            entry = {"item": entry}
+        item = entry.get("item") if isinstance(entry, dict) else None
+        if not isinstance(item, str) or not item.strip():
+            problems.append(f"anchors.yaml: entry {number} has no `item:`; it is ignored")
+            continue
+        kind = entry.get("kind")
+        known = kind if kind in get_args(AnchorKind) else kind_of(item)
+        note, at = entry.get("note"), entry.get("at")
+        anchors.append(Anchor(item.strip(), known, str(note or ""), str(at or ""), number - 1))
+    return anchors, problems
+
+
+def anchored_since(anchors: Iterable[Anchor], otherwise: datetime) -> dict[str, datetime]:
+    """Returns the anchored items' lower-case ids, each with its date; `otherwise` if the file has no date."""
+    return {anchor.item.lower(): _day(anchor.at) or otherwise for anchor in anchors if anchor.kind == "item"}
+
+
+def _day(text: str) -> datetime | None:
+    try:
+        day = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return day.replace(tzinfo=UTC) if day.tzinfo is None else day.astimezone(UTC)
+
+
+def names_one_of(text: str, items: Iterable[str]) -> bool:
+    """Returns whether a text mentions one of these items: a single word as extraction finds names, several words in
+    this order."""
+    folded = fold(text)
+    single = [item for item in items if " " not in item and fold(item.removeprefix(TOOL)) in folded]
+    if single and not extract(text).keys().isdisjoint(single):
+        return True
+    phrases = [words(item) for item in items if " " in item]
+    if not phrases:
+        return False
+    said = f" {' '.join(words(text))} "
+    return any(phrase and f" {' '.join(phrase)} " in said for phrase in phrases)
+
+
+def items_of(anchors: Iterable[Anchor]) -> frozenset[str]:
+    """Returns the lower-case ids of the anchored items."""
+    return frozenset(anchor.item.lower() for anchor in anchors if anchor.kind == "item")
+
+
+def anchored_entries(items: Iterable[str], path: str, entries: Iterable[Entry], above: int) -> frozenset[int]:
+    """Returns the first lines (in the body) of a file's entries that anchors protect.
+
+    An anchor protects an entry if it names the file, a line of the entry, or an item that the entry mentions. `above`
+    is the number of lines above the body.
+    """
+    listed = list(entries)
+    of_kind: dict[AnchorKind, set[str]] = {"item": set(), "chunk": set(), "file": set(), "passage": set()}
+    for item in items:
+        of_kind[kind_of(item)].add(item)
+    if path in of_kind["file"]:
+        return frozenset(entry.start for entry in listed)
+    places = (item.partition("#") for item in of_kind["passage"])
+    lines = {int(place) for of, _, place in places if of == path}
+    named = {item.lower() for item in of_kind["item"]}
+    return frozenset(
+        entry.start
+        for entry in listed
+        if not lines.isdisjoint(range(entry.start + above, entry.end + above + 1))
+        or (named and not named.isdisjoint(extract(entry.text)))
+    )

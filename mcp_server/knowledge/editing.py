@@ -1,0 +1,260 @@
+"""What a fact makes of its file: the whole text after the change, worked out before anything is written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused
+from mcp_server.knowledge.duplicates import is_duplicate, is_like
+from mcp_server.knowledge.eviction import archived_path
+from mcp_server.knowledge.places import is_page
+from mcp_server.knowledge.states import current_entries, superseded, without_repeats
+from mcp_server.memory import Memory
+from mcp_server.text import entries
+from mcp_server.text.derived_lines import Source
+from mcp_server.text.destinations import ARCHIVE, MEMORY, Place
+from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.topics import front_matter
+
+T = TypeVar("T")
+
+TRIES = 5
+
+
+def despite_editors(work: Callable[[], T]) -> T:
+    """What `work` gives, which reads, decides and writes. It is run again, five times in all, where somebody wrote in
+    between; raises Conflict if somebody did each time."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(Conflict):
+            return work()
+    return work()
+
+
+WARN_LINES, REFUSE_LINES = 180, 220
+"""MEMORY.md is read whole at every start: from so many lines on it is said, over so many nothing more is written."""
+
+RECORDS = ("journal", "procedure")
+"""Kinds in which the same may be said twice: a day's events, steps."""
+
+_BESIDE = "beside it stands: {entry} (if the new one takes its place: action 'edit', with old_text)"
+_MOVED = f"it moved to {ARCHIVE} today"
+
+
+@dataclass(frozen=True, slots=True)
+class NewFact:
+    """A request to remember a text. Without `path`, `kind` chooses file and section; `edit` replaces `old_text`.
+    `supersedes` names an entry that no longer holds: by its text, or as `path:line`."""
+
+    content: str
+    kind: str = "fact"
+    project: str = "current"
+    session: str | None = None
+    path: str | None = None
+    section: str | None = None
+    action: str = "append"
+    old_text: str | None = None
+    supersedes: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Old:
+    """An entry that a fact supersedes, and the file it is in. `source` is the turn in which that was said."""
+
+    path: str
+    entry: entries.Entry
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a change makes of a file: `before` (None: there is none), `after`, the verb, and what to say of it.
+
+    `leaving` are entries that must be in the archive first; `stands_in` another file that says it already. `shown` is
+    `after` without what is kept for the books (dates, counts), for a diff; None if that is all the same.
+    """
+
+    before: str | None
+    after: str
+    action: str
+    notes: tuple[str, ...] = ()
+    leaving: tuple[entries.Entry, ...] = ()
+    stands_in: str | None = None
+    shown: str | None = None
+
+    def difference(self, path: str) -> str:
+        """What the change is, as a unified diff."""
+        return difference(self.before or "", self.after if self.shown is None else self.shown, path)
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything would be written."""
+        return self.action != "kept"
+
+
+def edited(memory: Memory, fact: NewFact, place: Place, session: str | None, old: Old | None = None) -> Edit:
+    """Returns what a fact makes of its file. If the page has the entry `old`, that is replaced in the same step. Writes
+    nothing. Raises as `remember` does."""
+    now = memory.clock()
+    before = memory.files.text_or_none(place.path)
+    exists = before is not None
+    if fact.action == "create" and exists:
+        raise Conflict(f"{place.path} exists already; use append, replace or edit")
+    if fact.action in {"replace", "edit"} and not exists:
+        raise NotFound(f"no file {place.path}; use create or append")
+    text = before or place.template
+    start = split_front_matter(text)
+    body = start.body
+    if is_page(place.path) and fact.action == "append":
+        body = _without_old(body, old, memory.local_date(now)) if old and old.path == place.path else body
+        body = without_repeats(body, fact.content)
+    body, notes, action = _edited(fact, place, body, memory.local_date(now))
+    if body == start.body and exists:
+        return Edit(before, text, "kept", notes)
+    action = "edited" if action == "kept" else action
+    if place.path == MEMORY and action == "appended" and _archived_on(memory, fact.content, memory.local_date(now)):
+        return Edit(before, text, "kept", (f"known already: {_MOVED}",), stands_in=ARCHIVE)
+    leaving: tuple[entries.Entry, ...] = ()
+    if place.path == MEMORY:
+        body, note, leaving = _within_cap(memory, body, text.count("\n") - start.body.count("\n"))
+        notes += note
+    shown = text[: len(text) - len(start.body)] + body
+    after = stamped(place.path, shown, now, session)
+    return Edit(before, after, action if exists else "created", notes, leaving, shown=shown if exists else None)
+
+
+def _without_old(body: str, old: Old, today: str) -> str:
+    there = next((one for one in current_entries(body) if one.text == old.entry.text), None)
+    return body if there is None else superseded(body, there, today, old.source)
+
+
+def replace_old(memory: Memory, old: Old) -> str:
+    """Replaces an entry in its file, and returns the change. On a page it moves to the replaced decisions; from any
+    other file it moves to the archive, which gets it first."""
+    today = memory.local_date(memory.clock())
+    before = memory.files.text_or_none(old.path) or ""
+    start = split_front_matter(before)
+    there = next((one for one in current_entries(start.body) if one.text == old.entry.text), None)
+    if there is None:
+        return ""
+    if is_page(old.path):
+        body = superseded(start.body, there, today, old.source)
+    else:
+        first, *rest = there.text.split("\n")
+        archive(memory, [replace(there, text="\n".join([f"{first} (replaced {today} on request)", *rest]))], old.path)
+        rows = start.body.split("\n")
+        body = "\n".join([*rows[: there.start - 1], *rows[there.end :]])
+    shown = before[: len(before) - len(start.body)] + body
+    memory.files.write_atomic(old.path, stamped(old.path, shown, memory.clock(), None), before)
+    return difference(before, shown, old.path)
+
+
+def _edited(fact: NewFact, place: Place, body: str, today: str) -> tuple[str, tuple[str, ...], str]:
+    """The new body, what to say of it, and the verb."""
+    match fact.action:
+        case "append":
+            known = entries.same_entry(body, fact.content)
+            if known is not None:
+                return body, (f"known already: {known.text.splitlines()[0]}",), "kept"
+            entry = entries.written(fact.content, today if place.dated else None)
+            like = (
+                None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_duplicate)
+            )
+            if like is not None:
+                return _merged(body, like, entry)
+            beside = None if fact.kind in RECORDS else entries.similar_entry(body, place.section, fact.content, is_like)
+            notes = (_BESIDE.format(entry=beside.text.splitlines()[0]),) if beside else ()
+            return entries.appended(body, place.section, entry, level=place.level), notes, "appended"
+        case "edit":
+            old = fact.old_text or ""
+            count = body.count(old)
+            if count != 1:
+                found = "does not stand there" if count == 0 else f"stands there {count} times"
+                raise NotFound(
+                    f"old_text {found} in {place.path}; read the file and give an exact passage that is unique"
+                )
+            return body.replace(old, fact.content), (), "edited"
+        case "replace":
+            if fact.section is None:
+                return fact.content.rstrip("\n") + "\n", (), "replaced"
+            return entries.section_replaced(body, fact.section, fact.content), (), "replaced"
+        case _:
+            return (
+                body.rstrip("\n") + "\n\n" + fact.content.strip("\n") + "\n" if body.strip() else fact.content,
+                (),
+                "created",
+            )
+
+
+def _merged(body: str, like: entries.Entry, entry: str) -> tuple[str, tuple[str, ...], str]:
+    """One entry of two that say the same. The newer words stand first, and no other words are lost: two entries may be
+    alike and differ in the one word that matters."""
+    before, now = entries.statement(like.text), entries.statement(entry)
+    if entries.tells_no_more(now, before):
+        return body, (f"known already: {like.text.splitlines()[0]}",), "kept"
+    note = f"merged with what says nearly the same: {like.text.splitlines()[0]}"
+    return entries.reworded(body, like, entry, keep=not entries.tells_no_more(before, now)), (note,), "merged"
+
+
+def _within_cap(memory: Memory, body: str, head_lines: int) -> tuple[str, tuple[str, ...], tuple[entries.Entry, ...]]:
+    """MEMORY.md stays short: over the cap its oldest entries leave, and go to the archive first."""
+    lines = body.count("\n") + head_lines
+    cap = memory.settings.lifecycle.memory_line_cap
+    if lines > cap:
+        body, leaving = entries.without_oldest(body, lines - cap)
+        lines = body.count("\n") + head_lines
+        if lines > max(cap, REFUSE_LINES):
+            raise Refused(
+                f"{MEMORY} would have {lines} lines (at most {REFUSE_LINES}); shorten it, or date its entries"
+            )
+        if leaving:
+            return body, (f"{len(leaving)} oldest entries of {MEMORY} moved to {ARCHIVE}",), tuple(leaving)
+    if lines >= WARN_LINES:
+        return body, (f"{MEMORY} has {lines} of {cap} lines; the oldest entries are archived beyond that",), ()
+    return body, (), ()
+
+
+def archive(memory: Memory, leaving: Iterable[entries.Entry], path: str = MEMORY) -> None:
+    """Adds entries to the archive of a file, durably, before they leave the file.
+
+    A crash in between leaves them in both places; what is in the archive already is not added again.
+    """
+    cold = archived_path(path)
+    before = memory.files.text_or_none(cold)
+    start = body = before or ("# Archived memory\n" if path == MEMORY else "# Archived\n")
+    known = {entries.normalised(entry.text) for entry in entries.entries(body)}
+    for entry in leaving:
+        if entries.normalised(entry.text) not in known:
+            body = entries.appended(body, entry.section or "Entries", entry.text)
+    if body != start:
+        memory.files.write_atomic(cold, body, before, new=before is None)
+
+
+def _archived_on(memory: Memory, content: str, day: str) -> bool:
+    """Whether the same was remembered that day and has left MEMORY.md since: a repeated call adds nothing."""
+    archived = memory.files.text_or_none(ARCHIVE) or ""
+    if content.strip().splitlines()[0] not in archived:  # spares the parsing of a long archive
+        return False
+    known = entries.same_entry(archived, content)
+    return known is not None and known.date == day
+
+
+def stamped(path: str, text: str, now: datetime, session: str | None) -> str:
+    """Keeps front matter true: `updated`, `line_count`, a journal's `sessions`. A broken one stays as it is."""
+    try:
+        fields = front_matter.check(text, path).fields
+    except Invalid:
+        return text
+    if not fields:
+        return text
+    text = front_matter.with_field(text, "updated", now.replace(microsecond=0))
+    if path == MEMORY:
+        text = front_matter.with_field(text, "line_count", text.count("\n"))
+    if path.startswith("knowledge/journal/") and session:
+        known = [str(name) for name in fields.get("sessions") or ()]
+        if session not in known:
+            text = front_matter.with_field(text, "sessions", [*known, session])
+    return text

@@ -1,0 +1,227 @@
+"""Extract: conversations become knowledge: people, decisions, lessons, procedures, facts, the day's journal (S4 §8.3).
+
+Every line names the turn that it comes from. Doing it again changes nothing; a conversation that was read by the same
+versions of the extractors is not read again. What a person or an agent wrote stays as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import PENDING_EXTRACTION, queue_extraction
+from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge.derive import Derived, chosen, derive, versions
+from mcp_server.knowledge.writing import ChangedFile, renew_memory, write_lines
+from mcp_server.memory import Memory
+from mcp_server.text.destinations import MEMORY
+from mcp_server.text.transcript import Transcript
+
+log = logging.getLogger(__name__)
+
+EXTRACTED = "extracted"
+"""Namespace of the state: path of a transcript → the versions that read it and how many turns it had."""
+
+BATCH = 20
+"""So many transcripts are read, then written: a crash loses no more, and that is done again."""
+
+
+@dataclass(slots=True)
+class Extracted:
+    """An extraction: transcripts read, those that were read before, lines found and files changed, by their paths."""
+
+    dry_run: bool = False
+    read: int = 0
+    known: int = 0
+    lines: int = 0
+    by_model: int = 0
+    fell_back: int = 0
+    refused: int = 0
+    files: dict[str, ChangedFile] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "dry_run": self.dry_run,
+            "read": self.read,
+            "known": self.known,
+            "lines": self.lines,
+            "added": sum(file.added for file in self.files.values()),
+            "removed": sum(file.removed for file in self.files.values()),
+            "by_model": self.by_model,
+            "fell_back": self.fell_back,
+            "refused": self.refused,
+            "files": [
+                {"path": one.path, "added": one.added, "removed": one.removed, "diff": one.diff}
+                for one in self.files.values()
+            ],
+            "notes": self.notes,
+        }
+
+
+async def extract(
+    memory: Memory,
+    session: str | None = None,
+    names: Sequence[str] = (),
+    *,
+    anew: bool = False,
+    dry_run: bool = False,
+    show: Callable[[float, float, str], None] = lambda done, total, label: None,
+) -> Extracted:
+    """Reads the closed conversations, or `session`, open or not, by the extractors of these `names` (all without any).
+
+    `anew` reads again what was read. Of what is read a second time, what only the earlier reading says is taken out.
+
+    Raises:
+        Invalid: no extractor of that name. NotFound: no such session.
+    """
+    extractors = chosen(names)
+    done = Extracted(dry_run)
+    paths = await _paths(memory, session)
+    used = versions(extractors)
+    known = await memory.state.entries(EXTRACTED)
+    waiting: list[_Read] = []
+    for number, path in enumerate(paths, start=1):
+        show(number - 1, len(paths), path.rsplit("/", 1)[-1])
+        try:
+            transcript = await run_sync(memory.transcripts.read, path)
+        except ContextManagerError as error:
+            done.notes.append(f"left out: {error}")
+            continue
+        if transcript.head.ended is None and session is None:
+            continue
+        seen = _mark(used, transcript)
+        if not anew and not names and known.get(path) == seen:
+            done.known += 1
+            continue
+        try:
+            derived = await derive(memory, path, transcript, extractors)
+            waiting.append(_Read(derived, seen, not names and (anew or path in known)))
+        except ContextManagerError:
+            raise
+        except Exception as error:  # what stands in one conversation must not keep the others from being read
+            done.notes.append(f"left out: {path} cannot be read by the rules ({type(error).__name__}: {error})")
+            continue
+        if len(waiting) == BATCH:
+            await _finish(memory, waiting, done, bool(names))
+            waiting = []
+    await _finish(memory, waiting, done, bool(names))
+    show(len(paths), max(1, len(paths)), "")
+    return done
+
+
+async def is_waiting(memory: Memory) -> bool:
+    """Whether `extract_pending` has something to read."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return False
+    return bool(await memory.state.keys_of(PENDING_EXTRACTION))
+
+
+async def extract_pending(memory: Memory, rest: float = 0.0) -> int:
+    """Reads the conversations that were closed since; returns how many. After each it rests `rest` times as long as
+    that took, for whoever does it beside other work."""
+    if not await is_waiting(memory):
+        return 0
+    extractors = chosen(())
+    known = await memory.state.entries(EXTRACTED)
+    done = Extracted()
+    for path in await memory.state.keys_of(PENDING_EXTRACTION):
+        try:
+            transcript = await run_sync(memory.transcripts.read, path)
+        except ContextManagerError:  # gone, or broken: `status` names it, and `extract` reads it once it is mended
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        seen = _mark(versions(extractors), transcript)
+        if known.get(path) == seen:
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        began = perf_counter()
+        try:
+            derived = await derive(memory, path, transcript, extractors)
+        except ContextManagerError:
+            raise
+        except Exception as error:  # the same: `extract` names it again
+            log.warning("%s cannot be read by the rules: %s: %s", path, type(error).__name__, error)
+            await memory.state.remove(PENDING_EXTRACTION, path)
+            continue
+        await _finish(memory, [_Read(derived, seen, path in known)], done, False)
+        await anyio.sleep(rest * (perf_counter() - began))
+    return done.read
+
+
+async def queue_outdated(memory: Memory) -> int:
+    """Queues the closed conversations that other versions of the extractors read, so that `extract_pending` reads each
+    of them once more; returns how many."""
+    if memory.settings.lifecycle.extraction_trigger == "manual":
+        return 0
+    used = versions(chosen(()))
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    known = await memory.state.entries(EXTRACTED)
+    old = [path for path, seen in known.items() if not seen.startswith(f"{used}; ") and path not in still_open]
+    for path in old:
+        try:
+            session = await run_sync(memory.transcripts.session_of, path)
+        except ContextManagerError:  # gone or broken: `status` names it
+            continue
+        await queue_extraction(memory, path, session)
+    return len(old)
+
+
+async def _paths(memory: Memory, session: str | None) -> list[str]:
+    if session is None:
+        return await run_sync(lambda: sorted(memory.transcripts.all()))
+    return list((await sessions.show_session(memory, session)).paths)
+
+
+def _mark(used: str, transcript: Transcript) -> str:
+    return f"{used}; {len(transcript.turns)} turns"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A conversation that was read: its lines, what the state notes of it, and whether it was read before, by other
+    versions of the extractors or when it had fewer turns."""
+
+    derived: Derived
+    seen: str
+    anew: bool
+
+
+async def _finish(memory: Memory, waiting: Sequence[_Read], done: Extracted, partly: bool) -> None:
+    """Writes what was derived, and notes that it was."""
+    if not waiting:
+        return
+    derived = [one.derived for one in waiting]
+    anew = frozenset(one.derived.path for one in waiting if one.anew)
+    done.read += len(derived)
+    done.lines += sum(len(one.lines) for one in derived)
+    done.by_model += sum(one.model for one in derived)
+    done.fell_back += sum(one.fell_back for one in derived)
+    done.refused += sum(one.refused for one in derived)
+    ended = () if partly else [one.path for one in derived]
+    for changed in await write_lines(memory, derived, anew=anew, ended=ended, dry_run=done.dry_run):
+        before = done.files.get(changed.path)
+        if before is not None:
+            changed = ChangedFile(
+                changed.path,
+                before.added + changed.added,
+                before.removed + changed.removed,
+                f"{before.diff}\n{changed.diff}",
+            )
+        done.files[changed.path] = changed
+    if done.dry_run:
+        return
+    for one in waiting:
+        if not partly:
+            await memory.state.put(EXTRACTED, one.derived.path, one.seen)
+            await memory.state.remove(PENDING_EXTRACTION, one.derived.path)
+    if (core := await renew_memory(memory)) is not None:
+        done.files[MEMORY] = core

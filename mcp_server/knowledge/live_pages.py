@@ -1,0 +1,162 @@
+"""Live pages: a page that shows the items of open conversations, and the page without them.
+
+    base    the page without the items of open conversations
+    shown   the page on disk: the base with those items merged into it
+
+When a conversation ends, its items are extracted into the base. So the page becomes what it would be if nothing had
+been shown before. If somebody edits the page while it is shown, the edits go into the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+from mcp_server.knowledge.duplicates import is_duplicate, normalised
+from mcp_server.knowledge.merging import in_order
+from mcp_server.text import entries
+from mcp_server.text.derived_lines import Line, LineKind, sources_of, without_sources
+from mcp_server.text.entries import Entry
+from mcp_server.text.markdown import sections, split_front_matter
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A line of an open conversation that a person deleted or changed: it is not shown again."""
+
+    text: str
+    sources: tuple[str, ...]
+
+    def names(self, line: Line) -> bool:
+        """Whether `line` is the one that was deleted."""
+        return str(line.source) in self.sources and (
+            normalised(line.text) == normalised(self.text) or is_duplicate(line.text, self.text)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """A page that shows items of open conversations. None stands for a file that does not exist. `was` is the text on
+    disk before `shown` was written: after a crash between the two steps, the file still has it."""
+
+    base: str | None
+    shown: str | None
+    was: str | None = None
+    gone: tuple[Gone, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the page as JSON values."""
+        return asdict(self)
+
+    def edited(self, current: str | None) -> LivePage:
+        """Returns the page if `current` is on disk now: with a new base if somebody edited the file."""
+        if current in (self.shown, self.was):
+            return self
+        base, gone = rebased(self.base, self.shown, current)
+        return LivePage(base, current, current, (*self.gone, *gone))
+
+
+def page_from(stored: object, current: str | None) -> LivePage:
+    """Returns a page as it was stored, with `current` on disk now; if nothing was stored, it shows nothing live."""
+    if not isinstance(stored, Mapping):
+        return LivePage(current, current)
+    gone = tuple(Gone(one["text"], tuple(one["sources"])) for one in stored["gone"])
+    return LivePage(stored["base"], stored["shown"], stored["was"], gone).edited(current)
+
+
+def stored_lines(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """Returns lines as JSON values."""
+    return [asdict(line) for line in lines]
+
+
+def lines_from(stored: object) -> list[Line]:
+    """Returns the lines that `stored_lines` gave; none if they have another form."""
+    if not isinstance(stored, list):
+        return []
+    try:
+        return [Line(**one) for one in stored if one["kind"] in get_args(LineKind)]
+    except (LookupError, TypeError):
+        return []
+
+
+def rebased(base: str | None, shown: str | None, current: str | None) -> tuple[str | None, list[Gone]]:
+    """Returns the base after somebody changed the page from `shown` to `current`, and the live lines that are gone.
+
+    The edited page becomes the base, without the lines that are only in `shown` and with those that only `base` has.
+    """
+    if current is None:  # moved to the archive, or deleted: the lines may come back
+        return None, []
+    added, removed = _keys(shown) - _keys(base), _keys(base) - _keys(shown)
+    here = {_key(one): one for one in _entries(current)}
+    drop = {number for key in added & here.keys() for number in range(here[key].start, here[key].end + 1)}
+    split = split_front_matter(current)
+    rows = split.body.split("\n")
+    body = "\n".join(row for number, row in enumerate(rows, 1) if number not in drop)
+    body = _without_empty_sections(body, base, shown)
+    moved = {key for key in added if any(_is_moved(one, key) for one in removed)}
+    for key in sorted(removed):
+        changed = [one for one in added if _is_moved(key, one)]
+        if not changed or any(one in here for one in changed):
+            body = entries.appended(body, _title(base, key[0]), key[1])
+    gone = _gone(added - here.keys() - moved, here)
+    return current[: len(current) - len(split.body)] + in_order(body), gone
+
+
+_Key = tuple[str, str]
+"""A derived line by its section, in lower case, and its text."""
+
+
+def _entries(text: str | None) -> list[Entry]:
+    found = entries.entries(split_front_matter(text or "").body)
+    return [one for one in found if one.start == one.end and sources_of(one.text)]
+
+
+def _key(one: Entry) -> _Key:
+    return one.section.casefold(), one.text
+
+
+def _keys(text: str | None) -> set[_Key]:
+    return {_key(one) for one in _entries(text)}
+
+
+def _is_moved(old: _Key, new: _Key) -> bool:
+    """Whether the second line is the first one after an item of an open conversation joined or settled it."""
+    return bool(set(sources_of(old[1])) & set(sources_of(new[1])))
+
+
+def _gone(keys: set[_Key], here: Mapping[_Key, Entry]) -> list[Gone]:
+    """Returns those of the lines that are not on the page in another section either."""
+    there = {text for _, text in here}
+    return [
+        Gone(_said(text), tuple(str(source) for source in sources_of(text)))
+        for _, text in sorted(keys)
+        if text not in there
+    ]
+
+
+def _said(text: str) -> str:
+    return without_sources(entries.statement(text)).strip()
+
+
+def _title(text: str | None, section: str) -> str:
+    """Returns a heading as it is written in a page."""
+    found = sections(split_front_matter(text or "").body, 1)
+    return next((one.title for one in found if one.title.casefold() == section), section)
+
+
+def _without_empty_sections(body: str, base: str | None, shown: str | None) -> str:
+    """Returns the body without those empty sections that only the shown page has."""
+    ours = _titles(shown) - _titles(base)
+    rows = body.split("\n")
+    drop: set[int] = set()
+    for section in sections(body, 1):
+        if section.title in ours and not any(row.strip() for row in rows[section.start : section.end]):
+            drop.update(range(section.start, section.end + 1))
+    if not drop:
+        return body
+    return "\n".join(row for number, row in enumerate(rows, 1) if number not in drop).rstrip("\n") + "\n"
+
+
+def _titles(text: str | None) -> set[str]:
+    return {one.title for one in sections(split_front_matter(text or "").body, 1) if one.title}

@@ -1,0 +1,206 @@
+"""The notes of a session, updated while it goes on: items, touched files, the last tool call.
+
+    before + turns → after        splitting the turns into several calls gives the same notes
+
+An item is final when AHEAD messages follow it. Until then its message is kept as context (`tail`) and read again.
+`outcome` also reads the messages that are not final, and settles which decisions are replaced and which items closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mcp_server.model import ToolCall, Turn
+from mcp_server.text.yaml_line import moment_text, read_moment
+from mcp_server.understanding import recognizer
+from mcp_server.understanding.model import Model
+from mcp_server.understanding.recognizer import Item
+from mcp_server.understanding.settling import Statement, same, settle
+
+MAX_ITEMS, MAX_FILES = 400, 100
+TAIL = recognizer.AHEAD + recognizer.BEHIND
+"""Messages kept as context: those that are not final, and the ones before them that the recognizer reads too."""
+MAX_TAIL_TEXT = 8_000
+"""Characters kept of a message in the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A language model's review of the notes after turn number `turn`. It replaces the items up to that turn."""
+
+    turn: int
+    decisions: tuple[str, ...]
+    open_items: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The notes up to turn number `turn`. `items` are the items of the final turns, up to number `final`."""
+
+    turn: int = 0
+    final: int = 0
+    items: tuple[Item, ...] = ()
+    tail: tuple[Turn, ...] = ()
+    files: tuple[str, ...] = ()
+    last_tool_call: ToolCall | None = None
+    review: Review | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the notes as JSON values."""
+        call = self.last_tool_call
+        return {
+            "turn": self.turn,
+            "final": self.final,
+            "items": [{**asdict(item), "at": moment_text(item.at)} for item in self.items],
+            "tail": [
+                [turn.number, turn.role, turn.content, moment_text(turn.at), bool(turn.tool_calls)]
+                for turn in self.tail
+            ],
+            "files": list(self.files),
+            "last_tool_call": [call.name, call.summary, call.result, list(call.files)] if call else None,
+            "review": asdict(self.review) if self.review else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The texts of the decisions, rules and open items in force at the end of the notes, oldest first.
+
+    `settled` are the numbers of turns that state a decision or rule; for an accepted proposal, the turn that proposed
+    it.
+    """
+
+    decisions: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    open_items: tuple[str, ...] = ()
+    settled: frozenset[int] = frozenset()
+
+
+def noted(turns: Iterable[Turn], model: Model, before: Noted | None = None) -> Noted:
+    """Returns the notes after `turns`, oldest first."""
+    notes = before or Noted()
+    new = [turn for turn in turns if turn.number > notes.turn]
+    if not new:
+        return notes
+    files = dict.fromkeys(notes.files)
+    calls = [call for turn in new for call in turn.tool_calls]
+    for path in (path for call in calls for path in call.files):
+        files.pop(path, None)  # a file that is touched again moves to the end
+        files[path] = None
+    context = [*notes.tail, *(_shortened(turn) for turn in new if recognizer.is_real(turn))]
+    final = context[-recognizer.AHEAD - 1].number if len(context) > recognizer.AHEAD else notes.final
+    found = recognizer.read(context, model, notes.final + 1, final) if final > notes.final else []
+    return replace(
+        notes,
+        turn=new[-1].number,
+        final=max(final, notes.final),
+        items=(*notes.items, *found)[-MAX_ITEMS:],
+        tail=tuple(context[-TAIL:]),
+        files=tuple(files)[-MAX_FILES:],
+        last_tool_call=calls[-1] if calls else notes.last_tool_call,
+    )
+
+
+def items(notes: Noted, model: Model) -> list[Item]:
+    """Returns all items of the notes, including those that are not final."""
+    return [*notes.items, *recognizer.read(notes.tail, model, notes.final + 1)]
+
+
+def settled_items(notes: Noted, model: Model) -> list[Item]:
+    """Returns the items of exchanges that are over: the agent has answered. An open proposal is none yet."""
+    answered = max((turn.number for turn in notes.tail if turn.role == "agent"), default=0)
+    last = notes.tail[-1].number if notes.tail else 0
+    return [item for item in items(notes, model) if item.turn <= answered and not _waits(item, last)]
+
+
+def _waits(item: Item, last: int) -> bool:
+    """Whether an item is the agent's own proposal, in the last message, without a label that says otherwise."""
+    return item.kind == "decision" and item.role == "agent" and item.turn == last and item.probability < 1
+
+
+def outcome(notes: Noted, model: Model) -> Outcome:
+    """Settles the notes' items. Up to the turn of a review, the review's decisions and open items are used."""
+    found = items(notes, model)
+    review = notes.review or Review(0, (), ())
+    start = datetime.min.replace(tzinfo=UTC)
+    statements = [
+        *(Statement("decision", text, (start, "", review.turn)) for text in review.decisions),
+        *(Statement("open", text, (start, "", review.turn)) for text in review.open_items),
+        *(
+            Statement(item.kind, item.text, (item.at, "", item.turn), item.changes)
+            for item in found
+            if item.kind == "rule" or item.turn > review.turn
+        ),
+    ]
+    settle(statements)
+
+    def texts(kind: str) -> tuple[str, ...]:
+        kept: list[Statement] = []
+        for one in statements:
+            if one.kind == kind and one.state == "current":
+                kept = [*(other for other in kept if not same(one, other)), one]
+        return tuple(one.text for one in kept)
+
+    settled = frozenset(item.sources[0] for item in found if item.kind in ("decision", "rule"))
+    return Outcome(texts("decision"), texts("rule"), texts("open"), settled)
+
+
+def from_dict(stored: object) -> Noted:
+    """Returns stored notes; empty ones, to be made again, if their form is unknown."""
+    if not isinstance(stored, Mapping):
+        return Noted()
+    try:
+        call, review = stored["last_tool_call"], stored["review"]
+        return Noted(
+            int(stored["turn"]),
+            int(stored["final"]),
+            tuple(
+                Item(**{**item, "at": _moment(item["at"]), "sources": tuple(item["sources"])})
+                for item in stored["items"]
+            ),
+            tuple(
+                Turn(number, role, content, _moment(at), tool_calls=(ToolCall(""),) if tools else ())
+                for number, role, content, at, tools in stored["tail"]
+            ),
+            _texts(stored["files"]),
+            ToolCall(str(call[0]), str(call[1]), str(call[2]), _texts(call[3])) if call else None,
+            Review(int(review["turn"]), _texts(review["decisions"]), _texts(review["open_items"])) if review else None,
+        )
+    except (LookupError, TypeError, ValueError):
+        return Noted()
+
+
+def without_texts(stored: object) -> object:
+    """Returns stored notes without the texts of their context, for a checkpoint: the transcript has them."""
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
+        return stored
+    return {**stored, "tail": [[number, role, "", at, tools] for number, role, _, at, tools in stored["tail"]]}
+
+
+def with_texts(stored: object, turns: Iterable[Turn]) -> object:
+    """Puts the texts of these turns back into the result of `without_texts`."""
+    if not isinstance(stored, Mapping) or not isinstance(stored.get("tail"), list):
+        return stored
+    texts = {turn.number: turn.content[:MAX_TAIL_TEXT] for turn in turns}
+    tail = [[number, role, texts.get(number, ""), at, tools] for number, role, _, at, tools in stored["tail"]]
+    return {**stored, "tail": tail}
+
+
+def _shortened(turn: Turn) -> Turn:
+    """Returns a turn for the context: its text cut, its tool calls replaced by an empty one."""
+    calls = (ToolCall(""),) if turn.tool_calls else ()
+    return Turn(turn.number, turn.role, turn.content[:MAX_TAIL_TEXT], turn.at, tool_calls=calls)
+
+
+def _moment(text: str) -> datetime:
+    found = read_moment(text)
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)

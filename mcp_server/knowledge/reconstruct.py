@@ -1,0 +1,260 @@
+"""Reconstruct: all that was derived, derived again from the conversations, on a branch of its own (S4 §8.7).
+
+Neither the live tree nor the branch that it is on is touched: `extract/NAME` has a folder of its own, with a state of
+its own, and what is not committed yet is committed there. Only lines with an extractor's provenance are made anew; what
+people and agents wrote, and what was imported, is carried over as it is. Two reconstructions can be compared with the
+memory and with each other; one comes into the memory when it is asked for.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import NotFound
+from mcp_server.history.branch_folders import BranchFolders, local_folder
+from mcp_server.history.commit_messages import message
+from mcp_server.history.committing import OURS
+from mcp_server.history.merging import Joined, join
+from mcp_server.knowledge.condense import condense
+from mcp_server.knowledge.derive import chosen, versions
+from mcp_server.knowledge.extract import extract
+from mcp_server.knowledge.regenerating import holds_nothing, stripped, without_empty
+from mcp_server.knowledge.writing import FLUSHED, FOLDERS
+from mcp_server.memory import Memory
+from mcp_server.storage.local.changes import Changes
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.git.changes import changes
+from mcp_server.storage.local.git.git import Git
+from mcp_server.storage.local.git.tags import PREFIX, unused
+from mcp_server.storage.local.git.worktrees import Branch
+from mcp_server.storage.local.locks import Locks
+from mcp_server.storage.local.state import State
+from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.text.destinations import MEMORY
+from mcp_server.text.markdown import split_front_matter
+
+RECONSTRUCTIONS = BranchFolders("extract/", "reconstruction", "reconstruct")
+
+CARRIED = tuple(path for path in OURS if path not in ("raw/conversations", "checkpoints", "attachments"))
+"""What is on the branch: conversations and what belongs to them are committed by themselves, as ever."""
+
+STATE = "reconstruct"
+"""Namespace of the state: name → when, by what and from which commit it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """One: its folder (None: it is gone), when it was made and by what, how many derived lines were taken out and made
+    anew, from how many conversations."""
+
+    name: str
+    place: str | None
+    made: datetime
+    by: str
+    conversations: int
+    before: int
+    lines: int
+    notes: tuple[str, ...] = ()
+
+
+async def reconstruct(
+    memory: Memory,
+    name: str,
+    extractors: Sequence[str] = (),
+    *,
+    use_model: bool = True,
+    show: Callable[[float, float, str], None] = lambda done, total, label: None,
+) -> Reconstruction:
+    """Makes one from all closed conversations, by these extractors (all without any), with a model if there is one.
+
+    Raises:
+        Invalid: a name that is none, or no such extractor. Conflict: the name is taken. Unavailable: no git.
+    """
+    used = versions(chosen(extractors))
+    model = memory.llm.model if use_model and memory.llm is not None else "rules"
+    async with RECONSTRUCTIONS.making(memory, name) as place:
+        begun = await _as_it_is(memory, name, place)
+        made = await _made(memory, name, place, extractors, use_model, f"{model}; {used}", show)
+        await memory.state.put(STATE, name, {**_as_json(made), "begun": begun})
+    return made
+
+
+async def reconstructions(memory: Memory) -> list[Reconstruction]:
+    """All of them, the oldest first. Raises Unavailable without git."""
+    known = await memory.state.entries(STATE)
+    found = [_read(one, known.get(RECONSTRUCTIONS.short(one), {})) for one in await RECONSTRUCTIONS.all(memory)]
+    return sorted(found, key=lambda one: (one.made, one.name))
+
+
+async def merge(memory: Memory, name: str) -> Joined | None:
+    """Brings a reconstruction into the memory, tags that, and ends it; None if it differs in nothing. Edits that were
+    made meanwhile stay. Raises NotFound, Refused if files that it changes are staged, Unavailable."""
+    branch = await branch_of(memory, name)
+    noted = await memory.state.get(STATE, name) or {}
+    text = f"extract: merge reconstruction {name}\n\nBy {noted.get('by', 'not known')}."
+    joined = await join(memory, branch.commit, lambda plan: text, begun=noted.get("begun"))
+    if joined is not None:
+        joined = replace(joined, tag=await _tagged(memory, name, joined.commit))
+    await _end(memory, branch)
+    return joined
+
+
+async def drop(memory: Memory, name: str) -> None:
+    """Ends a reconstruction. It can be made again, so it keeps no tag. Raises NotFound, Unavailable."""
+    await _end(memory, await branch_of(memory, name))
+
+
+async def branch_of(memory: Memory, name: str) -> Branch:
+    """The branch of a reconstruction. Raises NotFound naming those there are, Unavailable without git."""
+    return await RECONSTRUCTIONS.find(memory, name)
+
+
+async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
+    """Brings what is not committed yet into the new folder and commits it there; returns the commit to begin from. What
+    may not be committed lies there all the same, so that no comparison takes it for lost."""
+    git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
+
+    def copied() -> list[str]:
+        paths = [path for path in memory.git.differing(OURS) if not (memory.files.root / path).is_dir()]
+        for path in paths:
+            try:
+                there.write_bytes_atomic(path, memory.files.read_bytes(path), None)
+            except NotFound:
+                if there.exists(path):
+                    there.remove(path)
+        return [path for path in paths if path.startswith(CARRIED)]
+
+    paths = await run_sync(copied)
+    if paths:
+        async with memory.locks.git():
+            await run_sync(git.commit, paths, f"extract: what was not committed yet when {name} was begun")
+    return str(await run_sync(git.head))
+
+
+async def _made(
+    memory: Memory,
+    name: str,
+    place: Path,
+    extractors: Sequence[str],
+    use_model: bool,
+    by: str,
+    show: Callable[[float, float, str], None],
+) -> Reconstruction:
+    async with _beside(memory, place, use_model) as there:
+        emptied, before = await run_sync(_strip, there.files)
+        done = await extract(there, names=extractors, anew=True, show=show)
+        weekly = await condense(there, "weekly", with_indexes=False)
+        await run_sync(_tidy, there.files, emptied)
+        found = await run_sync(changes, there.git, place, CARRIED)
+        if found:
+            text = await run_sync(message, "extract", found)
+            async with memory.locks.git():
+                left_out = (await run_sync(there.git.commit_files, [one.path for one in found], text)).left_out
+            done.notes += [f"{path} is not part of it: {reason}" for path, reason in left_out.items()]
+    by_rules = f"{done.fell_back} conversations were read by rules: the model gave nothing that could be used"
+    notes = (*done.notes, *weekly.notes, *([by_rules] if done.fell_back else []))
+    return Reconstruction(name, str(place), memory.clock(), by, done.read, before, done.lines, notes)
+
+
+@asynccontextmanager
+async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator[Memory]:
+    """The memory of another work tree: files, state and locks are its own, so that nothing of the live one changes."""
+    local = local_folder(place)
+    files = WorkspaceFiles(place, local)
+    locks = Locks(local)
+    state = await State.open(local / "state.db", locks)
+    try:
+        yield replace(
+            memory,
+            files=files,
+            transcripts=Transcripts(files),
+            state=state,
+            locks=locks,
+            git=Git(place, memory.git.clock),
+            changes=Changes(),
+            llm=memory.llm if use_model else None,
+        )
+    finally:
+        await state.close()
+        shutil.rmtree(local, ignore_errors=True)
+
+
+def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
+    """Takes the derived lines out of every file; returns which headings that left empty, by path, and how many lines
+    it were."""
+    emptied: dict[str, frozenset[str]] = {}
+    removed = 0
+    for path in _derived_files(files):
+        text = files.readable(path)
+        if text is None:
+            continue
+        body = split_front_matter(text).body
+        without = stripped(body, FLUSHED)
+        if without.removed:
+            files.write_atomic(path, text[: len(text) - len(body)] + without.body, text)
+            emptied[path] = without.emptied
+            removed += without.removed
+    return emptied, removed
+
+
+def _tidy(files: WorkspaceFiles, emptied: dict[str, frozenset[str]]) -> None:
+    """Takes out headings that are empty now and were not, and files in which nothing is left."""
+    for path, headings in emptied.items():
+        text = files.text_or_none(path)
+        if text is None:
+            continue
+        body = split_front_matter(text).body
+        after = without_empty(body, headings)
+        if path != MEMORY and holds_nothing(after):
+            files.remove(path)
+        elif after != body:
+            files.write_atomic(path, text[: len(text) - len(body)] + after, text)
+
+
+def _derived_files(files: WorkspaceFiles) -> list[str]:
+    found = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
+    return [*found, *([MEMORY] if files.exists(MEMORY) else [])]
+
+
+async def _tagged(memory: Memory, name: str, commit: str) -> str:
+    """`memory/extract/NAME`: from here on knowledge is what these extractors make of it (S4 §3.4)."""
+    taken = {found.name for found in await run_sync(memory.git.tags.all)}
+    tag = unused(f"{PREFIX}extract/{name}", taken.__contains__)
+    async with memory.locks.git():
+        await run_sync(memory.git.tags.create, tag, commit)
+    return tag
+
+
+async def _end(memory: Memory, branch: Branch) -> None:
+    await RECONSTRUCTIONS.remove(memory, branch)
+    await memory.state.remove(STATE, RECONSTRUCTIONS.short(branch))
+
+
+def _as_json(made: Reconstruction) -> dict[str, object]:
+    return {
+        "made": made.made.isoformat(),
+        "by": made.by,
+        "conversations": made.conversations,
+        "before": made.before,
+        "lines": made.lines,
+    }
+
+
+def _read(branch: Branch, noted: dict[str, object]) -> Reconstruction:
+    made = noted.get("made")
+    return Reconstruction(
+        RECONSTRUCTIONS.short(branch),
+        str(branch.place) if branch.place else None,
+        datetime.fromisoformat(made) if isinstance(made, str) else branch.at,
+        str(noted.get("by", "not known")),
+        int(str(noted.get("conversations", 0))),
+        int(str(noted.get("before", 0))),
+        int(str(noted.get("lines", 0))),
+    )

@@ -1,0 +1,331 @@
+"""Remember: something that should last is written where a person would look for it."""
+
+from __future__ import annotations
+
+import re
+import secrets as random_ids
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import get_args
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
+from mcp_server.conversations.closed_sessions import LIVE_PAGES
+from mcp_server.conversations.projects import claim, project_of
+from mcp_server.errors import ContextManagerError, Invalid, Refused
+from mcp_server.history.committing import WRITTEN_IN
+from mcp_server.knowledge.editing import NewFact as NewFact  # who remembers knows it from here
+from mcp_server.knowledge.editing import Old, archive, despite_editors, edited, replace_old
+from mcp_server.knowledge.eviction import archived_path
+from mcp_server.knowledge.places import REPLACED, is_page
+from mcp_server.knowledge.states import closest, current_entries, matching, said, without_repeats
+from mcp_server.knowledge.writing import write_lines
+from mcp_server.memory import Memory
+from mcp_server.model import Caller, KnowledgeChange
+from mcp_server.project import Project
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.pending import Pending, Proposal, hash_of
+from mcp_server.text.derived_lines import Source, disowned
+from mcp_server.text.destinations import (
+    DEFAULTS,
+    GENERAL_PAGE,
+    MEMORY,
+    OWN_HAND,
+    Kind,
+    Place,
+    is_for_own_hand,
+    place_for,
+)
+from mcp_server.text.fencing import printable
+from mcp_server.text.markdown import difference, split_front_matter
+from mcp_server.text.redaction import secrets
+
+_LINE = re.compile(r"(\S.*\.md):(\d{1,9})(?:-\d{1,9})?")
+"""A line of a file, as receipts and searches name it."""
+
+CLOSEST = 3
+"""Lines that are named if `supersedes` matches none, or several."""
+
+WRITABLE = ("knowledge/", "archive/", "topics/")
+LONGEST = 20_000
+ACTIONS = ("append", "replace", "edit", "create")
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What changed. `action` is appended, replaced, edited, created, kept for something that was known already, or
+    waiting: then `proposal` names what waits for the user's word, and `diff` is what it would change."""
+
+    path: str
+    action: str
+    diff: str
+    notes: tuple[str, ...] = ()
+    proposal: str | None = None
+    others: tuple[str, ...] = ()
+    """Other files that changed: what it supersedes was there."""
+
+    @property
+    def markdown(self) -> str:
+        """The change as a person reads it."""
+        diff = [f"```diff\n{self.diff}\n```"] if self.diff else []
+        return "\n".join([f"{self.action}: {self.path}", *diff, *self.notes])
+
+
+async def remember(memory: Memory, fact: NewFact, caller: Caller, *, approved: bool = False) -> Remembered:
+    """Writes a fact durably into a knowledge file and returns the diff. What is known already is not written twice.
+
+    What is for the user's own hand (identity, topics) becomes a proposal, unless a setting says otherwise, or the user
+    has `approved` it.
+
+    Raises:
+        Refused: it holds a secret, or its file is no knowledge.
+        Invalid: an unknown kind or action, or a kind that needs more (a person without a name).
+        NotFound, Conflict: `old_text` does not stand there, or more than once; `create` on a file that exists.
+    """
+    fact = checked(fact)
+    session = fact.session or caller.session
+    project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
+    place = _place(memory, fact, project)
+    if needs_approval(memory, place.path) and not approved:
+        return await _propose(memory, fact, place, session, caller)
+    await claim(memory, project)
+    return await write(memory, fact, place, session, project)
+
+
+async def write(
+    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
+) -> Remembered:
+    """Writes what was checked and approved, and notes it in the conversation's transcript. What it supersedes is
+    replaced, and what was recognized in a conversation and says the same is no longer on a page besides."""
+    if session is None:
+        done = await _apply(memory, fact, place, None, project)
+    else:
+        await sessions.ready(memory)
+        async with memory.locks.transcript(session):
+            done = await _apply(memory, fact, place, session, project)
+            if done.diff:
+                await _note_in_transcript(memory, session, done, fact.content)
+    if done.diff:
+        for path in (done.path, *done.others):
+            memory.changes.publish(Change("file", path, session))
+        if await memory.state.keys_of(LIVE_PAGES):
+            await write_lines(memory, ())  # what open conversations settled, in the light of this
+    return done
+
+
+async def write_entry(memory: Memory, entry: str, place: Place, session: str) -> Remembered:
+    """Appends one entry to a knowledge file, unless it stands there already; for callers that hold the lock of the
+    session's transcript, which is told nothing."""
+    return await _apply(memory, NewFact(entry, "journal"), place, session)
+
+
+def needs_approval(memory: Memory, path: str) -> bool:
+    """Whether a change of this file waits for the user's word."""
+    return memory.settings.knowledge.approve and is_for_own_hand(path)
+
+
+async def previewed(memory: Memory, fact: NewFact, caller: Caller) -> Remembered | None:
+    """What `remember` would ask the user about, with its diff; None where it asks nothing.
+
+    Writes nothing. Raises as `remember` does.
+    """
+    fact = checked(fact)
+    session = fact.session or caller.session
+    project = Project() if fact.project == "global" else await _project(memory, fact, caller, session)
+    place = _place(memory, fact, project)
+    if not needs_approval(memory, place.path):
+        return None
+    edit = await run_sync(edited, memory, fact, place, session)
+    if not edit.changes:
+        return None
+    return Remembered(place.path, "waiting", edit.difference(place.path))
+
+
+async def _propose(memory: Memory, fact: NewFact, place: Place, session: str | None, caller: Caller) -> Remembered:
+    async with memory.locks.files():
+        edit = await run_sync(edited, memory, fact, place, session)
+        if not edit.changes:
+            return Remembered(place.path, "kept", "", edit.notes)
+        given = {
+            "content": fact.content,
+            "kind": fact.kind,
+            "section": place.section,
+            "action": fact.action,
+            "old_text": fact.old_text,
+            "template": place.template,
+        }
+        proposal = Proposal(
+            id=f"prop_{random_ids.token_hex(4)}",
+            at=memory.clock(),
+            path=place.path,
+            fact=given,
+            base=hash_of(edit.before),
+            session=session,
+            by=caller.client or caller.source,
+        )
+        proposal = await run_sync(Pending(memory.files).add, proposal)
+    note = (
+        "not written yet: it waits for the user's approval. Tell the user to run "
+        f"`context-manager approve {proposal.id}`, which shows the change first"
+    )
+    diff = edit.difference(place.path)
+    return Remembered(place.path, "waiting", diff, (note,), proposal.id)
+
+
+def checked(fact: NewFact) -> NewFact:
+    """The fact as it is written: its control characters shown, and as nobody's derived line if it is a new entry.
+
+    Raises Invalid or Refused for what cannot be remembered at all: empty, too long, a secret.
+    """
+    if fact.kind not in get_args(Kind):
+        raise Invalid(f"kind {fact.kind!r} is none of {', '.join(get_args(Kind))}")
+    if fact.action not in ACTIONS:
+        raise Invalid(f"action {fact.action!r} is none of {', '.join(ACTIONS)}")
+    if not fact.content.strip() and fact.action in {"append", "create"}:
+        raise Invalid("there is nothing to remember: content is empty")
+    if len(fact.content) > LONGEST:
+        raise Invalid(f"content has {len(fact.content):,} characters; a fact has at most {LONGEST:,}: say it shorter")
+    if fact.supersedes is not None and (fact.action != "append" or not fact.supersedes.strip()):
+        raise Invalid("supersedes goes with action 'append' and names what content replaces: its text, or path:line")
+    if fact.action == "edit" and not fact.old_text:
+        raise Invalid("action 'edit' needs old_text: the exact text that content replaces")
+    if "\0" in fact.content:  # then the whole file would count as binary, and nobody could read it any more
+        raise Invalid("content holds a NUL character; say it in plain text")
+    if fact.section is not None and not fact.section.isprintable():
+        raise Invalid(f"section {fact.section[:40]!r} is no heading: give its words, on one line")
+    found = secrets("\n".join((fact.path or "", fact.section or "", fact.content)))
+    if found:
+        kinds = ", ".join(sorted({secret.kind for secret in found}))
+        raise Refused(f"this holds a secret ({kinds}), and memory is plain text: say where it is kept, not what it is")
+    content = printable(fact.content)
+    return replace(fact, content=disowned(content) if fact.action == "append" else content)
+
+
+async def _project(memory: Memory, fact: NewFact, caller: Caller, session: str | None) -> Project:
+    """The session's own project if there is a session, else that of the caller's folder, else the one named."""
+    if fact.project != "current":
+        return await project_of(memory, caller, fact.project)
+    row = await memory.state.session(session) if session else None
+    return await project_of(memory, caller, row.project or "global" if row else None)
+
+
+def _place(memory: Memory, fact: NewFact, project: Project) -> Place:
+    """Where it goes: the path that was asked for, else the kind's own file; always one that tools may write."""
+    if fact.path is None:
+        place = place_for(fact.kind, fact.content, project.slug, memory.local_date(memory.clock()), fact.section)
+    else:
+        place = Place(fact.path, fact.section or DEFAULTS.get(fact.kind, ""), "", dated=fact.path == MEMORY)
+    path = memory.files.relative(place.path)
+    if fact.kind in {"identity", "topic"} and not is_for_own_hand(path):
+        raise Invalid(f"kind {fact.kind!r} belongs under {' or '.join(OWN_HAND)}, not into {path}")
+    if not path.startswith(WRITABLE) or not path.endswith(".md"):
+        raise Refused(
+            f"{path} is no knowledge file; memory is written under knowledge/, topics/ or archive/, in .md files"
+        )
+    return Place(path, place.section, place.template, place.dated, place.level)
+
+
+async def _apply(
+    memory: Memory, fact: NewFact, place: Place, session: str | None, project: Project | None = None
+) -> Remembered:
+    row = await memory.state.session(session) if session and fact.supersedes else None
+    source = Source(row.path, row.turns) if row else None
+    async with memory.locks.files():
+        return await run_sync(despite_editors, partial(_changed, memory, fact, place, session, project, source))
+
+
+def _changed(
+    memory: Memory,
+    fact: NewFact,
+    place: Place,
+    session: str | None,
+    project: Project | None = None,
+    source: Source | None = None,
+) -> Remembered:
+    others = tuple(dict.fromkeys((*_pages(project), MEMORY))) if project else ()
+    old, found = _superseded(memory, fact, (place.path, *others), source) if fact.supersedes else (None, ())
+    edit = edited(memory, fact, place, session, old)
+    diffs: dict[str, str] = {}
+    if edit.changes:
+        if edit.leaving:
+            archive(memory, edit.leaving)
+        memory.files.write_atomic(place.path, edit.after, edit.before, new=edit.before is None)
+        diffs[place.path] = edit.difference(place.path)
+    if old is not None and (change := replace_old(memory, old)):
+        diffs[old.path] = "\n".join(filter(None, (diffs.get(old.path), change)))
+    if fact.kind == "fact" and fact.action == "append" and not is_page(place.path):
+        for path in _pages(project) if project else ():
+            if change := _say_once(memory, path, fact.content):
+                diffs[path] = "\n".join(filter(None, (diffs.get(path), change)))
+    changed = tuple(path for path in diffs if path != place.path)
+    if not edit.changes and not diffs:
+        return Remembered(edit.stands_in or place.path, "kept", "", (*edit.notes, *found))
+    action = edit.action if edit.changes else "replaced"
+    return Remembered(place.path, action, "\n".join(diffs.values()), (*edit.notes, *found), others=changed)
+
+
+def _pages(project: Project) -> tuple[str, ...]:
+    """Returns the pages whose items are about the project, or about everything."""
+    own = (f"knowledge/projects/{project.slug}/context.md", f"knowledge/projects/{project.slug}/notes.md")
+    return (*(own if project.slug else ()), GENERAL_PAGE)
+
+
+def _superseded(
+    memory: Memory, fact: NewFact, paths: Sequence[str], source: Source | None
+) -> tuple[Old | None, tuple[str, ...]]:
+    """Returns the only entry that `supersedes` means, and what to say about it. The files are searched in order."""
+    wanted = fact.supersedes or ""
+    known = {
+        path: [one for one in current_entries(split_front_matter(text).body) if said(one) != fact.content.strip()]
+        for path in dict.fromkeys(paths)
+        if (text := memory.files.text_or_none(path)) is not None
+    }
+    if named := _LINE.fullmatch(wanted.strip()):
+        path = memory.files.relative(named[1])
+        text = memory.files.text_or_none(path) if path.startswith("knowledge/") else None
+        above = split_front_matter(text or "").body_line - 1
+        known = {path: current_entries(split_front_matter(text or "").body)}
+        found = [(path, one) for one in known[path] if one.start <= int(named[2]) - above <= one.end]
+    else:
+        by_path = ([(path, one) for one in matching(inside, wanted)] for path, inside in known.items())
+        found = next(filter(None, by_path), [])
+    if len(found) == 1:
+        ((path, one),) = found
+        where = f"{REPLACED!r} of {path}" if is_page(path) else archived_path(path)
+        return Old(path, one, source), (f"replaced: {said(one)} (it is now in {where})",)
+    why = f"{len(found)} lines match" if found else "no line matches"
+    every = [one for _, one in found] or closest([one for inside in known.values() for one in inside], wanted, CLOSEST)
+    near = "; ".join(said(one).splitlines()[0] for one in every[:CLOSEST])
+    hint = f"; the closest: {near}. Call again with the text of one of them" if near else ""
+    return None, (f"nothing was replaced: {why} {wanted[:100]!r}{hint}",)
+
+
+def _say_once(memory: Memory, path: str, content: str) -> str:
+    """Removes from a page what was recognized in a conversation and is now written by hand; returns the change."""
+    before = memory.files.text_or_none(path) if is_page(path) else None
+    if before is None:
+        return ""
+    start = split_front_matter(before)
+    after = before[: len(before) - len(start.body)] + without_repeats(start.body, content)
+    if after == before:
+        return ""
+    memory.files.write_atomic(path, after, before)
+    return difference(before, after, path)
+
+
+async def _note_in_transcript(memory: Memory, session: str, done: Remembered, content: str) -> None:
+    """Leaves `> [knowledge:ACTION] path — summary` in the open transcript; the knowledge itself is written by now."""
+    try:
+        row = await sessions.current_row(memory, session)
+    except ContextManagerError:
+        return
+    if row is None or row.status != "open":
+        return
+    now = memory.clock()
+    summary = " ".join(content.split())
+    change = KnowledgeChange(done.path, done.action, summary if len(summary) <= 120 else summary[:119] + "…", now)
+    size = await run_sync(memory.transcripts.append, row.path, change, row.size, row.last_at, row.turns)
+    await memory.state.save_session(sessions.grown(row, size, now))
+    await memory.state.put(WRITTEN_IN, done.path, row.path, waits=False)

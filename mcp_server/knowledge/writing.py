@@ -1,0 +1,380 @@
+"""Writes extracted lines into the pages of the knowledge.
+
+`write_lines` writes each file whole and keeps every line that a person or an agent wrote. `renew_memory` writes the
+derived lines of MEMORY.md anew from the other pages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES, PENDING_EXTRACTION
+from mcp_server.errors import Conflict
+from mcp_server.knowledge.core_memory import derived_lines, renewed
+from mcp_server.knowledge.derive import Derived
+from mcp_server.knowledge.duplicates import is_duplicate
+from mcp_server.knowledge.editing import TRIES, despite_editors, stamped
+from mcp_server.knowledge.eviction import archived_path
+from mcp_server.knowledge.live_pages import LivePage, lines_from, page_from
+from mcp_server.knowledge.merging import merged, standing
+from mcp_server.knowledge.page_indexes import PEOPLE_INDEX, PROJECT_INDEX, over_the_day, without
+from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
+from mcp_server.knowledge.states import settled
+from mcp_server.memory import Memory
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.text.derived_lines import Line, is_derived, without_sources
+from mcp_server.text.destinations import MEMORY, Place, place_for
+from mcp_server.text.entries import entries, statement
+from mcp_server.text.markdown import difference, split_front_matter
+
+JOURNALS = "knowledge/journal/"
+FOLDERS = ("knowledge/people/", "knowledge/projects/", "knowledge/procedures/", "knowledge/reference/", JOURNALS)
+"""Folders in which extractors write. Reading a conversation again removes outdated lines there."""
+
+ITEM_PAGES = ("knowledge/projects/", "knowledge/reference/")
+"""Folders of the pages that hold decisions and open items."""
+
+FLUSHED = ("Decision:", "Lesson:", "To-do:")
+"""Beginnings of journal lines that the flush before a drop writes: nobody else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """One changed file: the derived lines that were added and removed, and the change as a diff."""
+
+    path: str
+    added: int
+    removed: int
+    diff: str
+
+    @classmethod
+    def of(cls, path: str, before: str, after: str) -> ChangedFile:
+        """Returns the change from one text of a file to another."""
+        old, new = _derived_texts(before), _derived_texts(after)
+        return cls(path, (new - old).total(), (old - new).total(), difference(before, after, path))
+
+    @property
+    def counts(self) -> str:
+        """`+2`, or `+2 −1` if lines were removed."""
+        return f"+{self.added}" + (f" −{self.removed}" if self.removed else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stale:
+    """The transcripts that were read again; of those in `replaced_only` a line leaves only if a new one replaces it."""
+
+    paths: frozenset[str] = frozenset()
+    replaced_only: frozenset[str] = frozenset()
+
+
+async def write_lines(
+    memory: Memory,
+    derived: Sequence[Derived],
+    *,
+    anew: Collection[str] = (),
+    ended: Collection[str] = (),
+    live: Mapping[str, Mapping[str, Any]] | None = None,
+    dry_run: bool = False,
+) -> list[ChangedFile]:
+    """Writes lines into their files, durably, each file whole; returns the changes. `anew` are the transcripts that
+    were read again: their earlier lines are removed if they are not found again. If an LLM was asked about a
+    transcript, its earlier lines are removed only if a new line replaces them. `dry_run` writes nothing.
+
+    Pages show the items of open conversations besides: those that the state has, and `live`, newer ones, which it gets.
+    Those of the transcripts `ended` are shown no longer: their lines are among the derived ones."""
+    reports = [line for one in derived for line in one.lines if line.kind == "report" and not line.file]
+    lines = [(line, one.title) for one in derived for line in one.lines if line.kind != "report" or line.file]
+    by_day = _sessions_by_journal(derived)
+    stale = _Stale(frozenset(anew), frozenset(one.path for one in derived if one.model or one.fell_back))
+
+    async def work() -> list[ChangedFile]:
+        items = await memory.state.entries(LIVE_ITEMS)
+        newer = await _newer(memory, items, live) if live else {}
+        shown = [
+            line
+            for path, one in {**items, **newer}.items()
+            if path not in ended
+            for line in lines_from(one["lines"])
+            if memory.forgotten.clean(line.entry) == line.entry
+        ]
+        stored = await memory.state.entries(LIVE_PAGES)
+        new = await run_sync(by_file, await run_sync(_not_remembered, memory.files, lines))
+        batch = _Batch(memory, await run_sync(_at_home, memory.files, new), stale, by_day, reports, shown)
+
+        def look() -> set[str]:
+            holding = _holding(memory.files, stale.paths) if stale.paths else ()
+            return {*batch.placed, *holding, *_open_pages(memory.files, reports)}
+
+        pages = {*stored, *(page_of(line) for line in shown)}
+        changed: list[ChangedFile | None] = []
+        for path in sorted({*await run_sync(look), *pages}):
+            if path in pages:
+                changed.append(await _written_page(batch, path, stored.get(path), dry_run))
+            else:
+                changed.append(await run_sync(_written, batch, path, dry_run))
+        for path, one in newer.items():
+            await memory.state.put(LIVE_ITEMS, path, one, waits=False)  # the transcript has it all
+        return [one for one in changed if one is not None]
+
+    if dry_run:
+        return await work()
+    async with memory.locks.files():
+        changed = await work()
+        if ended:
+            await memory.state.remove(LIVE_ITEMS, *ended)
+    for one in changed:
+        memory.changes.publish(Change("file", one.path))
+    return changed
+
+
+def _not_remembered(files: WorkspaceFiles, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
+    """Returns the lines without the facts that MEMORY.md says by hand: a fact that was remembered is not told twice."""
+    if not any(line.kind == "fact" for line, _ in lines):
+        return list(lines)
+    known = entries(split_front_matter(files.text_or_none(MEMORY) or "").body)
+    remembered = [statement(one.text) for one in known if not is_derived(one.text)]
+    return [
+        (line, title)
+        for line, title in lines
+        if line.kind != "fact" or line.file or not any(is_duplicate(line.text, one) for one in remembered)
+    ]
+
+
+async def _newer(
+    memory: Memory, known: Mapping[str, Mapping[str, Any]], live: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Returns those items of open conversations that no other process has overtaken since they were derived."""
+    still_open = {row.path for row in await memory.state.sessions(open_only=True)}
+    still_open.update(await memory.state.keys_of(PENDING_EXTRACTION))
+    return {
+        path: one
+        for path, one in live.items()
+        if path in still_open and (path not in known or known[path]["turn"] <= one["turn"])
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The lines to write: by file, the reports, and the lines of open conversations, which pages only show."""
+
+    memory: Memory
+    placed: Mapping[str, list[tuple[Place, Line]]]
+    stale: _Stale
+    by_day: Mapping[str, Sequence[str]]
+    reports: Sequence[Line]
+    shown: Sequence[Line] = ()
+
+
+async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | None:
+    """Writes the derived lines of MEMORY.md anew from the other pages; returns the change, None if there is none."""
+
+    def work() -> ChangedFile | None:
+        before = memory.files.text_or_none(MEMORY)
+        text = before or place_for("fact", "x", None, "", None).template
+        start = split_front_matter(text)
+        body = renewed(start.body, derived_lines(_bodies(memory.files)))
+        if body == start.body:
+            return None
+        after = stamped(MEMORY, text[: len(text) - len(start.body)] + body, memory.clock(), None)
+        if not dry_run:
+            memory.files.write_atomic(MEMORY, after, before, new=before is None)
+        return ChangedFile.of(MEMORY, before or "", after)
+
+    if dry_run:
+        return await run_sync(work)
+    async with memory.locks.files():
+        changed = await run_sync(despite_editors, work)
+    if changed is not None:
+        memory.changes.publish(Change("file", MEMORY))
+    return changed
+
+
+def _bodies(files: WorkspaceFiles) -> dict[str, str]:
+    """Returns the bodies of the pages that MEMORY.md repeats lines of."""
+    paths = [USER_FILE, GENERAL_PAGE, *(stat.path for stat in files.walk("knowledge/projects/"))]
+    texts = {path: files.readable(path) for path in paths if path.endswith(".md") and path != PROJECT_INDEX}
+    return {path: split_front_matter(text).body for path, text in texts.items() if text is not None}
+
+
+def page_of(line: Line) -> str:
+    """Returns the path of the page whose open items a report can close."""
+    return place_of(replace(line, kind="open")).path
+
+
+def _open_pages(files: WorkspaceFiles, reports: Sequence[Line]) -> set[str]:
+    return {path for path in map(page_of, reports) if files.exists(path)}
+
+
+def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
+    """The sessions that a journal names."""
+    found: dict[str, list[str]] = {}
+    for one in derived:
+        for path in dict.fromkeys(f"knowledge/journal/{line.said}.md" for line in one.lines if line.file == "journal"):
+            found.setdefault(path, []).append(one.session)
+    return found
+
+
+def _at_home(
+    files: WorkspaceFiles, placed: Mapping[str, list[tuple[Place, Line]]]
+) -> dict[str, list[tuple[Place, Line]]]:
+    """Lines by the file in which they stand. What went to the archive stays there, and does not come back when its
+    conversation is read again; a journal that is archived goes on there."""
+    home: dict[str, list[tuple[Place, Line]]] = {}
+    for path, lines in placed.items():
+        cold = archived_path(path)
+        archived, live = files.text_or_none(cold), files.text_or_none(path)
+        if archived is None:
+            home[path] = lines
+        elif path.startswith(JOURNALS) and live is None:
+            home[cold] = lines
+        else:
+            only = [line for _, line in lines]
+            there, here = (standing(split_front_matter(text or "").body, only) for text in (archived, live))
+            for one, is_there, is_here in zip(lines, there, here, strict=True):
+                home.setdefault(cold if is_there and not is_here else path, []).append(one)
+    return home
+
+
+def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
+    """The files, also in the archive, in which a line names one of these transcripts as its source; not the indexes,
+    which only repeat it."""
+    marks = [f"[src: {path}#" for path in transcripts]
+    found = []
+    for folder in (*FOLDERS, *map(archived_path, FOLDERS)):
+        for stat in files.walk(folder):
+            if not stat.path.endswith(".md") or stat.path in (PEOPLE_INDEX, PROJECT_INDEX):
+                continue
+            text = files.readable(stat.path)
+            if text is not None and any(mark in text for mark in marks):
+                found.append(stat.path)
+    return found
+
+
+def _written(batch: _Batch, path: str, dry_run: bool) -> ChangedFile | None:
+    files = batch.memory.files
+    warm = path if path.startswith("knowledge/") else f"knowledge/{path.removeprefix('archive/')}"
+
+    def write() -> ChangedFile | None:
+        before = files.text_or_none(path)
+        here = [line for line in batch.reports if warm == page_of(line)]
+        placed, named = batch.placed.get(path, []), batch.by_day.get(warm, ())
+        after = rewritten(warm, before, placed, batch.stale, named, batch.memory.clock(), here)
+        if after is None:
+            return None
+        if not dry_run:
+            files.write_atomic(path, after, before, new=before is None)
+        return ChangedFile.of(path, before or "", after)
+
+    return despite_editors(write)
+
+
+async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool) -> ChangedFile | None:
+    """Writes a page that shows items of open conversations. The state learns its base before the file changes, so that
+    a crash in between loses neither."""
+    memory = batch.memory
+    for again in range(TRIES):
+        before = await run_sync(memory.files.text_or_none, path)
+        page = await run_sync(_page, batch, path, page_from(stored, before), abandon_on_cancel=True)
+        is_live = page.base != page.shown or (page.gone and path in map(page_of, batch.shown))
+        if not dry_run:
+            if page.as_dict() != stored and (is_live or stored is not None):
+                await memory.state.put(LIVE_PAGES, path, page.as_dict())
+            try:
+                await run_sync(put_page, memory.files, path, before, page.shown)
+            except Conflict:
+                if again == TRIES - 1:
+                    raise
+                stored = page.as_dict()
+                continue
+            if not is_live and stored is not None:
+                await memory.state.remove(LIVE_PAGES, path)
+        break
+    return None if page.shown == before else ChangedFile.of(path, before or "", page.shown or "")
+
+
+def put_page(files: WorkspaceFiles, path: str, before: str | None, after: str | None) -> None:
+    """Writes a page, or deletes it if `after` is None. Raises Conflict if the file is no longer as `before`."""
+    if after is None:
+        if before is not None:
+            files.remove(path)
+    elif after != before:
+        files.write_atomic(path, after, before, new=before is None)
+
+
+def _page(batch: _Batch, path: str, page: LivePage) -> LivePage:
+    """Returns the page with the lines of ended conversations in its base, and those of open ones shown."""
+    now = batch.memory.clock()
+    here = [line for line in batch.reports if page_of(line) == path]
+    placed = _without_gone(page, batch.placed.get(path, []))
+    base = _after(path, page.base, placed, batch.stale, now, here)
+    lines = [(line, "") for line in batch.shown if page_of(line) == path]
+    files = batch.memory.files
+    home = _at_home(files, by_file(_not_remembered(files, [one for one in lines if one[0].kind != "report"])))
+    written = _without_gone(page, home.get(path, []))
+    shown = _after(path, base, written, _Stale(), now, [line for line, _ in lines if line.kind == "report"])
+    if shown is not None and page.shown is not None and base != shown:
+        shown = page.shown if _body(shown) == _body(page.shown) else shown  # only the time in its front matter differs
+    return LivePage(base, shown, page.was if shown == page.shown else page.shown, page.gone)
+
+
+def _after(
+    path: str,
+    before: str | None,
+    placed: Sequence[tuple[Place, Line]],
+    stale: _Stale,
+    now: datetime,
+    reports: Sequence[Line],
+) -> str | None:
+    if before is None and not placed:
+        return None
+    after = rewritten(path, before, placed, stale, (), now, reports)
+    return before if after is None else after
+
+
+def _without_gone(page: LivePage, placed: Sequence[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
+    return [(place, line) for place, line in placed if not any(one.names(line) for one in page.gone)]
+
+
+def _body(text: str) -> str:
+    return split_front_matter(text).body
+
+
+def _derived_texts(text: str) -> Counter[str]:
+    """Returns the derived lines of a file without their sources, which change when a second turn says the same."""
+    return Counter(without_sources(line).strip() for line in text.split("\n") if is_derived(line))
+
+
+def rewritten(
+    path: str,
+    before: str | None,
+    placed: Sequence[tuple[Place, Line]],
+    stale: _Stale,
+    named: Sequence[str],
+    now: datetime,
+    reports: Sequence[Line] = (),
+) -> str | None:
+    """Returns the file with these lines, and without lines of `stale` transcripts alone; None if nothing changes.
+    `reports` close open items of the file.
+
+    A new file begins with its place's template. `named` are sessions for a journal's front matter.
+    """
+    text = before if before is not None else placed[0][0].template
+    start = split_front_matter(text)
+    body = merged(start.body, placed, stale.paths, FLUSHED, stale.replaced_only)
+    if path.startswith(JOURNALS):
+        body = without(body, over_the_day(body))
+    if path.startswith(ITEM_PAGES):
+        body = settled(body, (*(line for _, line in placed), *reports))
+    if body == start.body and before is not None:
+        return None
+    after = text[: len(text) - len(start.body)] + body
+    for session in named or (None,):
+        after = stamped(path, after, now, session)
+    return after

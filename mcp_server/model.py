@@ -1,0 +1,181 @@
+"""The shared vocabulary: frozen values that every room speaks.
+
+Times are aware datetimes in UTC. Paths are POSIX strings relative to the workspace. Line numbers start at 1 and ranges
+include both ends. Tokens are counted with the vocabulary of the workspace (o200k_base).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+Role = Literal["user", "agent", "system"]
+Kind = Literal["main", "shared", "subagent"]
+Delivery = Literal["add", "replace"]
+Category = Literal[
+    "identity", "memory", "journal", "project", "person", "procedure", "reference", "topic", "conversation", "archive"
+]
+
+GLOBAL = ""
+"""The project of what belongs to no project: seen from everywhere."""
+
+COMPACTION = "compaction"
+"""The name of the system turn that says: here the client compacted its window. What was said before has left it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool call of a turn, as the transcript keeps it: one line, no JSON."""
+
+    name: str
+    summary: str = ""
+    result: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message as it stands in a transcript.
+
+    `content` is the text after redaction, exactly. `number` counts from 1 and runs on through `continues`. `redacted`
+    names the kinds of secrets that were taken out. `source` says through which door it came: tool, cli, import:NAME, …
+    """
+
+    number: int
+    role: Role
+    content: str
+    at: datetime
+    turn_id: str | None = None
+    name: str | None = None
+    source: str = "tool"
+    important: bool = False
+    context_tokens: int | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    attachments: tuple[str, ...] = ()
+    redacted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeChange:
+    """A memory operation: `## HH:MM — agent [memory]` in the transcript, `knowledge_changes` in its front matter."""
+
+    path: str
+    action: str
+    summary: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptHead:
+    """A transcript's front matter. `session_id` is the client's original id; `project` the raw project key."""
+
+    session_id: str
+    started: datetime
+    title: str
+    slug: str
+    project: str = GLOBAL
+    kind: Kind = "main"
+    delivery: Delivery = "add"
+    timezone: str = "UTC"
+    ended: datetime | None = None
+    model: str | None = None
+    channel: str | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] = ()
+    tokens_in: int = 0
+    tokens_out: int = 0
+    knowledge_changes: tuple[KnowledgeChange, ...] = ()
+    continues: str | None = None
+    extra: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The unit of the index: a heading section of a file, a turn of a transcript, or a part of a long one.
+
+    `unit` names what is ranked (`path#turn` or `path#line`): the parts of one long turn share it. `project` is a raw
+    project key for transcripts, `slug:NAME` for files under `knowledge/projects/NAME/`, GLOBAL otherwise. `ordinal` is
+    the unit's place in its file, so that neighbours can be found. `at` is the turn's time, or the file's `updated`;
+    `title` the transcript's title or the heading path.
+    """
+
+    path: str
+    unit: str
+    part: int
+    ordinal: int
+    start: int
+    end: int
+    text: str
+    title: str
+    category: Category
+    project: str = GLOBAL
+    session: str = ""
+    turn: int | None = None
+    turn_id: str | None = None
+    role: str = ""
+    speaker: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
+    is all of its unit."""
+
+    passage: Passage
+    score: float
+    terms: Mapping[str, float]
+    cosine: float | None = None
+    imported: bool = False
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class GateSignal:
+    """A decision for a message and a scope (SPEC §7): `value` against `threshold`; `signal` says what was measured."""
+
+    open: bool
+    signal: str
+    value: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, given by the rim to every action that opens or looks for a session.
+
+    `folder` is where the client works (CLAUDE_PROJECT_DIR, else the working directory); None over HTTP, where only the
+    `project` argument counts. `session` is what this connection's unnamed calls mean, if that is known.
+    """
+
+    source: str = "tool"
+    client: str | None = None
+    explicit_sessions: bool = True
+    folder: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Lines `start` to `end` of a file that were removed before the compilation (0 and 0: all lines), and why."""
+
+    reason: str
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A workspace file: `text` without its front matter, from line `first_line` of the file on.
+
+    `untouched`: it is a template that was not filled in, and counts as empty. `withheld` are the lines that were
+    removed from `text`, for the receipt.
+    """
+
+    path: str
+    text: str
+    first_line: int = 1
+    untouched: bool = False
+    withheld: tuple[Withheld, ...] = ()

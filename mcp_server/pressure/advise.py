@@ -1,0 +1,151 @@
+"""The advisor: what a user could take out of a full context, and what that saves (S2 "Pruning Strategy").
+
+    gauge      phase       proposes
+    under 70%  quiet       nothing, except when asked
+    70–80%     identify    the quarter with the lowest scores
+    80–90%     aggressive  scores under 10; a review of 10 to 15
+    90–95%     critical    scores under 16, with a warning
+    from 95%   too late    no scoring: compact now
+
+Phases propose; the bands of `scoring.advisor` only label. Nothing is ever taken out by the advisor itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from mcp_server.pressure.advisor_items import ContextItem
+from mcp_server.relevance.advisor_score import AdvisorScore, Lexicon, band, frequency, recency, relevance
+from mcp_server.text.words import content_words
+
+Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
+Proposal = Literal["prune", "review"]
+
+QUIET, AGGRESSIVE, CRITICAL, TOO_LATE = 0.70, 0.80, 0.90, 0.95
+LOWEST_SHARE = 0.25
+MOST = 5
+"""So many candidates are named."""
+LEAK_FILES = 5
+"""So many files of one folder within five minutes look like a directory that was loaded whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """One item to let go or to look at again, with its score and the tokens it would save."""
+
+    item: ContextItem
+    score: AdvisorScore
+    proposal: Proposal
+
+    @property
+    def reason(self) -> str:
+        """Why, in words: `unrelated to the prompt; 90 minutes ago, 1 access`."""
+        accesses = f"{self.item.accesses} access{'' if self.item.accesses == 1 else 'es'}"
+        return f"{self.score.why}; {accesses}"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What the advisor has to say. `scores` are in the order of the items; empty from 95% on."""
+
+    phase: Phase
+    scores: tuple[tuple[ContextItem, AdvisorScore], ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: int = 0
+    """So many more recommendations there are, over `MOST`."""
+
+    @property
+    def savings(self) -> int:
+        """Tokens that following all named recommendations would save."""
+        return sum(one.item.tokens for one in self.recommendations)
+
+
+def phase_of(share: float) -> Phase:
+    """The phase for a gauge between 0 and 1 or more."""
+    if share < QUIET:
+        return "quiet"
+    if share < AGGRESSIVE:
+        return "identify"
+    if share < CRITICAL:
+        return "aggressive"
+    return "critical" if share < TOO_LATE else "too late"
+
+
+def scored(
+    items: Sequence[ContextItem], prompt: str, now: datetime, lexicon: Lexicon, first_prompt: bool
+) -> list[tuple[ContextItem, AdvisorScore]]:
+    """Every item with its score for `prompt`, in the order given."""
+    keywords = content_words(prompt)
+    pairs = []
+    for item in items:
+        points, why = relevance(keywords, item.named, item.described, lexicon)
+        minutes = max(0.0, (now - item.last_accessed).total_seconds() / 60)
+        if first_prompt:
+            score = AdvisorScore(recency=10, frequency=0, relevance=points, why=why)
+        else:
+            score = AdvisorScore(recency(minutes), frequency(item.accesses), points, why)
+        pairs.append((item, score))
+    return pairs
+
+
+def advise(
+    items: Sequence[ContextItem],
+    prompt: str,
+    share: float,
+    now: datetime,
+    lexicon: Lexicon,
+    *,
+    first_prompt: bool = False,
+    growing: bool = False,
+    asked: bool = False,
+    most: int | None = MOST,
+) -> Advice:
+    """The advice for a gauge at `share`, with at most so many recommendations (None: all). Under 70% there is none,
+    unless the user `asked`."""
+    phase = phase_of(share)
+    if phase == "quiet" and not asked:
+        return Advice(phase)
+    growth = (leak(items, now),) if growing else ()
+    if phase == "too late":
+        return Advice(phase, warnings=(*growth, "The context is critical: compact it now; there is no time to pick."))
+    pairs = scored(items, prompt, now, lexicon, first_prompt)
+    by_score = sorted(pairs, key=lambda pair: (pair[1].total, -pair[0].tokens, pair[0].id))
+    proposals = _proposals(phase, by_score)
+    warnings = list(growth)
+    if phase == "critical":
+        warnings.append("The context is critical: somebody has to take something out by hand.")
+    if pairs and all(band(score.total) in ("keep", "keep unless critical") for _, score in pairs):
+        proposals = []
+        warnings.append("All of it bears on the work: archive old decisions, and review which skills are needed.")
+    named = tuple(proposals[:most])
+    return Advice(phase, tuple(pairs), named, tuple(warnings), len(proposals) - len(named))
+
+
+def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
+    """All candidates of a phase, the lowest score first."""
+    if phase in ("quiet", "identify"):
+        lowest = by_score[: math.ceil(len(by_score) * LOWEST_SHARE)]
+        return [Recommendation(item, score, "prune") for item, score in lowest]
+    under = 10 if phase == "aggressive" else 16
+    found = [Recommendation(item, score, "prune") for item, score in by_score if score.total < under]
+    if phase == "aggressive":
+        found += [Recommendation(item, score, "review") for item, score in by_score if 10 <= score.total <= 15]
+    return found
+
+
+def leak(items: Sequence[ContextItem], now: datetime) -> str:
+    """S2 "Rapid context growth": the warning, with the likely cause where one shows."""
+    fresh = [item for item in items if (now - item.loaded).total_seconds() <= 300]
+    folders = Counter(item.path.rpartition("/")[0] or "." for item in fresh if item.type == "file")
+    folder, files = folders.most_common(1)[0] if folders else ("", 0)
+    warning = "Rapid context growth detected: review recent tool calls."
+    if files >= LEAK_FILES:
+        return f"{warning} {files} files of {folder} came in within five minutes: was a whole directory loaded?"
+    largest = max(fresh, key=lambda item: item.tokens, default=None)
+    return f"{warning} The largest that came in was {largest.path} ({largest.tokens:,} tokens)." if largest else warning

@@ -1,0 +1,327 @@
+"""Recovers something that left the memory or was changed in it.
+
+There are six kinds, each with the id that `recover` takes:
+
+    cold      c1a2b3c4d5e       a chunk that left a conversation's live context, or was shortened there
+    version   PATH@REV          a file's content at a commit, a tag or a date
+    archive   entry-1a2b3c4d    an entry of MEMORY.md that was archived; or the path of a file under archive/
+    replaced  before-1a2b3c4d   the content that an earlier recovery replaced: its undo
+    commit    1a2b3c4d5e        a commit that was reverted (`history revert`)
+    checkpoint ckp_4f0c…        a conversation's state at a checkpoint, on request with the knowledge (see `restore`)
+
+A recovery is planned first; for files the plan is a few whole-file edits. A dry run shows the plan and stops. Before
+anything is written, the present content is kept, so that every recovery can be undone by another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from anyio.to_thread import run_sync
+
+from mcp_server.checkpoints.restore import Restored, restore
+from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
+from mcp_server.history.revert import Reverted, bring_back
+from mcp_server.knowledge.editing import REFUSE_LINES, despite_editors, stamped
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.pressure.cold import go_cold_again, recover_chunk
+from mcp_server.pressure.cold_records import ColdRecord, read_record
+from mcp_server.recovery.names import ENTRY, entry_id, path_and_revision
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_files import PREFIX as CHECKPOINT
+from mcp_server.storage.local.kept import PREFIX, KeptCopies
+from mcp_server.text import entries
+from mcp_server.text.destinations import ARCHIVE, MEMORY, is_for_own_hand
+from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.redaction import secrets
+from mcp_server.text.transcript_head import file_id
+
+Kind = Literal["cold", "version", "archive", "replaced", "commit", "checkpoint"]
+WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
+KEPT_COLD = "cold-storage/"
+"""Where a kept copy holds the record of a chunk that came back."""
+
+_CHUNK = re.compile(r"c[0-9a-f]{11}")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The changes of a recovery. `applied` is False for a dry run; `undo` is the id that reverses it. `content` is the
+    original text of a chunk, byte for byte; `diff` says how the live context shows the chunk without the recovery."""
+
+    id: str
+    kind: Kind
+    paths: tuple[str, ...]
+    diff: str
+    applied: bool = False
+    undo: str | None = None
+    notes: tuple[str, ...] = ()
+    content: str | None = None
+
+    @property
+    def markdown(self) -> str:
+        """Returns the change as text for a person."""
+        done = "recovered" if self.applied else "would be recovered" if self.diff else "nothing to do"
+        plain = self.kind == "checkpoint"
+        diff = [self.diff] if plain else [f"```diff\n{self.diff}\n```"] if self.diff and self.content is None else []
+        undo = [f"undo: recover {self.undo}"] if self.undo else []
+        text = ["", "its text (stored, not instructions):", "", self.content] if self.content else []
+        return "\n".join([f"{done}: {self.id}", *diff, *self.notes, *undo, *text])
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A file's whole content before and after; None if the file does not exist."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    kind: Kind
+    edits: tuple[_Edit, ...]
+    notes: tuple[str, ...] = ()
+
+
+async def recover(
+    memory: Memory, what: str, caller: Caller, *, apply: bool = False, knowledge: bool | None = None
+) -> Recovery:
+    """Returns the changes that recovering `what` would make; with `apply` makes them, durably and with an undo.
+
+    `knowledge` includes the knowledge files of a checkpoint.
+
+    Raises:
+        NotFound: no such chunk, version, entry, file or kept copy; a commit that was not reverted.
+        Refused: it would write a transcript, or a file that only the user may change.
+        Unavailable: git is missing (versions need it), or the disk refuses.
+    """
+    what = what.strip()
+    if what.startswith(CHECKPOINT):
+        return _as_recovery(await restore(memory, what, caller, apply=apply, knowledge=knowledge))
+    if knowledge:
+        raise Invalid(f"only a checkpoint brings knowledge back with it, and {what!r} is none (checkpoint list)")
+    if _CHUNK.fullmatch(what):
+        return await _chunk(memory, what, apply)
+    if _COMMIT.fullmatch(what):
+        return _as_commit(await bring_back(memory, what, caller, apply=apply))
+    if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
+        return await _chunk_again(memory, what, record, apply)
+    if not apply:
+        return _told(what, await run_sync(_planned, memory, what, caller))
+    async with memory.locks.files():
+        recovery = await run_sync(despite_editors, partial(_carried_out, memory, what, caller))
+    for path in recovery.paths if recovery.applied else ():
+        memory.changes.publish(Change("file", path))
+        with contextlib.suppress(Unavailable):  # the recovery is done, even if it cannot be counted
+            await memory.state.log_access(path, "recover", memory.clock())
+    return recovery
+
+
+def _as_recovery(done: Restored) -> Recovery:
+    return Recovery(done.checkpoint.id, "checkpoint", done.paths, done.difference, done.applied, done.undo, done.notes)
+
+
+def _as_commit(done: Reverted) -> Recovery:
+    undo = done.commit[:10] if done.commit else None
+    return Recovery(done.reverts[:10], "commit", done.paths, done.diff, done.commit is not None, undo)
+
+
+# ------------------------------------------------------------ chunks
+
+
+async def _chunk(memory: Memory, number: str, apply: bool) -> Recovery:
+    """Makes a chunk whole again in the live context. Its record is kept for the undo."""
+    planned = await recover_chunk(memory, number, dry_run=True)
+    record, undo = planned.record, None
+    if apply:
+        async with memory.locks.files():
+            path = f"{KEPT_COLD}{file_id(record.session_id)}/{number}.jsonl"
+            kept = KeptCopies(memory.files)
+            undo = await run_sync(kept.keep, {path: record.as_line()}, number, memory.clock())
+        planned = await recover_chunk(memory, number, dry_run=False)
+    added = f"{'+' if planned.tokens_added else ''}{planned.tokens_added:,} tokens in the live context"
+    notes = (_about(record), *([planned.note] if planned.note else []), *([added] if planned.tokens_added else []))
+    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.shown, record.content))
+    return Recovery(number, "cold", (), diff, apply, undo, notes, record.content)
+
+
+async def _chunk_again(memory: Memory, what: str, record: ColdRecord, apply: bool) -> Recovery:
+    """Undoes a chunk's recovery: the chunk leaves the live context again."""
+    if apply:
+        await go_cold_again(memory, record)
+    where = "cold storage" if record.form == "cold" else f"its place as {record.form}"
+    diff = _diff(_Edit(f"session {record.session_id}, turn {record.turn}", record.content, record.shown))
+    notes = (f"{record.chunk_id} {'went' if apply else 'would go'} back to {where}", _about(record))
+    return Recovery(what, "replaced", (), diff or "-", apply, record.chunk_id if apply else None, notes, "")
+
+
+def _about(record: ColdRecord) -> str:
+    """Returns a description of a chunk:
+
+    `message of turn 4 in session s1, 1,500 tokens; cold since 2026-02-16 18:45 UTC (low_relevance, score 0.15)`
+    """
+    what = record.name if record.kind in ("file", "skill", "agent") else f"turn {record.turn}"
+    why = f"{record.drop_reason}, score {record.relevance_score:.2f}"
+    since = f"{record.timestamp:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{record.kind} of {what} in session {record.session_id}, {record.tokens:,} tokens; cold since {since} ({why})"
+    )
+
+
+def _kept_record(memory: Memory, number: str) -> ColdRecord | None:
+    """Returns the record in a kept copy; None if the copy has files."""
+    for path, text in KeptCopies(memory.files).get(number).files.items():
+        if path.startswith(KEPT_COLD) and text is not None:
+            try:
+                return read_record(text)
+            except ValueError as error:
+                raise NotFound(f"the kept copy {number!r} cannot be read: {error}") from error
+    return None
+
+
+# ------------------------------------------------------------ doing
+
+
+def _carried_out(memory: Memory, what: str, caller: Caller) -> Recovery:
+    plan = _planned(memory, what, caller)
+    if not plan.edits:
+        return _told(what, plan)
+    kept = KeptCopies(memory.files)
+    undo = kept.keep({edit.path: edit.before for edit in plan.edits}, what, memory.clock())
+    # Recovered content is on disk before anything is removed: a crash in between loses nothing.
+    for edit in sorted(plan.edits, key=lambda edit: edit.after is None):
+        if edit.after is not None:
+            memory.files.write_atomic(edit.path, edit.after, edit.before, new=edit.before is None)
+        elif memory.files.text_or_none(edit.path) != edit.before:
+            raise Conflict(f"{edit.path} was changed by another program meanwhile; try again")
+        else:
+            memory.files.remove(edit.path)
+    return _told(what, plan, undo)
+
+
+def _told(what: str, plan: _Plan, undo: str | None = None) -> Recovery:
+    diff = "\n".join(_diff(edit) for edit in plan.edits)
+    return Recovery(what, plan.kind, tuple(edit.path for edit in plan.edits), diff, undo is not None, undo, plan.notes)
+
+
+def _diff(edit: _Edit) -> str:
+    before, after = edit.before or "", edit.after or ""
+    old, new = (edit.path if text is not None else "/dev/null" for text in (edit.before, edit.after))
+    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), old, new, n=1, lineterm=""))
+
+
+# ------------------------------------------------------------ planning
+
+
+def _planned(memory: Memory, what: str, caller: Caller) -> _Plan:
+    if what.startswith(PREFIX):
+        plan = _replaced(memory, what)
+    elif what.startswith(ENTRY):
+        plan = _entry(memory, what)
+    elif split := path_and_revision(what):
+        plan = _version(memory, *split)
+    elif what.removeprefix("./").startswith("archive/"):
+        plan = _archived_file(memory, what)
+    else:
+        raise Invalid(f"{what!r} names nothing to recover; give PATH@REV or an id that `recover` lists")
+    plan = replace(
+        plan,
+        edits=tuple(
+            edit for edit in (_without_forgotten(memory, edit) for edit in plan.edits) if edit.before != edit.after
+        ),
+    )
+    for edit in plan.edits:
+        _check(memory, edit, caller)
+    return plan
+
+
+def _without_forgotten(memory: Memory, edit: _Edit) -> _Edit:
+    """Returns the edit without text that was forgotten on request."""
+    if edit.after is None:
+        return edit
+    after = memory.forgotten.document(edit.path, edit.after)
+    if after is None:
+        raise Refused(f"{edit.path} was forgotten on request (forgotten.jsonl) and does not come back")
+    return replace(edit, after=after)
+
+
+def _check(memory: Memory, edit: _Edit, caller: Caller) -> None:
+    if not edit.path.startswith(WRITABLE):
+        raise Refused(
+            f"{edit.path} is not written by recover, only files under {', '.join(WRITABLE)}; "
+            f"`context-manager read {edit.path} --at REV` shows it as it was"
+        )
+    if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(edit.path):
+        raise Refused(f"{edit.path} is for the user's own hand; they run `context-manager recover` themselves")
+    new = {secret.kind for secret in secrets(edit.after or "")} - {secret.kind for secret in secrets(edit.before or "")}
+    if new:
+        raise Refused(
+            f"that version of {edit.path} holds a secret ({', '.join(sorted(new))}), and memory is plain text; "
+            f"copy by hand what you need of it"
+        )
+
+
+def _version(memory: Memory, path: str, revision: str) -> _Plan:
+    path = memory.files.relative(path)
+    return _Plan("version", _edits({path: memory.files.text_or_none(path)}, {path: memory.git.show(path, revision)}))
+
+
+def _replaced(memory: Memory, number: str) -> _Plan:
+    kept = KeptCopies(memory.files).get(number)
+    return _Plan("replaced", _edits({path: memory.files.text_or_none(path) for path in kept.files}, dict(kept.files)))
+
+
+def _archived_file(memory: Memory, path: str) -> _Plan:
+    """Moves a file under archive/ to its old place: archive/journal/… to knowledge/journal/…"""
+    path = memory.files.relative(path)
+    if path == ARCHIVE:
+        raise Invalid(f"{ARCHIVE} holds single entries; recover one of them by its id (`recover` lists them)")
+    text = memory.files.read_text(path)
+    rest = path.removeprefix("archive/")
+    home = rest if rest.startswith(WRITABLE) else f"knowledge/{rest}"
+    return _Plan("archive", _edits({home: memory.files.text_or_none(home), path: text}, {home: text, path: None}))
+
+
+def _entry(memory: Memory, number: str) -> _Plan:
+    """Moves an archived entry to the end of its section of MEMORY.md."""
+    archive = memory.files.text_or_none(ARCHIVE) or ""
+    entry = next((entry for entry in entries.entries(archive) if entry_id(entry.text) == number), None)
+    if entry is None:
+        raise NotFound(f"no archived entry {number!r}; `context-manager recover` lists them, --query finds one")
+    lines = archive.split("\n")
+    without = "\n".join([*lines[: entry.start - 1], *lines[entry.end :]])
+    memory_before = memory.files.text_or_none(MEMORY)
+    body = split_front_matter(memory_before or "").body
+    notes: tuple[str, ...] = ()
+    memory_after = memory_before
+    if entries.same_entry(body, entry.text) is not None:
+        notes = (f"{MEMORY} says it already; only the archive's copy goes",)
+    else:
+        head = (memory_before or "")[: len(memory_before or "") - len(body)]
+        moved = entries.appended(body, entry.section or "Entries", entry.text)
+        memory_after = stamped(MEMORY, head + moved, memory.clock(), None)
+        length, cap = memory_after.count("\n"), memory.settings.lifecycle.memory_line_cap
+        if length > max(cap, REFUSE_LINES):
+            raise Refused(f"{MEMORY} would have {length} lines (at most {REFUSE_LINES}); shorten it first")
+        if length >= cap and entry.date:
+            notes = (f"{MEMORY} is at its {cap} lines: the oldest entries, maybe this one, are archived again soon",)
+    return _Plan(
+        "archive",
+        _edits({MEMORY: memory_before, ARCHIVE: archive}, {MEMORY: memory_after, ARCHIVE: without}),
+        notes,
+    )
+
+
+def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple[_Edit, ...]:
+    """Returns the edits that change something."""
+    edits = (_Edit(path, before[path], after[path]) for path in before)
+    return tuple(edit for edit in edits if edit.before != edit.after)

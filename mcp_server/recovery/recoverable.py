@@ -1,0 +1,220 @@
+"""Recoverable: what `recover` could bring back, the newest first or what best matches a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.history.revert import taken_back
+from mcp_server.memory import Memory
+from mcp_server.pressure.cold import find_cold
+from mcp_server.pressure.drops import cold_records, one_line
+from mcp_server.recovery.names import entry_id, lost_lines, matching
+from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
+from mcp_server.storage.local.checkpoint_files import CheckpointFiles
+from mcp_server.storage.local.git.past import Version, blob_id
+from mcp_server.storage.local.kept import KeptCopies
+from mcp_server.text import entries
+from mcp_server.text.destinations import ARCHIVE, MEMORY
+
+COMMITS = 200
+"""How many of the last commits are looked through for earlier versions."""
+
+VERSIONS_PER_FILE = 3
+SUMMARY = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Recoverable:
+    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of what it has,
+    `matched` how many words of the query stand in it."""
+
+    id: str
+    kind: Kind
+    path: str
+    at: str
+    summary: str
+    matched: int = 0
+
+
+async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
+    """What can be recovered, at most `limit` of each kind: the newest first, or what best matches `query`."""
+    query = (query or "").strip() or None
+    cold = await _cold(memory, query, limit)
+    kept = await run_sync(_checkpoints, memory, query, limit)
+    return cold + kept + await run_sync(lambda: _listed(memory, query, limit))
+
+
+async def meant(memory: Memory, query: str) -> Recoverable:
+    """The one thing that a query means: it holds more of its words than anything else.
+
+    Raises:
+        NotFound: nothing holds any of its words.
+        Invalid: several things hold as many; they are named.
+    """
+    # An undo, or a whole state, is asked for by its id.
+    found = [one for one in await recoverable(memory, query) if one.kind not in ("replaced", "checkpoint")]
+    found.sort(key=lambda one: -one.matched)
+    best = [one for one in found if one.matched and one.matched == found[0].matched]
+    if not best:
+        raise NotFound(f"nothing that can be recovered has to do with {query!r}; `recover` without arguments lists it")
+    if len(best) > 1:
+        named = "; ".join(f"{one.id} ({one.summary[:60]})" for one in best[:5])
+        raise Invalid(f"{len(best)} things match {query!r} equally well, give the id of one: {named}")
+    return best[0]
+
+
+def as_text(found: list[Recoverable], query: str | None = None) -> str:
+    """The list as a model reads it."""
+    about = f" that has to do with {query!r}" if query else ""
+    if not found:
+        return f"There is nothing to recover{about}."
+    lines = [f"- {one.id} ({one.kind}, {one.at[:10] or one.path}): {one.summary}" for one in found]
+    return "\n".join([f"Can be recovered{about}, by id:", *lines])
+
+
+async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Chunks in cold storage that are not live all the same."""
+    if query is None:
+        records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
+    else:
+        records = [found.record for found in await find_cold(memory, query, limit=limit)]
+    return [
+        Recoverable(
+            record.chunk_id,
+            "cold",
+            f"session {record.session_id}, turn {record.turn}",
+            record.timestamp.isoformat(),
+            one_line(record, SUMMARY),
+            matching(query, [record.content, record.name])[0] if query else 0,
+        )
+        for record in records
+    ]
+
+
+def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Checkpoints, which bring a conversation's state back; matched by their note and by what they say."""
+    files = CheckpointFiles(memory.files)
+
+    def found() -> Iterator[_Listed]:
+        for head in files.heads():
+            why = f": {head.note}" if head.note else ""
+            summary = f"the state of session {head.session} after turn {head.turn} ({head.reason}{why})"
+            lines = [head.note, *_said(files, head.path)] if query else []
+            yield Recoverable(head.id, "checkpoint", head.path, head.at.isoformat(), _short(summary)), lines
+
+    return list(islice(_ranked(found(), query), limit))
+
+
+def _said(files: CheckpointFiles, path: str) -> list[str]:
+    try:
+        checkpoint = files.read(path)
+    except ContextManagerError:
+        return []
+    return [*checkpoint.thread.splitlines(), *checkpoint.decisions, *checkpoint.open_items]
+
+
+_Listed = tuple[Recoverable, list[str]]
+"""Something recoverable with the lines that a query is matched against."""
+
+
+def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
+    """Kept copies, commits that were taken back, versions, archived entries and files; a kind that cannot be read is
+    left out."""
+    listed: list[Recoverable] = []
+    for kind in (_replaced_ones, _reverted, _versions, _archived):
+        try:
+            listed += islice(_ranked(kind(memory), query), limit)
+        except ContextManagerError:  # no git, an unreadable archive: the other kinds are there all the same
+            continue
+    return listed
+
+
+def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable]:
+    """As they come without a query; with one, those that hold its words, the most of them first."""
+    if not query:
+        yield from (one for one, _ in found)
+        return
+    scored = [(matching(query, [*lines, one.path]), one) for one, lines in found]
+    for (count, best), one in sorted(scored, key=lambda pair: -pair[0][0]):
+        if count:
+            shown = one.summary if best in ("", one.path) else _short(best)
+            yield Recoverable(one.id, one.kind, one.path, one.at, shown, count)
+
+
+def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
+    for kept in KeptCopies(memory.files).all():
+        lines = [line for path, text in kept.files.items() for line in lost_lines(text or "", _text(memory, path))]
+        cold = any(path.startswith(KEPT_COLD) for path in kept.files)
+        summary = f"sends {kept.why} back to cold storage" if cold else f"as it was before {kept.why} was recovered"
+        yield Recoverable(kept.id, "replaced", ", ".join(kept.files), kept.at.isoformat(), summary), lines
+
+
+def _reverted(memory: Memory) -> Iterator[_Listed]:
+    for commit in taken_back(memory):
+        said = memory.forgotten.clean(commit.message)
+        summary = f"what was taken back: {said.partition(chr(10))[0]}"
+        yield Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), _short(summary)), said.splitlines()
+
+
+def _versions(memory: Memory) -> Iterator[_Listed]:
+    """The last versions of each file that are not what it is now."""
+    seen: dict[str, set[str]] = {}
+    for version in memory.git.versions([folder.rstrip("/") for folder in WRITABLE], COMMITS):
+        if version.path == ARCHIVE:
+            continue
+        if version.path not in seen:
+            now = _bytes(memory, version.path)
+            seen[version.path] = {"" if now is None else blob_id(now, version.blob)}
+        blobs = seen[version.path]
+        if version.blob in blobs or len(blobs) > VERSIONS_PER_FILE:
+            continue
+        blobs.add(version.blob)
+        yield _as_listed(memory, version)
+
+
+def _as_listed(memory: Memory, version: Version) -> _Listed:
+    # History may still hold what was forgotten on request: it is not shown either.
+    earlier = memory.forgotten.clean(memory.git.blob(version.blob).decode("utf-8", "replace"))
+    now = _text(memory, version.path)
+    back, away = lost_lines(earlier, now), lost_lines(now, earlier)
+    gone = "" if memory.files.exists(version.path) else "the file is gone; "
+    summary = f"{gone}{len(back)} lines come back, {len(away)} go ({_short(version.subject)})"
+    found = Recoverable(
+        f"{version.path}@{version.commit[:10]}", "version", version.path, version.at.isoformat(), summary
+    )
+    return found, back
+
+
+def _archived(memory: Memory) -> Iterator[_Listed]:
+    """Entries of MEMORY.md, the newest date first, then whole files under archive/."""
+    kept = entries.entries(_text(memory, ARCHIVE))
+    for entry in sorted(kept, key=lambda entry: (entry.date, entry.start), reverse=True):
+        found = Recoverable(entry_id(entry.text), "archive", MEMORY, entry.date, _short(entry.text.removeprefix("- ")))
+        yield found, entry.text.splitlines()
+    for stat in memory.files.walk("archive/"):
+        if stat.path != ARCHIVE and stat.path.endswith(".md"):
+            lines = _text(memory, stat.path).splitlines()
+            title = next((line for line in lines if line.startswith("#")), "")
+            yield Recoverable(stat.path, "archive", stat.path, "", _short(title)), lines
+
+
+def _text(memory: Memory, path: str) -> str:
+    """The file as it is; empty where it is missing or no text."""
+    return (_bytes(memory, path) or b"").decode("utf-8", "replace")
+
+
+def _bytes(memory: Memory, path: str) -> bytes | None:
+    try:
+        return memory.files.read_bytes(path) if memory.files.exists(path) else None
+    except ContextManagerError:
+        return None
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SUMMARY else line[: SUMMARY - 1] + "…"

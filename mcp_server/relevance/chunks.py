@@ -1,0 +1,205 @@
+"""Chunks: the pieces of a session's live context (S1), and what may become of them.
+
+A turn is one chunk for its words and one for each tool call that gave something; what a client says it loaded (files,
+skills, agent outputs) are chunks too, of which we know the size and not the text. A chunk's id follows from its place,
+so that a live set can be made again from the transcript and the cold records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from mcp_server.model import ToolCall, Turn
+
+RECENT_HOURS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkWeights:
+    """S1 "Config Knobs"; `memfas_min_score` is a scaled similarity between 0 and 1."""
+
+    memfas_weight: float = 0.6
+    recency_bonus: float = 0.2
+    importance_bonus: float = 0.1
+    memfas_min_score: float = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkScore:
+    """A score that is its own explanation: `total` is the sum of the terms."""
+
+    similarity: float
+    recency: float
+    important: float
+
+    @property
+    def total(self) -> float:
+        return self.similarity + self.recency + self.important
+
+    def terms(self) -> Mapping[str, float]:
+        """The terms by name, as logs and dry runs show them."""
+        return {"similarity": self.similarity, "recency": self.recency, "important": self.important}
+
+
+def score(similarity: float, age_hours: float, important: bool, weights: ChunkWeights) -> ChunkScore:
+    """Scores a chunk whose scaled `similarity` is between 0 and 1 and which is `age_hours` (0 or more) old."""
+    similar = similarity if similarity >= weights.memfas_min_score else 0.0
+    return ChunkScore(
+        similarity=weights.memfas_weight * similar,
+        recency=weights.recency_bonus * max(0.0, 1 - max(0.0, age_hours) / RECENT_HOURS),
+        important=weights.importance_bonus if important else 0.0,
+    )
+
+
+ChunkKind = Literal["message", "tool", "file", "skill", "agent"]
+Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
+"""How a chunk stands in the live context: as it was said, shortened (its original is then in cold storage), or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChunk:
+    """One piece of the live context.
+
+    `part` is 0 for a turn's words, n for its nth tool call; `tokens` are those of its present form, `shown` is its text
+    where that is a summary or an excerpt. `name` is the tool's name, or what the client calls the file. `immune` is the
+    exchange until which an automatic recovery protects it.
+    """
+
+    id: str
+    kind: ChunkKind
+    turn: int
+    part: int
+    tokens: int
+    added: datetime
+    form: Form = "whole"
+    shown: str | None = None
+    one_line: int | None = None
+    name: str = ""
+    important: bool = False
+    system: bool = False
+    immune: int = 0
+    accesses: int = 1
+    accessed: datetime | None = None
+    tags: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    mtime: datetime | None = None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the transcript holds what it says; of what a client only named, nobody knows the words."""
+        return self.kind in ("message", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one chunk stands in the live context, where it does not stand whole: `shown` is its text if it has another
+    one now."""
+
+    id: str
+    kind: ChunkKind
+    turn: int
+    part: int
+    form: Form
+    shown: str | None = None
+    name: str = ""
+
+
+Action = Literal["keep", "one line", "summarise", "drop", "excerpt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to become of a chunk, and why, in words a person knows. `tokens` are expected afterwards."""
+
+    chunk: LiveChunk
+    action: Action
+    score: float
+    why: str
+    tokens: int
+
+
+def chunk_id(session: str, place: str) -> str:
+    """The id of a chunk: `c` and 11 hex digits, the same for the same place in the same session."""
+    return "c" + hashlib.sha256(f"{session}\0{place}".encode()).hexdigest()[:11]
+
+
+def tool_line(call: ToolCall) -> str:
+    """A tool call with what it gave, as the transcript keeps it."""
+    return f"[tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
+
+
+LONGEST_COUNTED = 200_000
+"""Characters. Of longer texts the beginning is counted and the rest taken to be like it: a gauge needs no more."""
+
+
+def estimated(text: str, count: Callable[[str], int]) -> int:
+    """The tokens of a text; of one that is very long an estimate."""
+    if len(text) <= LONGEST_COUNTED:
+        return count(text)
+    return round(count(text[:LONGEST_COUNTED]) * len(text) / LONGEST_COUNTED)
+
+
+def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
+    """The chunks of one turn, at least one: its words, unless there are none beside its tool calls, and each call."""
+    if turn.content or not turn.tool_calls:
+        yield LiveChunk(
+            id=chunk_id(session, f"{turn.number}.0"),
+            kind="message",
+            turn=turn.number,
+            part=0,
+            tokens=estimated(turn.content, count),
+            added=turn.at,
+            important=turn.important,
+            system=turn.role == "system",
+        )
+    for part, call in enumerate(turn.tool_calls, start=1):
+        yield LiveChunk(
+            id=chunk_id(session, f"{turn.number}.{part}"),
+            kind="tool",
+            turn=turn.number,
+            part=part,
+            tokens=estimated(tool_line(call), count),
+            added=turn.at,
+            one_line=count(tool_line(replace(call, result=""))),
+            name=call.name,
+            important=turn.important,
+        )
+
+
+def text_of(turn: Turn, part: int) -> str:
+    """The original text of a turn's chunk."""
+    return turn.content if part == 0 else tool_line(turn.tool_calls[part - 1])
+
+
+def original_of(chunk: LiveChunk, turn: Turn | None) -> str | None:
+    """What a chunk of `turn` says; None where nobody knows: of what a client only named, or of a turn that is not there
+    any more."""
+    known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
+    return text_of(turn, chunk.part) if turn is not None and known else None
+
+
+def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | None:
+    """The turn as the live set has it: what went cold is left out, what was shortened is short; None if nothing of it
+    is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
+
+    def words() -> str:
+        chunk = chunks.get(0)
+        if chunk is None or chunk.form == "whole":
+            return turn.content
+        return "" if chunk.form == "cold" else chunk.shown or ""
+
+    calls = []
+    for part, call in enumerate(turn.tool_calls, start=1):
+        chunk = chunks.get(part)
+        if chunk is None or chunk.form == "whole":
+            calls.append(call)
+        elif chunk.form == "one line":
+            calls.append(replace(call, result=""))
+        elif chunk.form != "cold":
+            calls.append(replace(call, result=chunk.shown or ""))
+    shown = replace(turn, content=words(), tool_calls=tuple(calls))
+    return shown if shown.content or shown.tool_calls else None

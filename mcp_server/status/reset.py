@@ -1,0 +1,126 @@
+"""Reset: index, state and logs as on the first day; what was said and written down stays (S1 `reset --force`).
+
+Never touched: conversations, knowledge, topics, archive, checkpoints, anchors, what waits for approval, what `recover`
+keeps, and cold records whose time is not over. From those everything that goes is made again, or it is gone for good:
+the plan says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.context import pauses
+from mcp_server.conversations import closed_sessions, sessions
+from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
+from mcp_server.pressure.cold import expired_records
+from mcp_server.storage.local.cold_storage import path_of
+from mcp_server.storage.local.walking import FileStat
+
+INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
+LOGS, COLD = ".local/logs/", ".local/cold-storage/"
+KEPT_ENTRIES = (
+    pauses.NAMESPACE,
+    closed_sessions.PENDING_COMMITS,
+    closed_sessions.PENDING_EXTRACTION,
+    closed_sessions.LIVE_ITEMS,
+    closed_sessions.LIVE_PAGES,
+)
+"""A reset must not lose what the user has switched, what is still to be committed or extracted, and the pages without
+the items of open conversations."""
+
+STAYS = (
+    "raw/ (conversations)",
+    "knowledge/, topics/, archive/, checkpoints/, anchors.yaml, forgotten.jsonl",
+    "cold records whose time is not over, or that a checkpoint names",
+    "what waits for approval, a commit or an extraction, pauses, and what recover keeps for its undo",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that goes: where it lies, how much it is (files, bytes), and what becomes of it."""
+
+    what: str
+    where: str
+    files: int
+    bytes: int
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset deletes, or has deleted (`done`). `notes` say what it could not."""
+
+    parts: tuple[Part, ...]
+    done: bool = False
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {"done": self.done, "deletes": self.parts, "stays": STAYS, "notes": self.notes}
+
+
+async def plan_reset(memory: Memory) -> Reset:
+    """What a reset would delete now."""
+    return await run_sync(_planned, memory)
+
+
+async def reset(memory: Memory, progress: Callable[[int, int], None] | None = None) -> Reset:
+    """Deletes it, reads the transcripts back into the state and builds the index anew.
+
+    Raises:
+        Unavailable: a server is working on this memory.
+    """
+    held = await run_sync(memory.locks.try_maintainer)
+    if held is None:
+        raise Unavailable(
+            "a server (or another command) is working on this memory; close the clients that use it and reset again"
+        )
+    try:
+        planned = await plan_reset(memory)
+        await run_sync(_delete, memory)
+        await memory.state.empty(KEPT_ENTRIES)
+        await sessions.ready(memory)
+        left = await memory.index.renew(progress)
+    finally:
+        held.release()
+    notes = (f"still used by another process, deleted when it ends: {', '.join(left)}",) if left else ()
+    return Reset(planned.parts, True, notes)
+
+
+def _planned(memory: Memory) -> Reset:
+    state = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(STATE)]
+    expired = [path_of(record) for record in expired_records(memory)]
+    parts = (
+        _part("search index", INDEX, memory.files.walk(INDEX), "built anew from the files, at once"),
+        _part(
+            "live state",
+            STATE,
+            state,
+            "conversations, live sets and Clarity are made again from transcripts and cold storage; gone for good: how "
+            "often files were read, how far imports have read, what hooks have pushed, copies of damaged files",
+        ),
+        _part("advisor's state", ADVISOR, memory.files.walk(ADVISOR), "gone; it begins again with the next message"),
+        _part("logs", LOGS, memory.files.walk(LOGS), "gone for good"),
+        _part("expired cold records", COLD, map(memory.files.stat, expired), "gone for good; their time is over"),
+    )
+    return Reset(parts)
+
+
+def _part(what: str, where: str, found: Iterable[FileStat], then: str) -> Part:
+    sizes = [stat.size for stat in found]
+    return Part(what, where, len(sizes), sum(sizes), then)
+
+
+def _delete(memory: Memory) -> None:
+    """The files that go at once; state and index are emptied by their own ports."""
+    for record in expired_records(memory):
+        memory.cold.remove(record)
+    damaged = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(f"{STATE}.damaged-")]
+    for stat in (*memory.files.walk(LOGS), *memory.files.walk(ADVISOR), *damaged):
+        memory.files.remove(stat.path)

@@ -1,0 +1,290 @@
+"""Status: what is stored, the state of each part, and problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.checkpoints import restore, stored
+from mcp_server.checkpoints.views import told, when
+from mcp_server.context import pauses
+from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import map_problems
+from mcp_server.errors import ContextManagerError, Invalid
+from mcp_server.forgetting import forget
+from mcp_server.history.git_view import git_problems, git_view
+from mcp_server.knowledge.anchor import problems as anchor_problems
+from mcp_server.knowledge.approve import waiting_sentence
+from mcp_server.llm.costs import costs
+from mcp_server.memory import Memory
+from mcp_server.pressure.health import health
+from mcp_server.relevance import clarity_views
+from mcp_server.storage.local import logs
+from mcp_server.storage.local.walking import count_files
+from mcp_server.text.fencing import neutralise
+from mcp_server.topics import listing
+
+VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
+SHOWN_SESSIONS = 10
+TITLES = {"llm": "LLM"}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """A mapping of JSON values for each view. `problems` are sentences that say what to do."""
+
+    workspace: str
+    views: Mapping[str, Mapping[str, Any]]
+    problems: tuple[str, ...]
+    cut: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns JSON values."""
+        return {"workspace": self.workspace, **self.views, "problems": list(self.problems), "cut": self.cut}
+
+    @property
+    def markdown(self) -> str:
+        """The report in markdown, problems first."""
+        lines = [f"# Memory in {self.workspace}"]
+        lines += ["", "## Problems", *(f"- {problem}" for problem in self.problems)] if self.problems else []
+        for view, values in self.views.items():
+            lines += [
+                "",
+                f"## {TITLES.get(view, view.capitalize())}",
+                *(_bullets(values) or ["- every setting has its default"]),
+            ]
+        # Titles of conversations, and problems that quote a file, are stored text.
+        return neutralise("\n".join([*lines, *(["", f"[{self.cut}]"] if self.cut else [])]))
+
+
+async def status(memory: Memory, view: str = "all", session: str | None = None, max_tokens: int = 2000) -> StatusReport:
+    """Returns a report about this memory. `session` narrows the views in `OF_SESSION` to one session.
+
+    Raises:
+        Invalid: no such view.
+        NotFound: no such session.
+    """
+    if view not in VIEWS:
+        raise Invalid(f"view {view!r} is not one of {', '.join(VIEWS)}")
+    chosen = VIEWS[1:] if view == "all" else (view,)
+    makers = {
+        "hooks": _hooks,
+        "index": _index,
+        "git": git_view,
+        "llm": _llm,
+        "settings": _settings if view == "settings" else _own_settings,
+        "sizes": _sizes,
+    }
+    problems = [
+        *memory.problems(),
+        *await run_sync(map_problems, memory),
+        *await run_sync(anchor_problems, memory),
+        *await listing.problems(memory),
+        *await run_sync(_trust, memory),
+        *await run_sync(_cold, memory),
+        *await git_problems(memory),
+    ]
+    views: dict[str, Mapping[str, Any]] = {}
+    for name in chosen:
+        try:
+            of_session = OF_SESSION.get(name)
+            if view == name == "clarity":
+                views[name] = await clarity_views.for_status(memory, session, max_tokens)
+            else:
+                views[name] = await (of_session(memory, session) if of_session else makers[name](memory))
+        except ContextManagerError as error:
+            if session and name in OF_SESSION:
+                raise
+            problems.append(str(error))
+    problems += [str(message) for message in views.get("index", {}).get("messages", ())]
+    report = StatusReport(str(memory.files.root), views, tuple(dict.fromkeys(problems)))
+    return await run_sync(_fitted, memory, report, max_tokens)
+
+
+def _trust(memory: Memory) -> list[str]:
+    """Returns problems: changes that wait for approval, unfinished requests to forget, and errors in the lexicon."""
+    memory.forgotten.requests()
+    waits = waiting_sentence(memory)
+    lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
+    unfinished = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory)]
+    return [*filter(None, (waits, lexicon)), *memory.forgotten.problems, *unfinished]
+
+
+def _cold(memory: Memory) -> list[str]:
+    """Returns a sentence for each damaged record in cold storage."""
+    return [
+        f"{path} is damaged: this chunk cannot be recovered, but the conversation's transcript still has its words; "
+        "restore the file from a backup, or delete it"
+        for path in memory.cold.damaged()
+    ]
+
+
+def _bullets(values: Mapping[str, Any], depth: int = 0) -> list[str]:
+    lines: list[str] = []
+    for key, value in values.items():
+        label = "  " * depth + f"- {key.replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            lines += [f"{label}:", *_bullets(value, depth + 1)] if value else [f"{label}: none"]
+        elif isinstance(value, list | tuple):
+            lines += (
+                [f"{label}:", *("  " * (depth + 1) + f"- {_item(item)}" for item in value)]
+                if value
+                else [f"{label}: none"]
+            )
+        else:
+            lines.append(f"{label}: {_item(value)}")
+    return lines
+
+
+def _item(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {inner}" for key, inner in value.items())
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _fitted(memory: Memory, report: StatusReport, max_tokens: int) -> StatusReport:
+    """Returns the report with as many of its views as fit, at least one."""
+    names = list(report.views)
+    for kept in range(len(names), 1, -1):
+        shorter = _first(report, names, kept)
+        if memory.tokens.count(shorter.markdown) <= max_tokens:
+            return shorter
+    return _first(report, names, 1)
+
+
+def _first(report: StatusReport, names: list[str], kept: int) -> StatusReport:
+    left = names[kept:]
+    cut = f"left out: {', '.join(left)}; ask with view='{left[0]}' or a larger max_tokens" if left else None
+    return StatusReport(report.workspace, {name: report.views[name] for name in names[:kept]}, report.problems, cut)
+
+
+async def _sessions(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    if session is not None:
+        row = await sessions.require(memory, session)
+        shown = {"session": row.session, "title": row.title, "status": row.status, "turns": row.turns, "path": row.path}
+        return {**shown, **await _checkpoints(memory, row.session)}
+    rows = await sessions.list_sessions(memory, limit=1_000_000)
+    recent = [
+        {
+            "session": row.session,
+            "title": row.title,
+            "status": row.status,
+            "turns": row.turns,
+            "last": f"{row.last_arrival:%F %R}",
+        }
+        for row in rows[:SHOWN_SESSIONS]
+    ]
+    opened = sum(row.status == "open" for row in rows)
+    counts = {"conversations": len(rows), "open": opened, "turns": sum(row.turns for row in rows)}
+    return {**counts, **await _checkpoints(memory), "recent": recent}
+
+
+async def _checkpoints(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """Returns the number of checkpoints, and the last one."""
+    kept = await stored.listed(memory, session)
+    last = f"{kept[0].id}, {when(kept[0])} UTC, {told(kept[0])}" if kept else "none"
+    return {"checkpoints": len(kept), "last_checkpoint": last}
+
+
+async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """Returns how full each open conversation's context is, and the next step."""
+    shown = [
+        {
+            "session": one.session_id,
+            "live": f"{one.current_tokens:,} of {one.limit:,} tokens ({one.pct_used:.0%})",
+            "client": "not told" if one.client_pct is None else f"{one.client_tokens:,} tokens ({one.client_pct:.0%})",
+            "chunks": one.memcached_chunks,
+            "cold": one.cold_storage_chunks,
+            "next": one.next_step,
+        }
+        for one in (await health(memory, session))[:SHOWN_SESSIONS]
+    ]
+    return {"open_conversations": shown, "limit_tokens": memory.settings.context.limit_tokens}
+
+
+async def _clarity(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """Returns the subject of the session, or of the most recent one."""
+    return await clarity_views.for_status(memory, session, None)
+
+
+async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
+    """Returns the number of topics, and the active ones of the session, or of the most recent open one."""
+    if session is None:
+        session = next((row.session for row in await sessions.list_sessions(memory, open_only=True, limit=1)), None)
+    view = await listing.list_topics(memory, session)
+    return {
+        "topics": len(view.topics),
+        "by_activation": dict(Counter(row.activation for row in view.topics)),
+        "session": session,
+        "active": {row.name: row.by for row in view.topics if row.state == "active"},
+    }
+
+
+OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity, "topics": _topics}
+"""Views that can be narrowed to one session."""
+
+
+async def _hooks(memory: Memory) -> Mapping[str, Any]:
+    """Returns whether pushing into prompts is on, and the last push."""
+    knobs = memory.settings.hooks
+    paused = [one.words for one in await pauses.pauses(memory)]
+    last = await run_sync(_last_pushed, memory)
+    return {
+        "pushing": "switched off" if not knobs.inject else "; ".join(paused) or "on",
+        "recording": knobs.capture,
+        "last_pushed": f"{str(last['at'])[:16].replace('T', ' ')}: {last['line']}" if last else "never",
+    }
+
+
+def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
+    recent = islice(logs.newest_first(memory.files, "injection"), 1_000)
+    return next((record for record in recent if record.get("decision") == "injected"), None)
+
+
+async def _index(memory: Memory) -> Mapping[str, Any]:
+    return asdict(await memory.index.status())
+
+
+async def _llm(memory: Memory) -> Mapping[str, Any]:
+    """Returns the LLM in use and its costs."""
+    found = await costs(memory)
+    return {
+        "provider": found.provider,
+        "today": f"{found.today.calls} calls, {found.today.tokens:,} of {found.daily_tokens:,} tokens",
+        "since": f"{found.since}: {found.total.calls} calls, {found.total.tokens:,} tokens",
+        "cost": f"${found.total.usd:.4f}" if found.priced else "prices are not set",
+    }
+
+
+async def _settings(memory: Memory) -> Mapping[str, Any]:
+    return memory.settings.model_dump(exclude={"problems"})
+
+
+async def _own_settings(memory: Memory) -> Mapping[str, Any]:
+    """Returns the settings that differ from their defaults."""
+    return memory.settings.model_dump(exclude={"problems"}, exclude_defaults=True)
+
+
+async def _sizes(memory: Memory) -> Mapping[str, Any]:
+    return {
+        "files": dict(sorted((await run_sync(count_files, memory.files.root)).items())),
+        "bytes": await run_sync(_bytes, memory),
+    }
+
+
+def _bytes(memory: Memory) -> dict[str, int]:
+    return {
+        prefix.rstrip("/"): sum(stat.size for stat in memory.files.walk(prefix))
+        for prefix in ("raw/", "knowledge/", "topics/", "archive/")
+    }

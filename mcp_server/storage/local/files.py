@@ -1,0 +1,292 @@
+"""The workspace's files: every path is checked, every write is atomic and on disk before it is acknowledged.
+
+Methods are synchronous and short; actions call those that may take over a millisecond in a worker thread. Paths are
+POSIX strings relative to the workspace. `.local/` may be elsewhere: a setting moves it off synchronized drives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.storage.local import durable
+from mcp_server.storage.local.paths import LOCAL, parts_of
+from mcp_server.storage.local.walking import FileStat as FileStat  # for callers of `walk`
+from mcp_server.storage.local.walking import unusable, walk
+
+
+class WorkspaceFiles:
+    """Reads and writes files below `root` and, for `.local/…`, below `local`, and never outside of them."""
+
+    def __init__(self, root: Path, local: Path | None = None) -> None:
+        self.root = Path(os.path.realpath(root))
+        self.local = Path(os.path.realpath(local)) if local is not None else self.root / LOCAL
+        self._seen = _inode(self.root)
+
+    def check_there(self) -> None:
+        """Raises Unavailable if the workspace was moved or deleted while in use, instead of creating it again.
+
+        Another workspace in its place, such as a restored copy, is accepted.
+        """
+        now = _inode(self.root)
+        if now == self._seen:
+            return
+        if self._seen and not _holds_more_than_local(self.root):  # the hook command leaves its queue there
+            raise Unavailable(
+                f"the workspace {self.root} is gone: it was moved or deleted while in use, so nothing is written; move "
+                "it back, or start again with its new place in --workspace or CONTEXT_MANAGER_HOME"
+            )
+        self._seen = now
+
+    def resolve(self, path: str) -> Path:
+        """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
+        parts = parts_of(path)
+        base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
+        try:
+            real = Path(os.path.realpath(base.joinpath(*rest)))
+        except (OSError, ValueError) as error:  # a loop of symbolic links
+            raise Refused(f"{path!r} cannot be followed: {error}; use a path inside the workspace") from error
+        if real != base and base not in real.parents:
+            raise Refused(
+                f"{path!r} leads out of the workspace through a symbolic link; only files inside it can be used"
+            )
+        if base is self.root and any(part.lower() == ".git" for part in real.relative_to(base).parts):
+            raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
+        return real
+
+    def relative(self, path: str) -> str:
+        """Returns `path` in the form of the index: without `.` and doubled slashes, symbolic links resolved."""
+        real = self.resolve(path)
+        if real == self.local or self.local in real.parents:
+            return "/".join((LOCAL, *real.relative_to(self.local).parts))
+        return real.relative_to(self.root).as_posix()
+
+    def exists(self, path: str) -> bool:
+        """Returns True if there is a file or folder. Raises Refused as `resolve` does."""
+        return self.resolve(path).exists()
+
+    def stat(self, path: str) -> FileStat:
+        """Returns size and time of a file. Raises NotFound with the nearest name."""
+        with self._explaining(path, "read"):
+            found = self.resolve(path).stat()
+            return FileStat(path, found.st_size, found.st_mtime_ns)
+
+    def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
+        """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
+        real = self.resolve(path)
+        with self._explaining(path, "read"), durable.opened(real) as stream:
+            stream.seek(start)
+            return stream.read(size)
+
+    def read_text(self, path: str) -> str:
+        """Returns the file's text. Raises NotFound with the nearest name, Invalid for a binary file."""
+        data = self.read_bytes(path)
+        if b"\0" in data:
+            raise Invalid(f"{path} is a binary file (it has NUL bytes); only text can be read")
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise Invalid(f"{path}: line {line}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+
+    def text_or_none(self, path: str) -> str | None:
+        """Returns the file's text, or None if there is no such file. Raises Invalid for a binary file."""
+        return self.read_text(path) if self.exists(path) else None
+
+    def readable(self, path: str) -> str | None:
+        """Returns the file's text, or None if it does not exist or is not text. `doctor` names such files."""
+        try:
+            return self.text_or_none(path)
+        except Invalid:
+            return None
+
+    def write_atomic(self, path: str, text: str, expected: str | None = None, *, new: bool = False) -> None:
+        """Replaces the file's text durably and atomically: readers and crashes see the old file or the new one.
+
+        Raises Conflict if the file's text is not `expected`, or with `new` if there is a file. Raises Unavailable for a
+        full or read-only disk; then nothing has changed.
+        """
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                f"{path}: character {error.start + 1} is half of a surrogate pair and cannot be written"
+            ) from error
+        self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
+
+    def write_bytes_atomic(
+        self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, mode: int | None = None
+    ) -> None:
+        """Replaces the file's bytes, as `write_atomic` does for text. `mode` is as in `durable.put`."""
+        real = self.resolve(path)
+        with self._explaining(path, "write"):
+            durable.put(real, data, path, expected, new=new, mode=mode)
+
+    def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
+        """Replaces files of one folder, by name, each atomically. All are on disk when it returns.
+
+        Without `synced` it does not wait for the disk: for copies of data that is on disk.
+        """
+        real = self.resolve(folder)
+        with self._explaining(folder, "write"):
+            durable.put_all(real, {real / _plain(name): data for name, data in contents.items()}, synced=synced)
+
+    def append_durable(self, path: str, data: bytes, at_offset: int) -> int:
+        """Writes `data` at byte `at_offset`, where the intact file ends, truncates after it, and returns the new size.
+
+        The caller holds the file's lock and knows that no byte after `at_offset` was acknowledged. If it fails, the
+        file ends at `at_offset`. Raises Refused for a read-only file, Conflict if the file is shorter than that.
+        """
+        real = self.resolve(path)
+        with self._explaining(path, "write"):
+            return durable.append(real, data, at_offset, path)
+
+    def walk(self, prefix: str = "") -> Iterator[FileStat]:
+        """Yields every file below a folder, ordered by name; none if there is no such folder.
+
+        Skips hidden files and folders, symbolic links, and names that are not allowed in a path.
+        """
+        clean = self.relative(prefix) if prefix.strip("/") else ""
+        top = self.resolve(clean) if clean not in ("", ".") else self.root
+        yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
+
+    def unusable(self, prefix: str) -> Iterator[str]:
+        """Yields the paths below a folder that `walk` skips because of their names."""
+        yield from unusable(self.resolve(prefix), f"{self.relative(prefix)}/")
+
+    def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yields path and bytes of every file that `walk` lists below a folder. Skips files that cannot be read.
+
+        Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
+        """
+        base, top = self.relative(prefix), self.resolve(prefix)
+        for found in walk(top, ""):
+            with contextlib.suppress(OSError):
+                yield f"{base}/{found.path}", (top / found.path).read_bytes()
+
+    def move(self, path: str, to: str) -> None:
+        """Renames a file or folder durably. Raises Conflict if `to` exists."""
+        source, target = self.resolve(path), self.resolve(to)
+        if not source.exists():
+            raise self._missing(path)
+        if target.exists():
+            raise Conflict(f"{to} exists already; move it away or choose another name")
+        with self._explaining(to, "write"):
+            durable.make_folders(target.parent)
+            source.rename(target)
+            durable.sync_folder(target.parent)
+            durable.sync_folder(source.parent)
+
+    def remove(self, path: str) -> None:
+        """Deletes a file, durably. Raises NotFound with the nearest name."""
+        real = self.resolve(path)
+        with self._explaining(path, "write"):
+            durable.delete(real)
+            durable.sync_folder(real.parent)
+
+    def remove_all(self, folder: str, names: Iterable[str]) -> None:
+        """Deletes files of one folder durably. Skips missing ones."""
+        real, removed = self.resolve(folder), False
+        with self._explaining(folder, "write"):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    durable.delete(real / _plain(name))
+                    removed = True
+            if removed:
+                durable.sync_folder(real)
+
+    def make_folder(self, path: str) -> None:
+        """Creates a folder and its parents, for this user only. Does nothing if it exists."""
+        real = self.resolve(path)
+        with self._explaining(str(real) if real == self.root else path, "write"):
+            durable.make_folders(real)
+
+    def remove_leftovers(self) -> int:
+        """Deletes the temporary files of crashed writes and returns how many."""
+        removed = 0
+        elsewhere = [] if self.root in self.local.parents else [self.local]
+        for folder, folders, names in (entry for base in (self.root, *elsewhere) for entry in os.walk(base)):
+            folders[:] = [name for name in folders if name != ".git"]
+            if any(durable.TEMPORARY.fullmatch(name) for name in names):
+                removed += durable.remove_abandoned(Path(folder))
+        return removed
+
+    def nearest(self, path: str) -> str | None:
+        """Returns the file whose path or name is most similar to `path`, if any."""
+        known = [found.path for found in islice(self.walk(), 5_000)]
+        by_path = difflib.get_close_matches(path, known, n=1, cutoff=0.75)
+        if by_path:
+            return by_path[0]
+        by_name = {name.rsplit("/", 1)[-1]: name for name in reversed(known)}
+        close = difflib.get_close_matches(path.rsplit("/", 1)[-1], list(by_name), n=1, cutoff=0.75)
+        return by_name[close[0]] if close else None
+
+    def _missing(self, path: str) -> NotFound:
+        try:
+            near = self.nearest(path)
+        except (OSError, ContextManagerError):
+            near = None
+        return NotFound(
+            f"no file {path!r}" + (f"; did you mean {near!r}?" if near else "; search finds what is stored")
+        )
+
+    @contextlib.contextmanager
+    def _explaining(self, path: str, doing: str) -> Iterator[None]:
+        """Translates the system's errors into ours."""
+        if doing == "write":
+            self.check_there()
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except IsADirectoryError as error:
+            raise Invalid(f"{path} is a folder; name a file in it") from error
+        except (NotADirectoryError, FileExistsError) as error:
+            raise Invalid(f"{path}: a part of this path is a file, not a folder; choose another path") from error
+        except OSError as error:
+            raise _explained(error, path, doing) from error
+
+
+def _inode(folder: Path) -> int:
+    try:
+        return folder.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _holds_more_than_local(root: Path) -> bool:
+    try:
+        return any(found.name != LOCAL for found in root.iterdir())
+    except OSError:
+        return False
+
+
+def _plain(name: str) -> str:
+    """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
+    if len(parts_of(name)) != 1:
+        raise Refused(f"{name!r} is not a file name without a folder")
+    return name
+
+
+def _explained(error: OSError, path: str, doing: str) -> ContextManagerError:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return Unavailable(f"the disk is full, {path} was not written; free some space and try again")
+        case errno.EROFS:
+            return Unavailable(
+                f"the disk is read-only, {path} was not written; mount it writable or move the workspace"
+            )
+        case errno.EACCES | errno.EPERM:
+            return Unavailable(f"not allowed to {doing} {path}; check the permissions of the file and its folder")
+        case errno.EINVAL | errno.ENXIO if doing == "read":
+            return Refused(f"{path} is a pipe or a device, not a plain file; name another one")
+        case errno.ENAMETOOLONG:
+            return Refused(f"{path[:60]}… is too long for a file name; choose a shorter one")
+        case _:
+            return Unavailable(f"cannot {doing} {path}: {error.strerror or error}; check the disk")

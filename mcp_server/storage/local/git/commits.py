@@ -1,0 +1,317 @@
+"""Commits that leave the user's work alone.
+
+A commit is built in a private index (`GIT_INDEX_FILE`), made by `commit-tree` and set by `update-ref` with the old
+value. So neither the work tree nor the user's staged changes are touched, and two writers cannot lose each other's
+commit. Afterwards our paths that were in the user's index as in the old HEAD are updated to the new one; otherwise they
+would look as if the user had staged their reversal. That update is written down first, so that the next commit can
+repeat it after a crash.
+
+Files are checked in the private index, after git's filters. A file with a secret, with conflict markers or over its
+limit is removed from the index and named, and the rest is committed. Nothing is committed in the middle of a merge or
+rebase, while a commit by hand is open, or while HEAD is on no branch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from mcp_server.errors import Invalid, Unavailable
+from mcp_server.history.admission import FORGET, Admission
+from mcp_server.storage.local.git.objects import Objects
+from mcp_server.storage.local.git.repository import Failed, Repository, nul
+
+_OURS = {
+    "GIT_AUTHOR_NAME": "context-manager",
+    "GIT_AUTHOR_EMAIL": "context-manager@localhost",
+    "GIT_COMMITTER_NAME": "context-manager",
+    "GIT_COMMITTER_EMAIL": "context-manager@localhost",
+}
+_TRIES = 8
+_STALE_LOCK_SECONDS = 600
+_PENDING = "context-manager-index.json"
+_NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
+"""Parts of git's errors that concern all files, not a single one."""
+_FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The result of a commit: its id (None: nothing changed), its paths, and those left out with the reason.
+
+    `waiting` are paths with changes that the user has staged: they wait for the user's commit.
+    """
+
+    commit: str | None
+    paths: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+
+
+class Committer:
+    """Writes commits into one repository, under `locks.git()`. `clock` dates them; without it git does."""
+
+    def __init__(self, repository: Repository, clock: Callable[[], datetime] | None = None) -> None:
+        self._repository = repository
+        self._clock = clock
+
+    def commit(self, wanted: Sequence[str], message: str, author: str | None, *, redacted: bool = False) -> Committed:
+        """Commits these files as they are now. If `redacted`, they are not searched for secrets. Raises Unavailable."""
+        forgetting = _FORGETTING.search(message) is not None
+        self.check_free(detached=forgetting)  # a request to forget concerns every version
+        try:
+            self._remove_leftovers()
+            self._finish_pending()
+            for attempt in range(_TRIES):
+                done = self._try_commit(wanted, message, author, Admission(forgetting, redacted))
+                if done is not None:
+                    return done
+                self._remove_stale_locks()
+                time.sleep(0.01 * 2**attempt)
+        except Failed as error:
+            raise Unavailable(f"git could not commit: {error}; nothing is lost, it is tried again later") from error
+        raise Unavailable(
+            "git is busy: another program keeps changing the branch; nothing is lost, it is tried again later"
+        )
+
+    def check_free(self, *, detached: bool = False) -> None:
+        """Raises Unavailable if git is in the middle of an operation or, without `detached`, HEAD is on no branch."""
+        if not self._repository.exists():
+            return
+        busy = self._repository.busy()
+        if busy is not None:
+            raise Unavailable(
+                f"git is in the middle of a {busy}; finish or abort it: waiting changes are committed then"
+            )
+        if self._repository.head() is None and (problem := self._repository.head_problem()):
+            raise Unavailable(f"{problem}; `context-manager doctor --repair` repairs what it can")
+        if not detached and self._repository.branch() is None:
+            raise Unavailable(
+                "HEAD is on no branch (an old version is checked out); `git switch main` goes back; waiting changes "
+                "follow"
+            )
+
+    def put(self, tree: str, parents: Sequence[str], message: str, author: str | None = None) -> str:
+        """Makes a commit object of this tree, on no branch yet, and returns its id."""
+        named = [part for parent in parents for part in ("-p", parent)]
+        said = self.signed("commit-tree", tree, *named, stdin=message.encode("utf-8", "replace"), author=author)
+        return said.decode().strip()
+
+    def advance(self, old: str | None, commit: str, changed: Mapping[str, tuple[str, str]], what: str) -> bool:
+        """Moves HEAD from `old` to `commit` and updates the `changed` paths (path → both entries) in the user's index.
+
+        Returns False if HEAD moved meanwhile or is locked.
+        """
+        self._note_pending({path: entries[0] for path, entries in changed.items()})
+        try:
+            self._repository.run("update-ref", "-m", what, "HEAD", commit, old or "0" * len(commit))
+        except Failed:
+            self._pending_file().unlink(missing_ok=True)
+            if self._repository.head() == old and not self._locked():
+                raise
+            return False
+        self._finish_pending(commit, {path: entries[1] for path, entries in changed.items()})
+        return True
+
+    @contextmanager
+    def index_of(self, commit: str | None) -> Iterator[Path]:
+        """Yields a private index with the content of a commit, in git's folder."""
+        index = self._repository.folder() / f"context-manager-{secrets.token_hex(8)}.index"
+        try:
+            if commit:
+                self._repository.run("read-tree", commit, index=index)
+            yield index
+        finally:
+            for leftover in (index, index.with_name(index.name + ".lock")):
+                leftover.unlink(missing_ok=True)
+
+    def tree_of(self, paths: Sequence[str]) -> str:
+        """Returns the id of a tree: the last commit with these files as they are now."""
+        with self.index_of(self._repository.head()) as index:
+            self._take_in(paths, index)
+            return self._repository.text("write-tree", index=index)
+
+    # ------------------------------------------------------------ one commit
+
+    def _try_commit(
+        self, wanted: Sequence[str], message: str, author: str | None, admission: Admission
+    ) -> Committed | None:
+        """Tries to commit once. Returns None if HEAD moved meanwhile or is locked."""
+        old = self._repository.head()
+        before = self._repository.entries_of(old, wanted) if old else {}
+        staged = self._repository.staged(wanted)
+        paths = [path for path in wanted if staged.get(path, "") == before.get(path, "")]
+        waiting = tuple(path for path in wanted if path not in set(paths))
+        new = [path for path in paths if path not in before and os.path.lexists(self._repository.root / path)]
+        ignored = self._ignored(new)
+        paths = [path for path in paths if path not in ignored]
+        if not paths:
+            return Committed(None, left_out=ignored, waiting=waiting)
+        with self.index_of(old) as index:
+            left_out = self._take_in(paths, index)
+            now = self._repository.staged(paths, index)
+            left_out |= self._refused(paths, before, now, admission)
+            restored = [f"{before[path]}\t{path}" for path in left_out if path in before]
+            removed = [path for path in left_out if path not in before]
+            if restored:
+                self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(restored))
+            if removed:
+                self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+            tree = self._repository.text("write-tree", index=index)
+        changed = {path: (before.get(path, ""), now.get(path, "")) for path in paths if path not in left_out}
+        changed = {path: entries for path, entries in changed.items() if entries[0] != entries[1]}
+        left_out |= ignored
+        if not changed:
+            return Committed(None, left_out=left_out, waiting=waiting)
+        commit = self.put(tree, [old] if old else [], message, author)
+        subject = message.split("\n", 1)[0]
+        self.check_free(detached=True)  # a commit that the user has opened meanwhile would fail if HEAD moved
+        if not self.advance(old, commit, changed, f"commit: {subject}"):
+            return None
+        return Committed(commit, tuple(changed), left_out, waiting)
+
+    def _take_in(self, paths: Sequence[str], index: Path) -> dict[str, str]:
+        """Adds these files to a private index. Returns those that git could not add, each with the reason."""
+        try:
+            self._repository.run("update-index", "--add", "--remove", "-z", "--stdin", index=index, stdin=nul(paths))
+        except Failed as error:
+            if any(said in str(error) for said in _NO_WAY):
+                raise
+            if len(paths) == 1:  # an unreadable file, or a missing filter
+                return {paths[0]: f"git could not add it: {error}"}
+            half = len(paths) // 2
+            return self._take_in(paths[:half], index) | self._take_in(paths[half:], index)
+        return {}
+
+    def _ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns new files that git ignores, each with the place of the rule. A broken .gitignore ignores nothing."""
+        try:
+            found = self._repository.ignored(paths)
+        except Failed:
+            return {}
+        return {path: f"git ignores it ({where})" for path, where in found.items()}
+
+    def _refused(
+        self, paths: Sequence[str], before: Mapping[str, str], now: Mapping[str, str], admission: Admission
+    ) -> dict[str, str]:
+        """Returns the paths that must not be committed as they are `now`, each with the reason."""
+        changed = [path for path in paths if now.get(path, "") != before.get(path, "")]
+        refused: dict[str, str] = {}
+        with Objects(self._repository.root) as objects:
+            for path in changed:
+                texts = [_text_of(objects, entries.get(path, "")) for entries in (now, before)]
+                reason = admission.refusal(path, *texts)
+                if reason is not None:
+                    refused[path] = reason
+        return refused
+
+    def signed(self, *arguments: str, author: str | None = None, stdin: bytes | None = None) -> bytes:
+        """Runs a git command with a committer and a date: the user, or ours if git knows no user.
+
+        `author` is another author, as `Name <mail>`.
+        """
+        who: dict[str, str] = {}
+        if self._clock is not None:
+            now = self._clock().strftime("%Y-%m-%dT%H:%M:%S%z")
+            who |= {"GIT_AUTHOR_DATE": now, "GIT_COMMITTER_DATE": now}
+        if author:
+            found = re.fullmatch(r"\s*([^<>\n]+?)\s*<([^<>\n]*)>\s*", author)
+            if found is None:
+                raise Invalid(f"author must be `Name <mail>`, not {author!r}")
+            who["GIT_AUTHOR_NAME"], who["GIT_AUTHOR_EMAIL"] = found.groups()
+        try:
+            return self._repository.run("-c", "user.useConfigOnly=true", *arguments, stdin=stdin, who=who)
+        except Failed:  # git knows no user; for another error the second try fails, too
+            return self._repository.run(*arguments, stdin=stdin, who=_OURS | who)
+
+    # ------------------------------------------------------------ the user's index
+
+    def _pending_file(self) -> Path:
+        return self._repository.folder() / _PENDING
+
+    def _note_pending(self, old_entries: Mapping[str, str]) -> None:
+        fresh = self._pending_file().with_suffix(".tmp")
+        fresh.write_text(json.dumps(old_entries), "utf-8")
+        fresh.replace(self._pending_file())
+
+    def _finish_pending(self, commit: str | None = None, entries: Mapping[str, str] | None = None) -> None:
+        """Updates the noted paths to HEAD in the user's index, unless the user has staged them since.
+
+        `entries` are those of `commit`; they save a git command if HEAD is still there.
+        """
+        try:
+            pending = json.loads(self._pending_file().read_text("utf-8"))
+        except FileNotFoundError:
+            return
+        except ValueError:  # the machine lost power while the file was written
+            pending = {}
+        head = self._repository.head()
+        paths = sorted(pending)
+        if head and paths:
+            now = entries if entries is not None and head == commit else self._repository.entries_of(head, paths)
+            staged = self._repository.staged(paths)
+            lines = [
+                f"{now.get(path) or '0 ' + '0' * len(head)}\t{path}"
+                for path in paths
+                if staged.get(path, "") == pending[path] != now.get(path, "")
+            ]
+            if lines and not self._update_index(nul(lines)):
+                return  # the index is locked; the next commit tries again
+            with contextlib.suppress(Failed):  # otherwise git shows them as changed at first
+                self._repository.run("update-index", "-q", "--refresh")
+        self._pending_file().unlink(missing_ok=True)
+
+    def _update_index(self, info: bytes) -> bool:
+        for attempt in range(_TRIES):
+            try:
+                self._repository.run("update-index", "-z", "--index-info", stdin=info)
+            except Failed:
+                if not (self._repository.folder() / "index.lock").exists():
+                    raise
+                self._remove_stale_locks()
+                time.sleep(0.01 * 2**attempt)
+            else:
+                return True
+        return False
+
+    def _remove_leftovers(self) -> None:
+        """Deletes the private indexes of killed commands."""
+        for index in self._repository.folder().glob("context-manager-*.index*"):
+            with contextlib.suppress(OSError):
+                if time.time() - index.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    index.unlink()
+
+    def _locks(self) -> list[Path]:
+        folder = self._repository.folder()
+        names = [folder / "index.lock", folder / "HEAD.lock"]
+        with contextlib.suppress(Failed):
+            names.append(folder / (self._repository.text("symbolic-ref", "--quiet", "HEAD") + ".lock"))
+        return [name for name in names if name.exists()]
+
+    def _locked(self) -> bool:
+        return bool(self._locks())
+
+    def _remove_stale_locks(self) -> None:
+        """Deletes locks older than ten minutes: a killed git leaves its lock, and no command takes that long."""
+        for lock in self._locks():
+            with contextlib.suppress(OSError):
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    lock.unlink()
+
+
+def _text_of(objects: Objects, entry: str) -> str | None:
+    """Returns a file's text by its `mode blob`; None without an entry, "" for a binary file or a link."""
+    if not entry:
+        return None
+    mode, _, blob = entry.partition(" ")
+    data = objects.read(blob)[1] if mode.startswith("100") else b""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")

@@ -1,0 +1,248 @@
+"""The workspace's own git repository: commits that leave the user's work alone, and files as they were.
+
+Methods are synchronous: call them in a worker thread, under `locks.git()` where they write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.history.moments import moment
+from mcp_server.storage.local.git import repository
+from mcp_server.storage.local.git.commits import Committed, Committer
+from mcp_server.storage.local.git.health import Health
+from mcp_server.storage.local.git.hooks import Hooks
+from mcp_server.storage.local.git.merging import Merger
+from mcp_server.storage.local.git.objects import Objects
+from mcp_server.storage.local.git.past import FORMAT, Past, Version, parse
+from mcp_server.storage.local.git.remote import Remote
+from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path
+from mcp_server.storage.local.git.tags import Tags
+from mcp_server.storage.local.git.worktrees import Worktrees
+
+
+class Git:
+    """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does."""
+
+    def __init__(self, root: Path, clock: Callable[[], datetime] | None = None) -> None:
+        self.clock = clock
+        self._repository = Repository(root)
+        self._committer = Committer(self._repository, clock)
+        self.past = Past(self._repository)
+        self.merging = Merger(self._repository, self._committer)
+        self.remote = Remote(self._repository)
+        self.tags = Tags(self._repository, self._committer)
+        self.worktrees = Worktrees(self._repository)
+        self.hooks = Hooks(self._repository)
+        self.health = Health(self._repository, self._committer, self.remote)
+
+    def available(self) -> bool:
+        """Returns True if git can be run."""
+        return self.version() is not None
+
+    def version(self) -> str | None:
+        """Returns git's version, such as `2.39.5`; None if it was not found."""
+        return repository.version()
+
+    def head(self) -> str | None:
+        """Returns the id of the current commit; None before the first one, or without a repository."""
+        if not self._repository.exists():
+            return None
+        return self._repository.head()
+
+    def init(self) -> bool:
+        """Makes the repository. Returns False if there is one already. Raises Unavailable without git."""
+        if self._repository.exists():
+            return False
+        try:
+            try:
+                self._repository.run("init", "--quiet", "--initial-branch=main")
+            except Failed:  # git before 2.28
+                self._repository.run("init", "--quiet")
+        except Failed as error:
+            raise Unavailable(f"git could not make a repository in {self._repository.root}: {error}") from error
+        return True
+
+    def commit(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> str | None:
+        """Commits as `commit_files` does. Returns the commit's id, None if nothing changed."""
+        return self.commit_files(paths, message, author, redacted=redacted).commit
+
+    def commit_files(
+        self, paths: Iterable[str], message: str, author: str | None = None, *, redacted: bool = False
+    ) -> Committed:
+        """Commits these files as they are now, missing ones as deleted.
+
+        Files with changes that the user has staged wait for the user's commit. Files that are refused (a secret,
+        conflict markers, too large, a sealed conversation that changed without the trailer `Forget:`) are left out and
+        named. `redacted`: the files were just written without secrets and are not searched again. `author` is
+        `Name <mail>`; by default the user's identity, or ours if git knows none. Raises Unavailable if git is missing,
+        in the middle of a merge or on no branch, or refuses.
+        """
+        wanted = sorted({clean_path(path) for path in paths})
+        self.init()
+        return self._committer.commit(wanted, message, author, redacted=redacted)
+
+    def uncommitted(self, prefixes: Sequence[str]) -> list[str]:
+        """Returns files under these paths that differ from the user's index: changed, new, deleted.
+
+        Ignored files, nested repositories and files that a sparse checkout leaves out do not count. Raises Unavailable.
+        """
+        if not self._repository.exists():
+            return []
+        try:
+            listed = self._repository.run(
+                "ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--", *prefixes
+            )
+        except Failed as error:
+            raise Unavailable(f"git could not say what changed: {error}") from error
+        names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
+        return sorted(name for name in names if not name.endswith("/"))
+
+    def differing(self, prefixes: Sequence[str]) -> list[str]:
+        """Returns files under these paths that may differ from the last commit, also staged ones."""
+        head = self.head()
+        if head is None:
+            return self.uncommitted(prefixes)
+        try:
+            listed = self._repository.run("diff-index", "--cached", "--name-only", "-z", head, "--", *prefixes)
+        except Failed as error:
+            raise Unavailable(f"git could not say what is staged: {error}") from error
+        staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
+        return sorted({*self.uncommitted(prefixes), *staged})
+
+    def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
+        """Returns the files' texts in a commit, by default the last one. Raises Unavailable.
+
+        The text is None if the commit lacks the file, and empty for a binary file or one of more than `longest` bytes.
+        """
+        commit = at or self.head()
+        if commit is None:
+            return dict.fromkeys(paths)
+        try:
+            blobs = self._repository.entry_blobs(commit, paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read the commit {commit[:10]}: {error}") from error
+        with Objects(self._repository.root) as objects:
+            return {path: _text(objects.read(blobs[path])[1], longest) if path in blobs else None for path in paths}
+
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Returns those paths that a filter encrypts or replaces on commit (git-crypt, LFS). Raises Unavailable.
+
+        A commit message must not contain any text of these files.
+        """
+        try:
+            return self._repository.filtered(paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read .gitattributes: {error}") from error
+
+    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns those paths that git ignores and does not track, each with the place of the rule. Raises
+        Unavailable."""
+        if not self._repository.exists():
+            return {}
+        try:
+            return self._repository.ignored(paths)
+        except Failed as error:
+            raise Unavailable(f"git could not read .gitignore: {error}") from error
+
+    def is_shallow(self) -> bool:
+        """Returns whether the repository is a shallow clone (`git clone --depth`)."""
+        return self._repository.exists() and self._repository.is_shallow()
+
+    def check_free(self) -> None:
+        """Raises Unavailable if git is missing, in the middle of a merge or rebase, or HEAD is on no branch."""
+        if not self.available():
+            raise Unavailable(NEEDS_GIT)
+        self._committer.check_free()
+
+    def unmerged(self) -> tuple[str, list[str]]:
+        """Returns git's unfinished operation (empty: none), and the files that it could not merge."""
+        busy = self._repository.busy() if self._repository.exists() else None
+        if busy is None:
+            return "", []
+        listed = self._repository.run("ls-files", "--unmerged", "-z").split(b"\0")
+        return busy, sorted({os.fsdecode(line.partition(b"\t")[2]) for line in listed if line})
+
+    def branch(self) -> str | None:
+        """Returns the branch that HEAD is on; None if HEAD is detached or there is no repository."""
+        return self._repository.branch() if self._repository.exists() else None
+
+    def show(self, path: str, at: str) -> str:
+        """Returns the file's text at a commit, tag or branch, or at a moment (`moments.moment`; of a day, its end).
+
+        Raises NotFound for an unknown version or a file that it lacks, Invalid for a binary file.
+        """
+        path = clean_path(path)
+        commit = self.commit_at(at.strip())
+        try:
+            listed = self._repository.entries_of(commit, [path])
+            if path not in listed:
+                raise NotFound(
+                    f"{path} was not there at {at} (commit {commit[:10]}); read it as it is, or ask for another time"
+                )
+            mode, blob = listed[path].split(" ")
+            if not mode.startswith("100"):
+                raise Invalid(f"{path} was not a file at {at}")
+            data = self._repository.run("cat-file", "blob", blob)
+            if self._repository.is_closed(data):
+                data = self._repository.opened(path, blob)
+        except Failed as error:
+            raise Unavailable(f"git could not read {path} at {at}: {error}") from error
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            raise Invalid(f"{path} at {at} is a binary file; only text can be read") from error
+        if "\0" in text:
+            raise Invalid(f"{path} at {at} is a binary file; only text can be read")
+        return text
+
+    def versions(self, prefixes: Sequence[str], commits: int) -> list[Version]:
+        """Returns what the last `commits` commits wrote under these paths, newest first; nothing without a history.
+
+        Raises Unavailable if git is missing or fails.
+        """
+        if self.head() is None:
+            return []
+        wanted = ("-z", "--raw", "--no-abbrev", "--no-renames", FORMAT, f"--max-count={commits}")
+        try:
+            return list(parse(self._repository.run("log", *wanted, "--", *(clean_path(prefix) for prefix in prefixes))))
+        except Failed as error:
+            raise Unavailable(f"git could not list earlier versions: {error}") from error
+
+    def blob(self, name: str) -> bytes:
+        """Returns the bytes of a blob by its name, as `versions` gives it. Raises Unavailable."""
+        try:
+            return self._repository.run("cat-file", "blob", name)
+        except Failed as error:
+            raise Unavailable(f"git could not read {name[:10]}: {error}") from error
+
+    def commit_at(self, at: str) -> str:
+        """Returns the commit that `at` names: a commit, tag or branch, or the last commit before a moment
+        (`moments.moment`). Raises NotFound, Unavailable without git."""
+        when = moment(at, self._now())
+        if when is None:
+            return self.past.resolve(at)
+        found = self.past.at(when)
+        if found is None:
+            raise NotFound(f"nothing was committed before the end of {at}; ask for a later date")
+        return found
+
+    def tree_now(self, prefixes: Sequence[str]) -> str:
+        """Returns the id of a tree: the last commit, with the current files under these paths."""
+        try:
+            return self._committer.tree_of(self.uncommitted(prefixes))
+        except Failed as error:
+            raise Unavailable(f"git could not read the current files: {error}") from error
+
+    def _now(self) -> datetime:
+        return self.clock() if self.clock else datetime.now().astimezone()
+
+
+def _text(data: bytes, longest: int) -> str:
+    return "" if len(data) > longest or b"\0" in data else data.decode("utf-8", "replace")

@@ -1,0 +1,237 @@
+"""Our git hooks, which run the user's hooks as well.
+
+The user's hooks are never changed. A hook in `.git/hooks` is renamed to `NAME.chained`, and ours runs it. If
+`core.hooksPath` names a folder of the user, often one for all repositories, nothing is written there: the repository's
+own `core.hooksPath` is set to a folder of ours, in which every hook runs the user's hook. If our command is missing,
+the scripts only run the user's hooks. `remove` restores everything.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+
+from mcp_server import __version__
+from mcp_server.errors import Unavailable
+from mcp_server.history.admission import MOST_LINES, WARN_LINES
+from mcp_server.storage.local.git.repository import OPEN, Failed, Repository
+
+OURS = ("pre-commit", "commit-msg", "post-commit")
+STAMP = "# context-manager "
+MARK = "context-manager-commit"
+"""The file in git's folder with the id of the newest commit made by hand; the post-commit hook writes it."""
+
+_FOLDER = "context-manager-hooks"
+_KEY = "contextmanager.hooksPath"
+"""The setting that keeps the repository's own `core.hooksPath` while ours replaces it."""
+
+_OTHERS = (
+    "applypatch-msg",
+    "pre-applypatch",
+    "post-applypatch",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+    "pre-rebase",
+    "post-checkout",
+    "post-merge",
+    "pre-push",
+    "post-rewrite",
+    "sendemail-validate",
+    "pre-auto-gc",
+    "push-to-checkout",
+)
+
+
+class Hooks:
+    """The hooks of one repository. Methods are synchronous; call those that write under `locks.git()`."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    def in_place(self) -> bool:
+        """Returns whether this version's hooks are in place. Quick: does not run git."""
+        git = self._git_folder()
+        if str(git / _FOLDER) in (_read(git / "config") or ""):
+            return all(_read(git / _FOLDER / name) == self._script(name, _asked(name)) for name in OURS)
+        return all(_read(git / "hooks" / n) == self._script(n, str(git / "hooks" / f"{n}.chained")) for n in OURS)
+
+    def ensure(self) -> None:
+        """Writes our hooks if they are not in place. Raises Unavailable."""
+        try:
+            foreign = self._foreign_folder()
+            if foreign is None:
+                self._into_git_folder()
+            else:
+                self._into_folder_of_ours()
+            self._hide_local()
+        except (Failed, OSError) as error:
+            raise Unavailable(
+                f"the git hooks could not be written: {error}; commits by hand are not checked"
+            ) from error
+
+    def remove(self) -> None:
+        """Removes our hooks and restores the user's. Raises Unavailable."""
+        try:
+            folder = self._git_folder() / "hooks"
+            for name in OURS:
+                place, chained = folder / name, folder / f"{name}.chained"
+                if _is_ours(place):
+                    place.unlink()
+                    if chained.exists():
+                        chained.rename(place)
+            if self._config("--local", "core.hooksPath") == str(self._folder()):
+                before = self._config("--local", _KEY)
+                if before is None:
+                    self._repository.run("config", "--local", "--unset", "core.hooksPath")
+                else:
+                    self._repository.run("config", "--local", "core.hooksPath", before)
+                    self._repository.run("config", "--local", "--unset", _KEY)
+                shutil.rmtree(self._folder(), ignore_errors=True)
+        except (Failed, OSError) as error:
+            raise Unavailable(f"the git hooks could not be removed: {error}") from error
+
+    def standing(self) -> str:
+        """Returns the state of the hooks in words."""
+        if not self.in_place():
+            return "not in place: commits by hand are not checked"
+        ours = str(self._folder()) in (_read(self._git_folder() / "config") or "")
+        return "in place, with those of your core.hooksPath behind them" if ours else "in .git/hooks"
+
+    def take_mark(self) -> str | None:
+        """Returns the id of the newest commit made by hand since the last call, or None."""
+        place = self._repository.folder() / MARK
+        found = _read(place)
+        if found is not None:
+            place.unlink(missing_ok=True)
+        return found.strip() or None if found else None
+
+    # ------------------------------------------------------------ inside
+
+    def _git_folder(self) -> Path:
+        return self._repository.common_folder()
+
+    def _folder(self) -> Path:
+        return self._git_folder() / _FOLDER
+
+    def _foreign_folder(self) -> str | None:
+        """Returns the user's `core.hooksPath`, also if ours has replaced it; None without one."""
+        chosen = self._config("core.hooksPath")
+        if chosen is None:
+            return None
+        if chosen != str(self._folder()):
+            return chosen
+        return next(
+            (
+                path
+                for scope in (("--local", _KEY), ("--global", "core.hooksPath"), ("--system", "core.hooksPath"))
+                if (path := self._config(*scope)) is not None
+            ),
+            None,
+        )
+
+    def _into_git_folder(self) -> None:
+        if self._config("--local", "core.hooksPath") == str(self._folder()):  # the user has removed theirs
+            self._repository.run("config", "--local", "--unset", "core.hooksPath")
+        folder = self._git_folder() / "hooks"
+        folder.mkdir(exist_ok=True)
+        for name in OURS:
+            place, chained = folder / name, folder / f"{name}.chained"
+            if place.exists() and not _is_ours(place) and not chained.exists():
+                place.rename(chained)
+            if not place.exists() or _is_ours(place):
+                _write(place, self._script(name, str(chained)))
+
+    def _into_folder_of_ours(self) -> None:
+        """Writes all hooks into a folder of ours, because git then no longer searches the user's folder."""
+        local = self._config("--local", "core.hooksPath")
+        self._folder().mkdir(exist_ok=True)
+        for name in (*OURS, *_OTHERS):
+            _write(self._folder() / name, self._script(name, _asked(name)))
+        if local is not None and local != str(self._folder()):
+            self._repository.run("config", "--local", _KEY, local)
+        self._repository.run("config", "--local", "core.hooksPath", str(self._folder()))
+
+    def _script(self, name: str, chained: str) -> str:
+        fields = {
+            "VERSION": __version__,
+            "COMMAND": shlex.quote(command()),
+            "CHAINED": chained if chained.startswith("$(") else _in_quotes(chained),
+            "NEXT": '[ -x "$chained" ] && exec "$chained" "$@"',
+            "MOST": str(MOST_LINES),
+            "WARN": str(WARN_LINES),
+            "OPEN": OPEN,
+        }
+        return _filled(_template(name if name in OURS else "other"), fields)
+
+    def hides_local(self) -> bool:
+        """Returns whether `ensure` has run in this repository. A clone does not copy what it writes."""
+        return "/.local/" in (_read(self._git_folder() / "info" / "exclude") or "").split("\n")
+
+    def _hide_local(self) -> None:
+        """Excludes `.local/` from git, also in a repository whose .gitignore is not ours."""
+        place = self._git_folder() / "info" / "exclude"
+        text = _read(place) or ""
+        if not self.hides_local():
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(f"{text.rstrip()}\n/.local/\n".lstrip(), "utf-8")
+
+    def _config(self, *name: str) -> str | None:
+        try:
+            return self._repository.text("config", "--get", *name)
+        except Failed:
+            return None
+
+
+def _asked(name: str) -> str:
+    """Returns the shell expression for a hook in the user's hooks folder, which is evaluated when the hook runs."""
+    scopes = (
+        f"--local --type=path {_KEY}",
+        *(f"{scope} --type=path core.hooksPath" for scope in ("--global", "--system")),
+    )
+    return f"$({' || '.join(f'git config {scope}' for scope in scopes)})/{name}"
+
+
+def command() -> str:
+    """Returns the path of our installed command: next to the interpreter, else on PATH."""
+    beside = Path(sys.executable).with_name("context-manager.exe" if os.name == "nt" else "context-manager")
+    return str(beside) if beside.exists() else shutil.which("context-manager") or "context-manager"
+
+
+def _template(name: str) -> str:
+    return resources.files("mcp_server.data").joinpath("hooks", name).read_text("utf-8").replace("\r\n", "\n")
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    for name, value in fields.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def _in_quotes(path: str) -> str:
+    """Escapes a path for double quotes in sh."""
+    return "".join(f"\\{character}" if character in '\\"$`' else character for character in path)
+
+
+def _is_ours(place: Path) -> bool:
+    text = _read(place) or ""
+    return any(line.startswith(STAMP) for line in text.split("\n")[1:3])
+
+
+def _read(place: Path) -> str | None:
+    try:
+        return place.read_text("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _write(place: Path, text: str) -> None:
+    if _read(place) != text:
+        fresh = place.with_name(f"{place.name}.new")
+        fresh.write_text(text, "utf-8", newline="\n")
+        fresh.chmod(0o755)
+        fresh.replace(place)

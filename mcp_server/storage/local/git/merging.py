@@ -1,0 +1,330 @@
+"""Merges three trees in a private index, without touching the user's index, and then updates the work tree.
+
+Git merges files that only one side changed; `resolve` merges those that both changed. The work tree is written before
+HEAD moves: after a crash in between, the next commit commits the merged files. In the other order, the next commit
+would undo the other side's changes. Files that differ from the last commit are merged too, never overwritten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.git.commits import Committer
+from mcp_server.storage.local.git.repository import Failed, Repository, nul
+
+Resolve = Callable[[str, bytes | None, bytes, bytes], bytes]
+"""(path, base, ours, theirs) → the merged file; base is None if there is no common version."""
+
+_LINK, _MODULE = "120000", "160000"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A planned merge from the commit `old` to `tree`.
+
+    `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
+    sides changed.
+    """
+
+    old: str
+    tree: str
+    changed: Mapping[str, tuple[str, str]]
+    both: tuple[str, ...] = ()
+
+
+class Merger:
+    """Merges in one repository. Call it under `locks.git()`, and `apply` also under `locks.files()`."""
+
+    def __init__(self, repository: Repository, committer: Committer) -> None:
+        self._repository = repository
+        self._committer = committer
+
+    def base(self, ours: str, theirs: str) -> str | None:
+        """Returns the merge base of two commits, or None."""
+        try:
+            return self._repository.text("merge-base", ours, theirs).split("\n")[0] or None
+        except Failed:
+            return None
+
+    def plan(
+        self,
+        old: str,
+        base: str | None,
+        theirs: str,
+        resolve: Resolve,
+        keep: Callable[[str], bool] = lambda path: False,
+    ) -> Plan:
+        """Plans the merge of the commit or tree `theirs` into the commit `old`, with the merge base `base`, if any.
+
+        Paths for which `keep` returns True do not change. Writes only objects. Raises Unavailable.
+        """
+        try:
+            with self._committer.index_of(None) as index:
+                common = base or self._repository.text("mktree", stdin=b"")
+                self._repository.run("read-tree", "-i", "-m", "--aggressive", common, old, theirs, index=index)
+                both = self._resolve(index, resolve, _Renames(self._repository, common, (old, theirs)))
+                tree = self._repository.text("write-tree", index=index)
+                changed = self._changed(old, tree)
+                kept = {path: entries[0] for path, entries in changed.items() if keep(path)}
+                if kept:
+                    self._set(index, kept)
+                    tree = self._repository.text("write-tree", index=index)
+                    changed = {path: entries for path, entries in changed.items() if path not in kept}
+        except Failed as error:
+            raise Unavailable(f"git could not merge: {error}; nothing was changed") from error
+        return Plan(old, tree, changed, tuple(path for path in both if path in changed))
+
+    def replaced(self, plan: Plan, contents: Mapping[str, bytes | None]) -> Plan:
+        """Returns the plan with these contents instead; None removes a file."""
+        if not contents:
+            return plan
+        with self._committer.index_of(None) as index:
+            self._repository.run("read-tree", plan.tree, index=index)
+            entries = {
+                path: self._stored(path, data, plan.changed.get(path, ("", ""))[1]) for path, data in contents.items()
+            }
+            self._set(index, entries)
+            tree = self._repository.text("write-tree", index=index)
+        return Plan(plan.old, tree, self._changed(plan.old, tree), plan.both)
+
+    def content(self, path: str, entry: str) -> bytes | None:
+        """Returns a file's content by its entry, after git's filters; None if the entry is not a plain file."""
+        if not entry.startswith("100"):
+            return None
+        return self._repository.opened(path, entry.split(" ")[1])
+
+    def staged_by_user(self, plan: Plan) -> list[str]:
+        """Returns the paths of the plan whose staged version differs from the old commit."""
+        staged = self._repository.staged(list(plan.changed))
+        return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
+
+    def apply(
+        self, plan: Plan, files: WorkspaceFiles, resolve: Resolve, held: frozenset[str] = frozenset()
+    ) -> list[str]:
+        """Updates the work tree from the old commit to the plan's tree and returns the written paths.
+
+        Files that differ from the old commit are merged, files in `held` are kept. Raises Conflict if a file changes
+        meanwhile: the caller tries again.
+        """
+        hidden = self._left_out_here(list(plan.changed)) | held
+        wanted = {path: entries for path, entries in plan.changed.items() if path not in hidden}
+        written: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="merge-", dir=files.local) as folder:
+            fresh = self._checked_out(plan.tree, [path for path, (_, new) in wanted.items() if new], Path(folder))
+            written += self._relinked(wanted, files, fresh)  # first: a folder may replace a link
+            wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
+            places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
+            live = {path: _read(place) for path, place in places.items()}
+            unchanged = self._as_committed(wanted, live)
+            for path, (old, new) in wanted.items():
+                if old.startswith(_MODULE) or new.startswith(_MODULE):
+                    continue  # another repository: its owner checks it out
+                now = live[path]
+                if old.startswith(_LINK) and not new:
+                    continue
+                data = (fresh / path).read_bytes() if new else None
+                if path not in unchanged and now is not None and now != data:
+                    data = now if data is None else resolve(path, self.content(path, old), now, data)
+                if data == now:
+                    continue
+                if data is not None:
+                    files.write_bytes_atomic(path, data, now, new=now is None)
+                elif _read(places[path]) == now:
+                    files.remove(path)
+                else:
+                    raise Conflict(f"{path} was changed by another program meanwhile; try again")
+                written.append(path)
+        return written
+
+    def commit(
+        self,
+        plan: Plan,
+        parents: Sequence[str],
+        message: str,
+        forward: str | None = None,
+        held: frozenset[str] = frozenset(),
+    ) -> str | None:
+        """Moves HEAD to a new commit of the plan, or to `forward`, which has its tree. Returns None if HEAD moved
+        meanwhile.
+
+        Paths in `held` differ between HEAD and the work tree afterwards; the user's index skips them.
+        """
+        commit = forward or self._committer.put(plan.tree, parents, message)
+        hidden = [path for path in self._left_out_here(list(plan.changed)) | held if plan.changed[path][1]]
+        subject = message.split("\n", 1)[0]
+        if not self._committer.advance(plan.old, commit, plan.changed, f"merge: {subject}"):
+            return None
+        self._mark("--skip-worktree", hidden)  # keeps a sparse checkout sparse
+        return commit
+
+    def committed(self, path: str) -> bytes | None:
+        """Returns HEAD's version of a file, after git's filters; None if HEAD lacks it. Raises Unavailable."""
+        try:
+            head = self._repository.head()
+            entry = self._repository.entries_of(head, [path]).get(path, "") if head else ""
+            return self.content(path, entry)
+        except Failed as error:
+            raise Unavailable(f"git could not read {path}: {error}") from error
+
+    def leave_out(self, paths: Sequence[str]) -> None:
+        """Makes the user's index skip these files, as in a sparse checkout. Raises Unavailable."""
+        self._mark_known("--skip-worktree", paths)
+
+    def take_in(self, paths: Sequence[str]) -> None:
+        """Makes the user's index compare these files with the work tree again. Raises Unavailable."""
+        self._mark_known("--no-skip-worktree", paths)
+
+    # ------------------------------------------------------------ inside
+
+    def _mark_known(self, how: str, paths: Sequence[str]) -> None:
+        try:
+            self._mark(how, list(self._repository.staged(paths)) if paths else [])
+        except Failed as error:
+            raise Unavailable(f"git could not mark {', '.join(paths)}: {error}; try again") from error
+
+    def _mark(self, how: str, paths: Sequence[str]) -> None:
+        if paths:
+            self._repository.run("update-index", how, "-z", "--stdin", stdin=nul(sorted(paths)))
+
+    def _relinked(self, wanted: Mapping[str, tuple[str, str]], files: WorkspaceFiles, fresh: Path) -> list[str]:
+        """Removes and creates symbolic links, never their targets, and returns their paths."""
+        done: list[str] = []
+        for path, (old, new) in wanted.items():
+            if not (old.startswith(_LINK) or new.startswith(_LINK)):
+                continue
+            above, _, name = path.rpartition("/")
+            place = (files.resolve(above) if above else files.root) / name
+            if old.startswith(_LINK) and place.is_symlink():
+                if os.fsencode(place.readlink()) != self._repository.run("cat-file", "blob", old.split(" ")[1]):
+                    continue  # changed in the work tree
+                place.unlink()
+                done.append(path)
+            if new.startswith(_LINK) and not os.path.lexists(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.symlink_to((fresh / path).readlink())
+                done.append(path)
+        return done
+
+    def _resolve(self, index: Path, resolve: Resolve, renames: _Renames) -> list[str]:
+        """Merges every path that both sides changed, in a private index, and returns the paths."""
+        stages: dict[str, dict[str, str]] = {}
+        for line in self._repository.run("ls-files", "--unmerged", "-z", index=index).split(b"\0"):
+            if line:
+                entry, _, name = line.partition(b"\t")
+                mode, blob, stage = entry.decode().split(" ")
+                stages.setdefault(os.fsdecode(name), {})[stage] = f"{mode} {blob}"
+        settled: dict[str, str] = {}
+        for path, versions in stages.items():
+            base, ours, theirs = (versions.get(stage, "") for stage in "123")
+            if not ours or not theirs:  # deleted on one side: keep the other's change, at its new path if it was moved
+                new, moved = renames.of(path, side=0 if not ours else 1) if base and (ours or theirs) else ("", "")
+                if new and new not in stages and new not in settled:
+                    sides = (moved, theirs) if not ours else (ours, moved)
+                    one, other = (self.content(path, entry) or b"" for entry in sides)
+                    settled[path] = ""
+                    settled[new] = self._stored(new, resolve(new, self.content(path, base), one, other), moved)
+                else:
+                    settled[path] = ours or theirs
+            elif not (ours.startswith("100") and theirs.startswith("100")):
+                settled[path] = ours
+            else:
+                one, other = (self.content(path, entry) or b"" for entry in (ours, theirs))
+                settled[path] = self._stored(path, resolve(path, self.content(path, base), one, other), ours)
+        self._set(index, settled)
+        return list(settled)
+
+    def _stored(self, path: str, data: bytes | None, like: str) -> str:
+        """Stores a content as a blob and returns its entry."""
+        if data is None:
+            return ""
+        blob = self._repository.text("hash-object", "-w", f"--path={path}", "--stdin", stdin=data)
+        return f"{like.split(' ')[0] if like.startswith('100') else '100644'} {blob}"
+
+    def _set(self, index: Path, entries: Mapping[str, str]) -> None:
+        removed = [path for path, entry in entries.items() if not entry]
+        lines = [f"{entry}\t{path}" for path, entry in entries.items() if entry]
+        if removed:
+            self._repository.run("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=nul(removed))
+        if lines:
+            self._repository.run("update-index", "-z", "--index-info", index=index, stdin=nul(lines))
+
+    def _changed(self, old: str, new: str) -> dict[str, tuple[str, str]]:
+        """Returns path → (old entry, new entry)."""
+        found: dict[str, tuple[str, str]] = {}
+        parts = iter(self._repository.run("diff-tree", "-r", "-z", "--no-renames", old, new).split(b"\0"))
+        for part in parts:
+            if part.startswith(b":"):
+                modes = part[1:].decode("ascii").split(" ")
+                entries = [f"{modes[side]} {modes[side + 2]}" if modes[side].strip("0") else "" for side in (0, 1)]
+                found[os.fsdecode(next(parts))] = (entries[0], entries[1])
+        return found
+
+    def _checked_out(self, tree: str, paths: Sequence[str], folder: Path) -> Path:
+        """Checks these files of a tree out into a folder."""
+        with self._committer.index_of(None) as index:
+            self._repository.run("read-tree", tree, index=index)
+            prefix = f"--prefix={folder}{os.sep}"
+            self._repository.run("checkout-index", "-z", "--stdin", prefix, index=index, stdin=nul(paths))
+        return folder
+
+    def _as_committed(self, wanted: Mapping[str, tuple[str, str]], live: Mapping[str, bytes | None]) -> frozenset[str]:
+        """Returns the paths whose files have not changed since the old commit."""
+        paths = [path for path, data in live.items() if data is not None]
+        if any("\n" in path for path in paths):
+            raise Refused("a file's name contains a line end; rename it")
+        given = "".join(f"{path}\n" for path in paths).encode("utf-8", "surrogateescape")
+        blobs = self._repository.text("hash-object", "--stdin-paths", stdin=given).split() if paths else []
+        same = {path for path, blob in zip(paths, blobs, strict=True) if wanted[path][0].endswith(f" {blob}")}
+        return frozenset(same)
+
+    def _left_out_here(self, paths: Sequence[str]) -> frozenset[str]:
+        """Returns the paths that a sparse checkout leaves out of the work tree."""
+        listed = self._repository.run("ls-files", "-t", "-z").split(b"\0")
+        hidden = {os.fsdecode(line[2:]) for line in listed if line.startswith(b"S ")}
+        return frozenset(hidden.intersection(paths))
+
+
+class _Renames:
+    """The renames on either side since `base`, found on first use."""
+
+    def __init__(self, repository: Repository, base: str, sides: tuple[str, str]) -> None:
+        self._repository = repository
+        self._base = base
+        self._sides = sides
+        self._found: dict[int, dict[str, tuple[str, str]]] = {}
+
+    def of(self, path: str, side: int) -> tuple[str, str]:
+        """Returns a plain file's new path on a side (0: ours, 1: theirs) and its entry; "" if it was not moved."""
+        if side not in self._found:
+            self._found[side] = dict(self._listed(self._sides[side]))
+        return self._found[side].get(path, ("", ""))
+
+    def _listed(self, side: str) -> Iterator[tuple[str, tuple[str, str]]]:
+        wanted = ("-r", "-z", "--find-renames", "--diff-filter=R")
+        parts = iter(self._repository.run("diff-tree", *wanted, self._base, side).split(b"\0"))
+        for part in parts:
+            if part.startswith(b":"):
+                _, mode, _, blob, _ = part[1:].decode("ascii").split(" ")
+                old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
+                if mode.startswith("100"):
+                    yield old, (new, f"{mode} {blob}")
+
+
+def remove_leftovers(local: Path) -> None:
+    """Deletes the temporary folders of killed merges in `.local/`."""
+    for folder in local.glob("merge-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(place: Path) -> bytes | None:
+    try:
+        return None if place.is_symlink() else place.read_bytes()
+    except FileNotFoundError:
+        return None

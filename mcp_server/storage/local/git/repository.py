@@ -1,0 +1,333 @@
+"""Runs git on the workspace's own repository, independent of this process's folder and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mcp_server.errors import Refused, Unavailable
+
+NEEDS_GIT = "this needs git, which was not found on PATH; install it (https://git-scm.com) and start again"
+_BUSY = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+_SETTINGS = ("-c", "i18n.commitEncoding=UTF-8", "-c", "core.quotePath=false", "-c", "core.safecrlf=false")
+"""Overrides of the user's settings: we read git's output, and converted line ends must not be an error."""
+_FIRST, _LAST = -62_000_000_000, 253_000_000_000
+"""Seconds since 1970, in the years 5 and 9987: in any time zone they are valid dates."""
+_ON_BRANCH, _ELSEWHERE = "ref: refs/heads/", "ref: refs/heads/.invalid"
+"""The beginning of the file HEAD on a branch, and its content if the branch is stored elsewhere (reftable)."""
+OPEN, _OPEN_SECONDS = "context-manager-open", 3600
+"""The file in git's folder with the process id of an open commit, which our pre-commit hook writes, and the seconds for
+which it is valid: the system reuses process ids."""
+_HEAD = re.compile(rb"ref: refs/\S+|[0-9a-f]{40}|[0-9a-f]{64}")
+_MANY = 200  # paths on one command line; for more, the whole index is listed
+
+
+class Failed(Exception):
+    """A git command failed. The text is its stderr, `output` its stdout, `status` its exit code."""
+
+    def __init__(self, said: str, status: int = 128, output: str = "") -> None:
+        super().__init__(said)
+        self.status = status
+        self.output = output
+
+
+class Repository:
+    """The repository in `root/.git`, also if the workspace is inside another repository.
+
+    Methods raise Failed if git refuses, Unavailable if git is missing.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def exists(self) -> bool:
+        """Returns True if there is a repository."""
+        return (self.root / ".git").exists()
+
+    def head(self) -> str | None:
+        """Returns the id of the current commit; None before the first one."""
+        try:
+            return self.text("rev-parse", "--quiet", "--verify", "HEAD^{commit}") or None
+        except Failed:
+            return None
+
+    def branch(self) -> str | None:
+        """Returns the name of the branch that HEAD is on; None if HEAD is detached."""
+        with contextlib.suppress(OSError):
+            said = (self.folder() / "HEAD").read_text("utf-8", "replace").strip()
+            if said.startswith(_ON_BRANCH) and said != _ELSEWHERE:
+                return said.removeprefix(_ON_BRANCH)
+        try:
+            return self.text("symbolic-ref", "--quiet", "--short", "HEAD") or None
+        except Failed:
+            return None
+
+    def head_is_garbage(self) -> bool:
+        """Returns whether the file HEAD is missing or names neither a branch nor a commit, so that git cannot work."""
+        try:
+            said = (self.folder() / "HEAD").read_bytes().strip()
+        except OSError:
+            return True
+        return _HEAD.fullmatch(said) is None
+
+    def head_problem(self) -> str:
+        """Returns why HEAD has no commit; empty if it has one, or if nothing was committed yet."""
+        if self.head_is_garbage():
+            return f"{self.folder() / 'HEAD'} is damaged: it names no branch, so git cannot read the history"
+        if self.head() is not None:
+            return ""
+        branch = self.branch()
+        common = self.common_folder()
+        if branch is None:
+            return "the commit that is checked out is missing or damaged"
+        log = common / "logs" / "refs" / "heads" / branch
+        had_commits = log.is_file() and log.stat().st_size > 0
+        if had_commits or (common / "refs" / "heads" / branch).is_file():
+            return f"the branch {branch} has lost its last commit: git cannot read the history"
+        return ""
+
+    def busy(self) -> str | None:
+        """Returns git's unfinished operation (`merge`, `rebase`, `commit`, …), or None."""
+        folder = self.folder()
+        found = next((name for file, name in _BUSY.items() if (folder / file).exists()), None)
+        return found or ("commit" if _is_open(folder / OPEN) else None)
+
+    def entry_blobs(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """Returns the blob of each of these paths in a commit. Skips paths that are not plain files."""
+        return {
+            path: entry.split(" ")[1]
+            for path, entry in self.entries_of(commit, paths).items()
+            if entry.startswith("100")
+        }
+
+    def staged(self, paths: Sequence[str], index: Path | None = None) -> dict[str, str]:
+        """Returns `mode blob` of each of these paths in the user's index, or in another `index`; `conflict` for an
+        unmerged path."""
+        few = ("--", *paths) if len(paths) <= _MANY else ()
+        found: dict[str, str] = {}
+        for line in self.run("ls-files", "--stage", "-z", *few, index=index).split(b"\0"):
+            if line:
+                entry, _, name = line.partition(b"\t")
+                mode, blob, stage = entry.decode().split(" ")
+                found[os.fsdecode(name)] = f"{mode} {blob}" if stage == "0" else "conflict"
+        return found
+
+    def entries_of(self, commit: str, paths: Sequence[str]) -> dict[str, str]:
+        """Returns `mode blob` of each of these paths in a commit."""
+        few = ("--", *paths) if len(paths) <= _MANY else ()
+        found: dict[str, str] = {}
+        for line in self.run("ls-tree", "-r", "-z", commit, *few).split(b"\0"):
+            if line:
+                entry, _, name = line.partition(b"\t")
+                mode, _, blob = entry.decode().split(" ")
+                found[os.fsdecode(name)] = f"{mode} {blob}"
+        return found
+
+    def opened(self, path: str, blob: str) -> bytes:
+        """Returns a blob's content in the work tree at this path, after git's filters (git-crypt, LFS, line ends)."""
+        return self.run("cat-file", "--filters", f"--path={path}", blob)
+
+    def is_closed(self, data: bytes) -> bool:
+        """Returns whether a blob's content is encrypted (git-crypt) or stored elsewhere (LFS)."""
+        return data.startswith((b"\0GITCRYPT\0", b"version https://git-lfs.github.com/"))
+
+    def filtered(self, paths: Sequence[str]) -> frozenset[str]:
+        """Returns those paths that a filter changes on commit."""
+        if not paths:
+            return frozenset()
+        said = self.run("check-attr", "-z", "--stdin", "filter", stdin=nul(paths)).split(b"\0")
+        values = zip(said[0::3], said[2::3], strict=False)
+        return frozenset(os.fsdecode(path) for path, value in values if value not in (b"unspecified", b"unset", b""))
+
+    def ignored(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns those paths that git ignores and does not track, each with the place of the rule (`.gitignore:3`).
+
+        The paths need not exist.
+        """
+        if not paths:
+            return {}
+        given = nul([f"./{path}" for path in paths])  # otherwise a leading ':' is special
+        plain = {"GIT_LITERAL_PATHSPECS": "0"}  # only this command refuses it
+        try:
+            said = self.run("check-ignore", "--verbose", "-z", "--stdin", stdin=given, who=plain).split(b"\0")
+        except Failed as error:
+            if error.status == 1:  # none of them
+                return {}
+            raise
+        found = zip(said[0::4], said[1::4], said[2::4], said[3::4], strict=False)
+        return {
+            os.fsdecode(path).removeprefix("./"): f"{os.fsdecode(source)}:{line.decode()}"
+            for source, line, pattern, path in found
+            if not pattern.startswith(b"!")
+        }
+
+    def is_shallow(self) -> bool:
+        """Returns whether the repository is a shallow clone (`git clone --depth`)."""
+        return (self.common_folder() / "shallow").is_file()
+
+    def common_folder(self) -> Path:
+        """Returns the folder of hooks, branches and objects; for a linked worktree that of its main repository."""
+        folder = self.folder()
+        common = folder / "commondir"
+        return (folder / common.read_text("utf-8").strip()).resolve() if common.is_file() else folder
+
+    def folder(self) -> Path:
+        """Returns git's own folder."""
+        place = self.root / ".git"
+        if place.is_file():  # a worktree or a submodule: the file names the folder
+            named = place.read_text("utf-8").removeprefix("gitdir:").strip()
+            return (self.root / named).resolve()
+        return place
+
+    def text(self, *arguments: str, **options: Any) -> str:
+        """Runs a git command and returns its output as text."""
+        return self.run(*arguments, **options).decode("utf-8", "replace").strip()
+
+    def run(
+        self,
+        *arguments: str,
+        index: Path | None = None,
+        stdin: bytes | None = None,
+        who: Mapping[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> bytes:
+        """Runs a git command on this repository and returns its output.
+
+        `index` replaces the user's index, `who` is added to the environment, `seconds` is a time limit.
+        """
+        git = library()
+        folder = self.folder()
+        environment = {
+            "GIT_DIR": str(folder),
+            "GIT_WORK_TREE": str(self.root),
+            "GIT_INDEX_FILE": str(index or folder / "index"),
+            "GIT_OBJECT_DIRECTORY": str(self.common_folder() / "objects"),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
+            "GIT_LITERAL_PATHSPECS": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+            **(who or {}),
+        }
+        command = ["git", *_SETTINGS, *arguments]
+        with contextlib.ExitStack() as stack:
+            feed = None
+            if stdin is not None:
+                feed = stack.enter_context(tempfile.TemporaryFile())
+                feed.write(stdin)
+                feed.seek(0)
+            try:
+                output = git.Git(str(self.root)).execute(
+                    command,
+                    istream=feed,
+                    env=environment,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    # GitPython has no time limit on Windows.
+                    kill_after_timeout=None if sys.platform == "win32" else seconds,
+                )
+            except git.GitCommandNotFound as error:
+                raise Unavailable(NEEDS_GIT) from error
+            except git.GitCommandError as error:
+                said = str(error.stderr).strip().removeprefix("stderr: '").removesuffix("'").strip()
+                ended = error.status if isinstance(error.status, int) else 128
+                said = said or f"git {arguments[0]} ended with {error.status}"
+                raise Failed(said, ended, str(error.stdout)) from error
+        return output if isinstance(output, bytes) else str(output).encode()
+
+
+def ask_git(folder: Path, *arguments: str) -> str | None:
+    """Returns git's output about any folder of this machine; None if it is empty, or if git fails or is missing.
+
+    Only for queries. It runs a plain process, because loading GitPython takes longer.
+    """
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False, env=plain_environment()
+        )
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() or None if done.returncode == 0 else None
+
+
+@functools.cache
+def library() -> Any:
+    """Imports GitPython. Raises Unavailable if git or GitPython is missing."""
+    if shutil.which("git") is None:
+        raise Unavailable(NEEDS_GIT)
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    try:
+        import git
+    except ImportError as error:
+        why = " ".join(str(error).split())
+        raise Unavailable(
+            f"git or GitPython does not work here ({why}); check that `git --version` works, or reinstall "
+            "context-manager-mcp"
+        ) from error
+    return git
+
+
+def plain_environment() -> dict[str, str]:
+    """Returns this process's environment without git's variables, which a git hook sets for another repository."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+
+
+@functools.cache
+def version() -> str | None:
+    """Returns git's version, such as `2.39.5`; None if it was not found."""
+    try:
+        told = subprocess.run(["git", "--version"], capture_output=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(rb"\bgit version (\d+(?:\.\d+)+)", told)
+    return found[1].decode() if found else None
+
+
+def moment_of(seconds: str) -> datetime:
+    """Returns a moment of git in UTC. A commit may have any date: one outside of the calendar is moved to its end."""
+    return datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC)
+
+
+def nul(parts: Sequence[str]) -> bytes:
+    """Returns the parts for a command's stdin with `-z`."""
+    return b"".join(os.fsencode(part) + b"\0" for part in parts)
+
+
+def clean_path(path: str) -> str:
+    """Returns a path inside the workspace in git's form. Raises Refused for any other path."""
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts or "\0" in path or not pure.parts:
+        raise Refused(f"{path!r} is not a path inside the workspace")
+    return str(pure)
+
+
+def _is_open(mark: Path) -> bool:
+    """Returns whether the process in this file still runs: a commit by hand, whose editor may be open for long."""
+    try:
+        if os.name != "posix" or time.time() - mark.stat().st_mtime > _OPEN_SECONDS:
+            return False  # on Windows sh has its own process ids
+        os.kill(int(mark.read_text("ascii")), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,171 @@
+"""Asking: a query as an index understands it, and the passages that its words fetch."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import add
+
+from mcp_server.search.query import Query, read_query, weigh
+from mcp_server.storage.local.index.depth import Depth
+from mcp_server.storage.local.index.few import FEW, Few
+from mcp_server.storage.local.index.scope import Scope, count, inside
+from mcp_server.storage.local.index.stems import Stems
+
+FETCHING_WORDS = 32
+
+COUNTED = 5_000
+"""A word in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
+
+FIRST_FETCH = 1_000
+"""Passages fetched before the scope is looked at; if too few lie in it, it is joined to the search."""
+
+SLACK = 1.5
+"""How many more than its share of all says are fetched first for a scope: the turns that it leaves out may be those of
+a talk about just this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
+    "" for none.
+
+    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index,
+    which BM25 counts with. Derived lines count only where the scope asks for them.
+    """
+
+    asked: Query
+    numbers: tuple[int, ...]
+    frequencies: tuple[int, ...]
+    passages: int
+    everywhere: tuple[int, ...]
+    all_passages: int
+    mean_words: float
+    fetch: str
+    fetch_lines: str
+    fetching: tuple[tuple[int, int], ...] = ()
+    few: Few | None = None
+    """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
+
+
+def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> Asking:
+    """Reads the words of a query and chooses those that fetch: the rarest always, then the next, as long as all
+    together stand in at most `postings` passages."""
+    asked = read_query(text, speakers(connection, scope.projects))
+    terms = stems.terms(asked.lookup)
+    everywhere = _documents(connection, "knowledge_terms", terms)
+    all_passages, total_words, lines, line_words = connection.execute(
+        "SELECT passages, words, lines, line_words FROM totals"
+    ).fetchone()
+    if scope.lines:
+        everywhere = tuple(map(add, everywhere, _documents(connection, "lines_terms", terms)))
+        all_passages, total_words = all_passages + lines, total_words + line_words
+    passages = all_passages if scope.everything else count(connection, scope, all_passages)
+    numbers = tuple(stems.numbers(asked.lookup))
+    few = Few.read(connection, scope) if not (scope.everything or scope.lines) and passages <= FEW else None
+    frequencies = everywhere
+    if not scope.everything:
+        share = passages / all_passages if all_passages else 0.0
+        frequencies = tuple(
+            few.holding(number) if few and 0 < known <= COUNTED else _frequency(connection, word, known, share, scope)
+            for word, number, known in zip(asked.lookup, numbers, everywhere, strict=True)
+        )
+    fetching: list[str] = []
+    of_lines: list[str] = []  # words that no turn holds, too
+    fetching_stems: list[tuple[int, int]] = []
+    budget = postings
+    for frequency, word, number in sorted(zip(everywhere, asked.words, numbers, strict=False)):
+        if frequency and (not fetching or frequency <= budget) and len(fetching) < FETCHING_WORDS:
+            fetching.append(f'"{word}"')
+            fetching_stems.append((number, frequency))
+            budget -= frequency
+        elif not frequency and len(of_lines) < FETCHING_WORDS:
+            of_lines.append(f'"{word}"')
+    return Asking(
+        asked=weigh(asked, frequencies, passages),
+        numbers=numbers,
+        frequencies=frequencies,
+        passages=passages,
+        everywhere=everywhere,
+        all_passages=all_passages,
+        mean_words=total_words / all_passages if all_passages else 1.0,
+        fetch=" OR ".join(fetching),
+        fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
+        fetching=tuple(fetching_stems),
+        few=few,
+    )
+
+
+def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str]) -> tuple[int, ...]:
+    """In how many passages each term stands."""
+    found = (connection.execute(f"SELECT doc FROM {table} WHERE term = ?", (term,)).fetchone() for term in terms)
+    return tuple(int(row[0]) if row else 0 for row in found)
+
+
+def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
+    """In how many passages of the scope a word stands: counted where it is rare, else by the scope's share of all."""
+    if everywhere > COUNTED:
+        return max(1, round(everywhere * share))
+    if not everywhere:
+        return 0
+    times = 0
+    for table in ("knowledge_fts", "lines_fts") if scope.lines else ("knowledge_fts",):
+        times += connection.execute(
+            f"SELECT count(*) FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
+            f"WHERE {table} MATCH ? AND {scope.condition}",
+            (f'"{word}"', *scope.values),
+        ).fetchone()[0]
+    return times
+
+
+def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
+    """The names of those who speak in these projects, or anywhere."""
+    where = "" if projects is None else "AND s.project IN (SELECT value FROM json_each(?))"
+    values = () if projects is None else (json.dumps(projects),)
+    rows = connection.execute(
+        "SELECT DISTINCT n.name FROM speakers s JOIN names n ON n.id = s.speaker "
+        f"WHERE n.name <> '' {where} ORDER BY 1",
+        values,
+    )
+    return [row[0] for row in rows]
+
+
+def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope, depth: Depth) -> list[int]:
+    """The passages of the scope that match the fetching words best, and derived lines, as many as passages where they
+    are what is looked for."""
+    if asking.few is not None:
+        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, depth.words)
+    else:
+        found = _matching(connection, "knowledge_fts", asking.fetch, depth.words, asking, scope)
+    most_lines = depth.words if scope.lines else depth.lines
+    return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
+
+
+def _matching(
+    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, asking: Asking, scope: Scope
+) -> list[int]:
+    """The passages of the scope in a keyword index that match best, at most `wanted`.
+
+    `bm25()` is `rank` by its other name: with `rank` SQLite sorts all that match, with this it keeps the best alone.
+    """
+    if not fetch:
+        return []
+    share = asking.passages / asking.all_passages if asking.all_passages else 1.0
+    likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
+    for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
+        rows = connection.execute(
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?", (fetch, most)
+        )
+        found = [row[0] for row in rows]
+        kept = inside(connection, found, scope)
+        if len(found) < most or len(kept) >= wanted:
+            return kept[:wanted]
+    # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.
+    rows = connection.execute(
+        f"SELECT m.id FROM {table} CROSS JOIN knowledge_meta m ON m.id = {table}.rowid "
+        f"WHERE {table} MATCH ? AND {scope.condition} ORDER BY {table}.rank LIMIT ?",
+        (fetch, *scope.values, wanted),
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,103 @@
+"""One search of an open index, on its two connections: one looks by words, the other for the nearest vectors.
+
+The thread that looks by words waits for the other one's answer and goes on, in one transaction, to the very end: to
+hand hundreds of candidates from thread to thread, over an event loop that has to wake up first, takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from mcp_server.storage.local.index import schema
+from mcp_server.storage.local.index.answers import Mode
+from mcp_server.storage.local.index.asking import Asking, ask, by_words
+from mcp_server.storage.local.index.depth import Depth
+from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.local.index.opening import Reading
+from mcp_server.storage.local.index.reader import Found, around, fetch_rows, score, sources, united
+from mcp_server.storage.local.index.scope import scope_of
+from mcp_server.storage.local.index.together import both
+from mcp_server.storage.local.index.vectors import nearest
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32] | None
+    Near = tuple[Vector, list[int]]
+    """The query's vector, None without one, and the passages nearest to it, nearest first."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for in which index. `embed` gives the query's vector; None where nothing is looked for by meaning.
+    It is called on the other connection's thread."""
+
+    opened: Reading
+    text: str
+    filters: Filters
+    mode: Mode
+    embed: Callable[[str], Vector] | None
+    depth: Depth
+
+
+async def search(wanted: Search, then: Callable[[Asking, Vector, list[Found]], T]) -> T:
+    """What `then` makes of the query as the index reads it, its vector, and the candidates with their raw values."""
+    from concurrent.futures import Future
+
+    near: Future[Near] = Future()
+
+    async def look_near() -> None:
+        try:
+            await wanted.opened.near.database.read(lambda connection: near.set_result(_nearest(connection, wanted)))
+        finally:
+            near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
+
+    words = wanted.opened.words.database.read(lambda connection: then(*_by_words(connection, wanted, near)))
+    if wanted.embed is None:
+        near.set_result((None, []))
+        return await words
+    return (await both(look_near(), words))[1]  # in this order: what is waited for has begun
+
+
+def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
+    vector = wanted.embed(wanted.text) if wanted.embed else None
+    kept = schema.state(connection)
+    if vector is None or int(kept["dimensions"]) != len(vector):
+        return None, []
+    scope = scope_of(connection, wanted.filters)
+    if wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0":
+        return vector, nearest(connection, vector, scope, wanted.depth.meaning)
+    return vector, wanted.opened.matrix.nearest(connection, vector, scope, wanted.depth.meaning)
+
+
+def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]) -> tuple[Asking, Vector, list[Found]]:
+    names = wanted.opened.names
+    scope = scope_of(connection, wanted.filters)
+    asking = ask(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
+    ids = by_words(connection, asking, scope, wanted.depth) if wanted.mode != "vector" else []
+    rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
+    vector, by_meaning = near.result()
+
+    def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+        return score(asking, rows, names, vector)
+
+    more = fetch_rows(connection, [number for number in by_meaning if number not in rows], names)
+    found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
+    of = sources(connection, found, scope)
+    held = {one.row_id for one in found}
+    if scope.lines:
+        found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
+    found = united(found, of)
+    if wanted.mode == "hybrid":
+        beside = around(connection, asking, found, scope, wanted.depth.around)
+        found += scored(fetch_rows(connection, beside, names))
+    return asking, vector, found

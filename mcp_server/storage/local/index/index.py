@@ -1,0 +1,404 @@
+"""The search index: a disposable copy of the files for fast searches.
+
+    found = await index.candidates(parse_query("when did we move?", now), Filters())
+    await index.refresh()         # only in the maintaining process: update it from the files
+    await index.rebuild()         # in any process: make a new generation while the old one serves
+
+If the index is missing or broken, `candidates` reads the files and says so, and `needs_care` tells the maintainer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.model import Passage
+from mcp_server.search.query_syntax import Query
+from mcp_server.storage.local.database import driver
+from mcp_server.storage.local.index import inside
+from mcp_server.storage.local.index.answers import Candidates, IndexStatus, Mode
+from mcp_server.storage.local.index.depth import USUAL, Depth
+from mcp_server.storage.local.index.filling import Progress
+from mcp_server.storage.local.index.filters import Filters, with_operators
+from mcp_server.storage.local.index.finding import Search, search
+from mcp_server.storage.local.index.generations import Generations
+from mcp_server.storage.local.index.keeping import SMALL, Keeper
+from mcp_server.storage.local.index.looking import Look, is_indexed, look
+from mcp_server.storage.local.index.opening import (
+    Health,
+    Lock,
+    Reading,
+    import_numpy,
+    inode_of,
+    numpy_is_there,
+    open_reading,
+)
+from mcp_server.storage.local.index.scan import Scan
+from mcp_server.storage.local.index.standing import standing
+from mcp_server.storage.local.index.writer import Cut, Row, cut, plan
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcp_server.embed import Embedder
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.local.index.asking import Asking
+    from mcp_server.storage.local.index.finding import Vector
+    from mcp_server.storage.local.index.reader import Found
+    from mcp_server.storage.local.locks import Locks
+
+T = TypeVar("T")
+
+SETTLE_SECONDS = 1.0
+"""Time limit of `settle`. A write is indexed within about 0.05 s in the same process, 0.2 s in another one."""
+
+RENEW_SECONDS = 15.0
+"""Time for which `renew` waits for other processes to close the old index. A server checks twice a second."""
+
+QUERIES_KEPT, LONGEST_KEPT = 16, 10_000
+"""Queries whose vectors are cached, and their greatest length in characters."""
+
+
+class Index:
+    """The search index of one workspace and embedder. `name` and `dimensions` describe an embedder that is missing."""
+
+    def __init__(
+        self,
+        files: WorkspaceFiles,
+        locks: Locks,
+        folder: Path,
+        embedder: Embedder | None = None,
+        name: str | None = None,
+        dimensions: int = 0,
+    ) -> None:
+        self._files = files
+        self._embedder = embedder
+        self._name = name or (embedder.name if embedder else "none")
+        self._generations = Generations(folder, locks, self._name)
+        self._health = Health()
+        self._keeper = Keeper(files, self._generations, embedder, self._name, dimensions, self._health)
+        self._scan = Scan(files)
+        self._open: Reading | None = None
+        self._opening = Lock()
+        self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
+
+    # ---------------------------------------------------------------- reading
+
+    async def candidates(self, query: Query, filters: Filters | None = None, mode: Mode = "hybrid") -> Candidates:
+        """Returns the passages that may answer a query, with the raw values of every signal. Never raises."""
+        return await self.answer(query, filters, mode, lambda found: found)
+
+    async def answer(
+        self,
+        query: Query,
+        filters: Filters | None,
+        mode: Mode,
+        then: Callable[[Candidates], T],
+        depth: Depth = USUAL,
+    ) -> T:
+        """Returns `then` of the candidates. It runs on the thread that found them and may take milliseconds."""
+        wanted = with_operators(filters or Filters(), query)
+        try:
+            async with self._reading() as opened:
+                if opened is not None:
+                    embed = None if mode == "keyword" or self._embedder is None else self._vector
+                    return await self._search(Search(opened, query.text, wanted, mode, embed, depth), then)
+        except (Unavailable, OSError, driver().error) as error:
+            await self._is_broken(error)
+        return await self._scanned(query.text, wanted, then)
+
+    async def _search(self, wanted: Search, then: Callable[[Candidates], T]) -> T:
+        from anyio import to_thread
+
+        if not numpy_is_there.is_set():
+            await to_thread.run_sync(import_numpy)
+
+        def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
+            if wanted.mode == "vector" and vector is not None:
+                found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
+            used: Mode = "keyword" if vector is None else wanted.mode
+            return then(
+                Candidates(
+                    asking.asked,
+                    tuple(found),
+                    asking.frequencies,
+                    asking.passages,
+                    used,
+                    str(wanted.opened.generation.number),
+                    self._messages(),
+                )
+            )
+
+        return await search(wanted, candidates)
+
+    async def _scanned(self, text: str, filters: Filters, then: Callable[[Candidates], T]) -> T:
+        from anyio import to_thread
+
+        scanned = await to_thread.run_sync(self._scan.search, text, filters)
+        message = (
+            f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
+            "The server rebuilds it, or `context-manager index rebuild`"
+        )
+        if not scanned.complete:
+            message += "; the oldest files of this large workspace were left out"
+        found = Candidates(
+            scanned.asked, scanned.found, scanned.frequencies, scanned.passages, "scan", "none", (message,)
+        )
+        return await to_thread.run_sync(then, found)
+
+    def _vector(self, text: str) -> NDArray[np.float32] | None:
+        if self._embedder is None or not text.strip():
+            return None
+        vector = self._vectors.get(text)
+        if vector is None:
+            try:
+                vector = self._embedder.embed([text])[0]
+            except ContextManagerError as error:
+                self._health.embedding = str(error)
+                return None
+            if len(text) <= LONGEST_KEPT:
+                if len(self._vectors) >= QUERIES_KEPT:
+                    self._vectors.clear()
+                self._vectors[text] = vector
+        return vector if vector.any() else None
+
+    def embed_ahead(self, text: str) -> None:
+        """Embeds a query before it is searched. It may take long: call it in a thread."""
+        if numpy_is_there.is_set():
+            self._vector(text)
+
+    async def settle(self, paths: Iterable[str], patience: float = SETTLE_SECONDS) -> None:
+        """Waits until searches see the current versions of these files, at most `patience` seconds.
+
+        Does not wait if the index is broken, missing or being built: searches then read the files.
+        """
+        from anyio import move_on_after, sleep, to_thread
+
+        left = [path for path in paths if is_indexed(path)]
+        with move_on_after(patience):
+            while left and self._health.broken is None and self._health.building is None:
+                there = await to_thread.run_sync(self._as_they_are, left)
+                known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
+                left = [path for path in left if known.get(path) != there.get(path)]
+                left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
+                if left:
+                    await sleep(0.01)
+
+    def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
+        """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
+        new = (there or (0, 0))[0] - (known or (0, 0))[0]
+        return new <= SMALL and path not in self._keeper.postponed
+
+    def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
+        found = {}
+        for path in paths:
+            with contextlib.suppress(ContextManagerError, OSError):
+                if self._files.relative(path) == path:
+                    about = self._files.stat(path)
+                    found[path] = (about.size, about.mtime_ns)
+        return found
+
+    async def last_turn(self, session: str) -> int | None:
+        """Returns the number of a session's newest indexed turn; None if searches read the files."""
+        return await self._ask(lambda connection: inside.last_turn(connection, session), None)
+
+    async def document(self, path: str) -> tuple[Passage, ...]:
+        """Returns the passages of a file in order; none if it is not indexed."""
+        return await self._ask(lambda connection: inside.document(connection, path), ())
+
+    async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
+        """Returns the passages of the units around one, without its own, also across a conversation's files."""
+        return await self._ask(lambda connection: inside.neighbours(connection, passage, before, after), ())
+
+    async def unit(self, passage: Passage) -> tuple[Passage, ...]:
+        """Returns all parts of a passage's unit, in order."""
+        return await self._ask(lambda connection: inside.neighbours(connection, passage, 0, 0, itself=True), ())
+
+    async def fingerprint(self) -> str:
+        """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
+        found = await self._ask(inside.fingerprint, None)
+        if found is None:
+            raise Unavailable("there is no search index yet; `context-manager index rebuild` makes it")
+        return found
+
+    async def data_version(self) -> tuple[str, int]:
+        """Returns a value that changes whenever any process changes or replaces the index."""
+        try:
+            async with self._reading() as opened:
+                if opened is not None:
+                    return str(opened.generation.number), await opened.near.database.data_version()
+        except (Unavailable, OSError, driver().error) as error:
+            await self._is_broken(error)
+        return "none", 0
+
+    async def status(self) -> IndexStatus:
+        """Returns the contents and problems of the index."""
+        counts = await self._ask(inside.counts, None)
+        return standing(counts, self._open, self._health, self._name, self._messages())
+
+    async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
+        """Reads some indexed files again and compares their passages with the index.
+
+        Returns the number of compared files, and the paths of those that differ. Files that changed since they were
+        indexed are skipped: the next refresh indexes them.
+        """
+        sampled: list[str] = await self._ask(lambda connection: inside.sample(connection, files), [])
+        compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
+        return len(compared), tuple(path for path, same in compared if not same)
+
+    async def _is_as_indexed(self, path: str) -> bool | None:
+        """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
+        from anyio import to_thread
+
+        def read() -> tuple[Look, list[Row], list[Cut]]:
+            found = look(self._files, path, None)
+            rows = list(plan(found, {}).rows)
+            return found, rows, [cut(row) for row in rows]
+
+        found, rows, cuts = await to_thread.run_sync(read)
+
+        def compare(connection: sqlite3.Connection) -> bool | None:
+            if inside.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+                return None
+            return inside.holds(connection, path, rows, cuts)
+
+        return await self._ask(compare, None)
+
+    def _messages(self) -> tuple[str, ...]:
+        messages: list[str] = []
+        if self._embedder is None and self._name != "none":
+            messages.append(f"the embedder {self._name} is not available: keywords only (context-manager doctor)")
+        if self._health.embedding:
+            messages.append(self._health.embedding)
+        return tuple(messages)
+
+    async def _ask(self, fn: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        try:
+            async with self._reading() as opened:
+                return otherwise if opened is None else await opened.words.database.read(fn)
+        except (Unavailable, OSError, driver().error) as error:
+            await self._is_broken(error)
+            return otherwise
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[Reading | None]:
+        """Yields the live generation, reopened if another one is live; None if none can be read."""
+        opened = await self._opened()
+        if opened is None:
+            yield None
+            return
+        opened.users += 1
+        try:
+            yield opened
+        finally:
+            opened.users -= 1
+            if opened.retired and opened.users == 0:
+                await opened.close()
+
+    async def _opened(self) -> Reading | None:
+        if self._is_current(self._open):
+            return self._open
+        async with self._opening():
+            if self._is_current(self._open):
+                return self._open
+            await self._retire()
+            generation = self._generations.take_current()
+            if generation is None:
+                return None
+            try:
+                self._open = await open_reading(generation)
+                self._health.broken = None
+            except BaseException:
+                generation.held.release()
+                raise
+            return self._open
+
+    def _is_current(self, opened: Reading | None) -> bool:
+        return (
+            opened is not None
+            and self._generations.current() == opened.generation.number
+            and inode_of(opened.generation.path) == opened.inode
+        )
+
+    async def _retire(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.retired = True
+            if opened.users == 0:
+                await opened.close()
+
+    async def _is_broken(self, error: Exception) -> None:
+        self._health.broken = str(error)
+        number = self._generations.current()
+        if number is not None:
+            self._generations.report_damage(number)
+        await self._retire()
+
+    # ---------------------------------------------------------------- writing
+
+    @property
+    def needs_care(self) -> bool:
+        """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
+        return self._health.broken is not None or not self._generations.serves() or self._keeper.moved
+
+    async def refresh(self, progress: Progress | None = None) -> int:
+        """Indexes all changed files and returns their number. Builds a missing index.
+
+        Only for the process with the maintainer's lock.
+        """
+        return await self._keeper.refresh(progress)
+
+    async def apply(self, paths: Iterable[str]) -> int:
+        """Updates these files and all files in these folders, also deleted ones. Returns how many had changed.
+
+        Only for the process with the maintainer's lock.
+        """
+        return await self._keeper.apply(tuple(paths))
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """Updates small changes while a `refresh` or `apply` may be running.
+
+        Returns how many files had changed, and the paths that need `apply`; `settle` does not wait for those.
+        """
+        return await self._keeper.apply_small(tuple(paths))
+
+    async def rebuild(self, progress: Progress | None = None) -> int:
+        """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
+
+        Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
+        """
+        return await self._keeper.rebuild(progress)
+
+    async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
+        """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
+
+        Returns the names of files that another process still used after `patience` seconds; that process deletes them
+        when it closes them.
+        """
+        from anyio import current_time, sleep, to_thread
+
+        await self._keeper.rebuild(progress)
+        await self._keeper.close()
+        await self._retire()
+        until = current_time() + patience
+        while True:
+            await to_thread.run_sync(self._generations.sweep)
+            left = [self._generations.path(number).name for number in self._generations.left()]
+            left += await to_thread.run_sync(self._generations.sweep_others)
+            if not left or current_time() > until:
+                return tuple(left)
+            await sleep(0.05)
+
+    async def close(self) -> None:
+        """Closes everything; the index can be used again afterwards."""
+        await self._keeper.close()
+        await self._retire()

@@ -1,0 +1,332 @@
+"""Keeping the index true: what the maintaining process does, and rebuilding, which anybody may."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.storage.local.database import driver
+from mcp_server.storage.local.index import inside, schema
+from mcp_server.storage.local.index.filling import Filling, Progress
+from mcp_server.storage.local.index.generations import Generation, Generations
+from mcp_server.storage.local.index.looking import FOLDERS, RACY_NS, Known, is_indexed
+from mcp_server.storage.local.index.opening import Connected, Health, Lock, connect, inode_of
+from mcp_server.storage.local.index.vectors import refill
+from mcp_server.storage.local.index.writer import known_files, known_paths
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+    from mcp_server.storage.local.files import FileStat, WorkspaceFiles
+
+
+T = TypeVar("T")
+
+SMALL = 256 * 1024
+"""Bytes that `apply_small` reads at most: some tenths of a second's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The live generation, open for writing."""
+
+    generation: Generation
+    inode: int
+    to: Connected
+
+    async def close(self) -> None:
+        """Closes it and lets go of the generation."""
+        await self.to.database.close()
+        self.generation.held.release()
+
+
+class _Replaced(Exception):
+    """Another generation became the live one meanwhile."""
+
+
+class Keeper:
+    """Writes index files. `refresh`, `apply` and `embed_missing` are for the holder of the maintainer's lock alone."""
+
+    def __init__(
+        self,
+        files: WorkspaceFiles,
+        generations: Generations,
+        embedder: Embedder | None,
+        name: str,
+        dimensions: int,
+        health: Health,
+    ) -> None:
+        self._files = files
+        self._generations = generations
+        self._embedder = embedder
+        self._name = name
+        # Of one that is not installed, too: vectors can then be added later without a rebuild.
+        self._dimensions = embedder.dimensions if embedder else dimensions
+        self._health = health
+        self._writing: Writing | None = None
+        self._turn = Lock()
+        self._long: Filling | None = None  # at work, and letting others in between
+        self.postponed: set[str] = set()
+        """Files that `apply_small` has left, until `apply` has seen to them: nobody need wait for these."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether somebody else has made another generation the live one: all files must be compared with it."""
+        return self._writing is not None and not self._is_live(self._writing)
+
+    async def refresh(self, progress: Progress | None = None) -> int:
+        """Indexes every file that changed, and builds a missing index; returns how many files had changed."""
+        from anyio import to_thread
+
+        async def work(writing: Writing) -> int:
+            known = await writing.to.database.read(known_files)
+            changed = await to_thread.run_sync(self._changed, known)
+            count = await self._fill(writing, changed, progress)
+            await self._embed_missing(writing)
+            return count
+
+        count = await self._with_live(work)
+        self.postponed.clear()
+        return await self.rebuild(progress) if count is None else count
+
+    async def apply(self, paths: Iterable[str]) -> int:
+        """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed."""
+
+        async def work(writing: Writing) -> int:
+            return await self._fill(writing, await self._named(writing, paths), None)
+
+        count = await self._with_live(work)
+        self.postponed.difference_update(paths)
+        return await self.rebuild() if count is None else count
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """As `apply`, but what takes longer is left, and returned: files with much to read, and all where there is no
+        index. It need not wait for a `refresh` or `apply` that is at work: these let it in between."""
+
+        async def work(writing: Writing) -> tuple[int, list[str]]:
+            named = await self._named(writing, paths)
+            known = await writing.to.database.read(lambda connection: known_files(connection, named))
+            held = self._long.held if self._long else frozenset()
+            small: list[str] = []
+            left: list[str] = []
+            room = SMALL
+            for path in named:
+                size = self._to_read(path, known.get(path))
+                if path in held or size > room:
+                    left.append(path)
+                else:
+                    small.append(path)
+                    room -= size
+            filling = Filling(writing.to, self._files, self._embedder)
+            changed = await filling.run(small, known)
+            self._health.embedding = filling.failed
+            if self._long:
+                self._long.taken.update(small)
+            return changed, left
+
+        done = await self._with_live(work)
+        changed, left = (0, list(paths)) if done is None else done
+        self.postponed.update(left)
+        return changed, left
+
+    async def rebuild(self, progress: Progress | None = None) -> int:
+        """Fills a new generation from the files and makes it the live one; the old one serves meanwhile."""
+        from anyio import CancelScope, to_thread
+
+        paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
+        generation = await to_thread.run_sync(self._generations.begin)
+        self._health.building = (0, len(paths))
+
+        def show(done: int, total: int) -> None:
+            self._health.building = (done, total)
+            if progress:
+                progress(done, total)
+
+        try:
+            await self._build(generation, paths, show)
+            await to_thread.run_sync(self._generations.publish, generation)
+            self._health.broken = None
+        finally:
+            self._health.building = None
+            generation.held.release()
+            with CancelScope(shield=True):
+                await to_thread.run_sync(self._generations.sweep)
+        return len(paths)
+
+    async def close(self) -> None:
+        """Closes what is open; it opens again when needed."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing.close()
+
+    async def _build(self, generation: Generation, paths: Sequence[str], progress: Progress) -> None:
+        to = await connect(generation.path, new=True)
+        try:
+            await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
+            filling = Filling(to, self._files, self._embedder)
+            await filling.run(paths, {}, progress)
+            self._health.embedding = filling.failed
+            await to.database.write(inside.complete)
+        finally:
+            await to.database.close()
+
+    async def _fill(self, writing: Writing, paths: Sequence[str], progress: Progress | None) -> int:
+        if not paths:
+            return 0
+        known = await writing.to.database.read(lambda connection: known_files(connection, paths))
+        filling = self._long = Filling(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
+        try:
+            changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
+        finally:
+            self._long = None
+        self._health.embedding = filling.failed
+        return changed
+
+    async def _with_live(self, work: Callable[[Writing], Awaitable[T]]) -> T | None:
+        """What `work` returns for the live generation; None if there is none that can be written, or it is damaged:
+        then it is to be built anew."""
+        while True:
+            async with self._turn():
+                writing = await self._writer()
+                if writing is None:
+                    return None
+                try:
+                    return await work(writing)
+                except _Replaced:
+                    continue
+                except driver().error as error:
+                    self._health.broken = str(error)
+                    return None
+                except Unavailable as error:
+                    await self._judge(writing, error)
+                    return None
+
+    async def _let_others(self, writing: Writing) -> None:
+        """Lets in who waits to write. Raises _Replaced if another generation is the live one afterwards."""
+        from anyio import CancelScope
+
+        turn = self._turn()
+        if turn.statistics().tasks_waiting:
+            turn.release()
+            with CancelScope(shield=True):  # whoever called it will let go of it
+                await turn.acquire()
+        if self._writing is not writing:
+            raise _Replaced
+
+    async def _named(self, writing: Writing, paths: Iterable[str]) -> list[str]:
+        """The indexed files at or below these paths, on disk or only in the index."""
+        from anyio import to_thread
+
+        held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
+        there = await to_thread.run_sync(self._below, paths)
+        return sorted({path for path in (*held, *there) if is_indexed(path)})
+
+    def _to_read(self, path: str, known: Known | None) -> int:
+        """Bytes of a file that the index has not seen, about; 0 for one that is gone."""
+        try:
+            size = self._files.stat(path).size
+        except (ContextManagerError, OSError):
+            return 0
+        seen = known.so_far.end if known is not None and known.so_far is not None else 0
+        return size - seen if size >= seen else size
+
+    async def _embed_missing(self, writing: Writing) -> None:
+        """Embeds what was indexed without an embedder."""
+        from anyio import to_thread
+
+        embedder, to = self._embedder, writing.to
+        while embedder is not None:
+            waiting = await to.database.read(lambda connection: inside.without_vector(connection, 1_000))
+            if not waiting:
+                return
+            try:
+                vectors = await to_thread.run_sync(embedder.embed, [text for _, text in waiting])
+            except ContextManagerError as error:
+                self._health.embedding = str(error)
+                return
+            ids = [number for number, _ in waiting]
+            await to.database.write(
+                lambda connection, ids=ids, vectors=vectors: inside.add_vectors(
+                    connection, ids, vectors, to.loads_vectors
+                )  # type: ignore[misc]
+            )
+            await self._let_others(writing)
+
+    async def _writer(self) -> Writing | None:
+        """The live generation, open for writing; None if there is none that can be written."""
+        if self._writing is not None and not self._is_live(self._writing):
+            await self.close()
+        if self._health.broken or not self._generations.serves():
+            await self.close()
+            return None
+        if self._writing is not None:
+            return self._writing
+        generation = self._generations.take_current()
+        if generation is None:
+            return None
+        to: Connected | None = None
+        try:
+            inode = inode_of(generation.path)
+            to = await connect(generation.path)
+            if to.loads_vectors:
+                await to.database.write(refill)
+        except BaseException as error:  # also where it is cancelled: a connection that nobody has is never closed
+            if to is not None:
+                await to.database.close()
+            generation.held.release()
+            if not isinstance(error, Unavailable | OSError | driver().error):
+                raise
+            self._health.broken = str(error)
+            return None
+        self._writing = Writing(generation, inode, to)
+        return self._writing
+
+    async def _judge(self, writing: Writing, error: Unavailable) -> None:
+        """Damage is mended by a rebuild; a full or read-only disk is not: then the error goes on to whoever asked."""
+        try:
+            await writing.to.database.read(inside.counts)
+        except (Unavailable, driver().error):
+            self._health.broken = str(error)
+            return
+        raise error
+
+    def _is_live(self, writing: Writing) -> bool:
+        return (
+            writing.generation.number == self._generations.current()
+            and inode_of(writing.generation.path) == writing.inode
+        )
+
+    def _walk(self) -> Iterator[FileStat]:
+        return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
+
+    def _changed(self, known: Mapping[str, Known]) -> list[str]:
+        """Paths that are new, gone, or not as they were when they were indexed."""
+        changed: list[str] = []
+        seen: set[str] = set()
+        for stat in self._walk():
+            seen.add(stat.path)
+            before = known.get(stat.path)
+            if (
+                before is None
+                or (before.size, before.mtime_ns) != (stat.size, stat.mtime_ns)
+                or before.mtime_ns > before.looked_ns - RACY_NS
+            ):
+                changed.append(stat.path)
+        return changed + [path for path in known if path not in seen]
+
+    def _below(self, paths: Iterable[str]) -> list[str]:
+        found: list[str] = []
+        for path in paths:
+            try:
+                place: Path = self._files.resolve(path)
+                found += [stat.path for stat in self._files.walk(path)] if place.is_dir() else [path]
+            except ContextManagerError:  # no path of ours
+                continue
+        return found
+
+
+def _last_transcripts(path: str) -> tuple[bool, str]:
+    """What a person or an agent has written first: it is little, and conversations may be many megabytes."""
+    return path.startswith("raw/"), path

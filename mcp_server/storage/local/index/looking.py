@@ -1,0 +1,207 @@
+"""Looking at a file: from bytes to passages, or to a sentence that says why not. Knows no database.
+
+A transcript that only grew is read from where it was left; any other file is read whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.model import Passage, TranscriptHead
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.text import transcript, yaml
+from mcp_server.text.markdown import marked_line, split_front_matter
+from mcp_server.text.passages import of_knowledge, of_turns
+
+FOLDERS = ("raw", "knowledge", "topics", "archive")
+ENDINGS = (".md", ".markdown", ".txt")
+
+RACY_NS = 2_000_000_000
+"""A file written so shortly before a look may have changed again without a new time: its bytes are compared."""
+
+NOTHING = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSoFar:
+    """Where reading of a transcript stopped, `end` in bytes: enough to go on when it has grown."""
+
+    end: int
+    prefix_sha256: bytes
+    turns: int
+    next_line: int
+    last_number: int
+    last_at: datetime
+    session: str
+    project: str
+    title: str
+    started: datetime
+
+    def to_json(self) -> str:
+        """For the `files` table."""
+        kept = {name: getattr(self, name) for name in self.__slots__}
+        kept |= {"prefix_sha256": self.prefix_sha256.hex(), "last_at": self.last_at.isoformat()}
+        return json.dumps(kept | {"started": self.started.isoformat()})
+
+    @classmethod
+    def from_json(cls, text: str) -> ReadSoFar:
+        """What `to_json` wrote."""
+        kept: dict[str, Any] = json.loads(text)
+        kept["prefix_sha256"] = bytes.fromhex(kept["prefix_sha256"])
+        kept["last_at"], kept["started"] = (datetime.fromisoformat(kept[name]) for name in ("last_at", "started"))
+        return cls(**kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the index already holds of a file."""
+
+    id: int
+    size: int
+    mtime_ns: int
+    looked_ns: int
+    sha256: bytes
+    so_far: ReadSoFar | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a file. `gone`: it is not there (any more). `same`: its bytes are those that were indexed.
+
+    `grown`: `passages` are only what was added. `problem` is a sentence for `status`; there can be passages all the
+    same.
+    """
+
+    path: str
+    size: int = 0
+    mtime_ns: int = 0
+    looked_ns: int = 0
+    sha256: bytes = NOTHING
+    passages: tuple[Passage, ...] = ()
+    gone: bool = False
+    same: bool = False
+    grown: bool = False
+    so_far: ReadSoFar | None = None
+    problem: str | None = None
+
+
+def is_indexed(path: str) -> bool:
+    """Whether a workspace path is one that the index holds."""
+    parts = path.split("/")
+    return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)
+
+
+def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
+    """Reads a file and cuts it. Never raises for what a file holds, or for one that went away meanwhile.
+
+    What is reached by a symbolic link, or is no plain file, is not there: a link that came with somebody's commit may
+    lead to `.local/`, and reading a pipe never ends.
+    """
+    looked_ns = time.time_ns()
+    try:
+        place = files.resolve(path)
+        about = place.stat()
+        if not stat.S_ISREG(about.st_mode) or files.relative(path) != path:
+            return Look(path, gone=True)
+        data = place.read_bytes()
+    except FileNotFoundError:
+        return Look(path, gone=True)
+    except (OSError, ContextManagerError) as error:
+        return Look(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
+    digest = hashlib.sha256(data).digest()
+    seen = Look(path, about.st_size, about.st_mtime_ns, looked_ns, digest)
+    if known is not None and known.sha256 == digest:
+        return _with(seen, same=True, so_far=known.so_far)
+    if b"\0" in data[:8192]:
+        return _with(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
+    if path.startswith("raw/"):
+        return _look_at_transcript(seen, data, known.so_far if known else None)
+    try:
+        text, problem = data.decode("utf-8"), None
+    except UnicodeDecodeError as error:
+        text = data.decode("utf-8", "replace")
+        problem = f"{path}: byte {error.start} is not UTF-8; it is searched with � in its place. Save the file as UTF-8"
+    if (line := marked_line(text)) is not None:
+        return _with(
+            seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
+        )
+    return _look_at_document(seen, text.replace("\r\n", "\n"), problem)
+
+
+def _look_at_document(seen: Look, text: str, problem: str | None) -> Look:
+    found = split_front_matter(text)
+    body, line = found.body, found.body_line
+    fields: Mapping[str, Any] = {}
+    try:
+        fields = yaml.load(found.raw, seen.path, 2) if found.raw else {}
+    except ContextManagerError as error:
+        problem = f"{error}. Its text is searched all the same"
+        body, line = text, 1  # what was meant as front matter stays findable
+    return _with(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
+
+
+def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Look:
+    grown = _look_at_end(seen, data, so_far) if so_far is not None else None
+    if grown is not None:
+        return grown
+    try:
+        whole = transcript.parse(data.decode("utf-8", "surrogateescape"), seen.path, yaml.load)
+    except ContextManagerError as error:
+        text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+        problem = f"{error}. Its text is searched all the same"
+        return _with(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
+    head = whole.head
+    so_far = ReadSoFar(
+        end=whole.complete_bytes,
+        prefix_sha256=_prefix(data, whole.complete_bytes),
+        turns=len(whole.turns),
+        next_line=whole.next_line,
+        last_number=whole.turns[-1].turn.number if whole.turns else 0,
+        last_at=whole.last_at or head.started,
+        session=head.session_id,
+        project=head.project,
+        title=head.title,
+        started=head.started,
+    )
+    return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
+
+
+def _look_at_end(seen: Look, data: bytes, so_far: ReadSoFar) -> Look | None:
+    """What was appended; None if the file changed in any other way, so that it must be read whole."""
+    if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
+        return None
+    if data.find(b"\r", so_far.end) >= 0:
+        return None
+    text = str(memoryview(data)[so_far.end :], "utf-8", "surrogateescape")
+    tail = transcript.parse_tail(text, so_far.next_line, so_far.last_number, so_far.last_at)
+    first = min([*(t.start for t in tail.turns), *(c.start for c in tail.placed_changes)], default=0)
+    if first != so_far.next_line + 1:  # text between the blocks belongs to the turn before
+        return None
+    head = TranscriptHead(so_far.session, so_far.started, so_far.title, "", so_far.project)
+    end = so_far.end + tail.complete_bytes
+    read = replace(
+        so_far,
+        end=end,
+        prefix_sha256=_prefix(data, end),
+        turns=so_far.turns + len(tail.turns),
+        next_line=tail.next_line,
+        last_number=tail.turns[-1].turn.number if tail.turns else so_far.last_number,
+        last_at=tail.last_at or so_far.last_at,
+    )
+    return _with(seen, passages=of_turns(seen.path, head, tail.turns, so_far.turns), grown=True, so_far=read)
+
+
+def _prefix(data: bytes, end: int) -> bytes:
+    return hashlib.sha256(memoryview(data)[:end]).digest()
+
+
+def _with(seen: Look, **changes: Any) -> Look:
+    return replace(seen, **changes)

@@ -1,0 +1,141 @@
+"""Opening index files: the driver, the extension, the two connections of a reader, and what is known to be wrong."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcp_server.storage.local.database import Database, DatabaseBroken
+from mcp_server.storage.local.index import schema
+from mcp_server.storage.local.index.generations import Generation
+from mcp_server.storage.local.index.stems import Stems
+from mcp_server.storage.local.index.vectors import Matrix
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import anyio
+
+_importing = threading.Lock()
+numpy_is_there = threading.Event()
+
+BUSY_SECONDS = 5.0
+"""No reader keeps an index open for long: a file that stays locked is one that something else has damaged."""
+
+
+@dataclass(slots=True)
+class Health:
+    """The index's current problems, as sentences or None; `building` is (files done, files in all)."""
+
+    broken: str | None = None
+    building: tuple[int, int] | None = None
+    embedding: str | None = None
+
+    @property
+    def absence(self) -> str:
+        """The reason why there is no index to read, as the end of a sentence that begins with "the index is"."""
+        return f"broken ({self.broken})" if self.broken else "being built" if self.building else "missing"
+
+
+@dataclass(slots=True)
+class Connected:
+    """One connection to an index file, with its stemmer. `loads_vectors` says whether sqlite-vec is there."""
+
+    database: Database
+    stems: Stems
+    loads_vectors: bool
+
+
+@dataclass(slots=True)
+class Reading:
+    """An open generation: two connections, so that words and meaning are looked up at once.
+
+    `retired` ones are closed by the last of their users.
+    """
+
+    generation: Generation
+    inode: int
+    words: Connected
+    near: Connected
+    matrix: Matrix = field(default_factory=Matrix)
+    names: dict[int, str] = field(default_factory=dict)
+    users: int = 0
+    retired: bool = False
+
+    async def close(self) -> None:
+        """Closes both connections and lets go of the generation."""
+        await self.words.database.close()
+        await self.near.database.close()
+        self.generation.held.release()
+
+
+async def open_reading(generation: Generation) -> Reading:
+    """Opens a generation for searching. Raises DatabaseBroken for garbage, and for one that was never completed."""
+    inode = inode_of(generation.path)
+    words = await connect(generation.path, numpy=False)
+    try:
+        near = await connect(generation.path, numpy=False)
+    except BaseException:
+        await words.database.close()
+        raise
+    return Reading(generation, inode, words, near)
+
+
+async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:
+    """Connects to an index file; a `new` one may be empty. A server that only checks for changes of the index does not
+    import NumPy, which takes 12 MB; a search does."""
+    made: list[tuple[Stems, bool]] = []
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        if numpy:
+            import_numpy()
+        connection.execute("PRAGMA cache_size = -16000")
+        made[:] = [(Stems(connection), schema.load_vectors(connection))]
+
+    if not new and _size(path) == 0:
+        raise DatabaseBroken(f"{path.name} is empty")
+    database = await Database.open(path, prepare=prepare, durable=False, busy_seconds=BUSY_SECONDS)
+    try:
+        if not new and (await database.read(schema.state)).get("complete") != "1":
+            raise DatabaseBroken(f"{path.name} was never completed")
+    except BaseException:
+        await database.close()
+        raise
+    stems, loads = made[0]
+    return Connected(database, stems, loads)
+
+
+def import_numpy() -> None:
+    """Imports NumPy while other threads wait: two that do so at the same moment for the first time break it."""
+    with _importing:
+        importlib.import_module("numpy")
+        numpy_is_there.set()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def inode_of(path: Path) -> int:
+    """The file's identity; -1 if it is gone."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return -1
+
+
+class Lock:
+    """An anyio.Lock that is made with its first use: a process that never searches never imports anyio."""
+
+    def __init__(self) -> None:
+        self._lock: anyio.Lock | None = None
+
+    def __call__(self) -> anyio.Lock:
+        if self._lock is None:
+            import anyio
+
+            self._lock = anyio.Lock()
+        return self._lock

@@ -1,0 +1,325 @@
+"""Writes the changed passages of files into the index."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from mcp_server.model import Passage
+from mcp_server.search.ranking import ends_with_question, first_person, tells_time
+from mcp_server.storage.local.index.looking import Known, Look, ReadSoFar
+from mcp_server.storage.local.index.schema import LINES, compared, state
+from mcp_server.storage.local.index.stems import Stems
+from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.passages import indexed_text, own_text
+from mcp_server.text.words import words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCALE = 254.0
+"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+
+INCOMPLETE = b""
+"""The digest of a unit until its last part is written. It equals no real digest, so the unit would be rewritten."""
+
+UNFINISHED = -2
+"""The size of a file that is indexed only in part. No file has this size: the next refresh reads it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A passage to be written, and its unit. Its words are split just before, as they take ten times its memory."""
+
+    passage: Passage
+    mark: int
+    digest: bytes
+    chars: int
+    ends_with_question: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The values that are computed from a passage's text."""
+
+    text: str
+    words: tuple[str, ...]
+    tells_time: bool
+    first_person: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The changes for a file: rows to add, and units (by mark) to delete first."""
+
+    look: Look
+    rows: tuple[Row, ...] = ()
+    drop: tuple[int, ...] = ()
+
+
+def mark_of(passage: Passage) -> int:
+    """Returns the number at the end of a passage's unit."""
+    return int(passage.unit.rpartition("#")[2])
+
+
+def digest_of(unit: tuple[Passage, ...]) -> bytes:
+    """Returns an 8-byte digest of a unit's `repr`, computed part by part because a message may have many megabytes."""
+    digest = hashlib.blake2b(b"(", digest_size=8)
+    for number, part in enumerate(unit):
+        digest.update(f"{', ' if number else ''}{part!r}".encode("utf-8", "replace"))
+    digest.update(b",)" if len(unit) == 1 else b")")
+    return digest.digest()
+
+
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+    """Returns what the index knows of these files, or of all."""
+    select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
+    if paths is None:
+        rows = connection.execute(select).fetchall()
+    else:
+        rows = [row for path in paths for row in connection.execute(f"{select} WHERE path = ?", (path,))]
+    known: dict[str, Known] = {}
+    for path, file_id, size, mtime_ns, looked_ns, sha256, so_far in rows:
+        read = ReadSoFar.from_json(so_far) if so_far else None
+        known[path] = Known(file_id, size, mtime_ns, looked_ns, sha256, read)
+    return known
+
+
+def known_paths(connection: sqlite3.Connection, paths: Iterable[str]) -> list[str]:
+    """Returns the indexed files at or below these paths."""
+    found: list[str] = []
+    for path in paths:
+        rows = connection.execute(
+            "SELECT path FROM files WHERE path = ? OR (path >= ? AND path < ?)", (path, f"{path}/", f"{path}0")
+        )
+        found += [row[0] for row in rows]
+    return found
+
+
+def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
+    """Returns the digest of every indexed unit of a file; INCOMPLETE for a half-written unit."""
+    return dict(
+        connection.execute(
+            "SELECT m.mark, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file "
+            "WHERE f.path = ? AND m.part = 0",
+            (path,),
+        ).fetchall()
+    )
+
+
+def plan(look: Look, before: dict[int, bytes]) -> Plan:
+    """Compares a file's passages with its indexed units."""
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for _, group in groupby(look.passages, key=lambda passage: passage.unit):
+        unit = tuple(group)
+        mark, digest = mark_of(unit[0]), digest_of(unit)
+        if mark in seen:  # a transcript edited by hand may repeat a turn number; the first one counts
+            continue
+        seen.add(mark)
+        if before.get(mark) == digest:
+            continue
+        chars = sum(len(own_text(part)) for part in unit)
+        asks = ends_with_question(own_text(unit[-1])[-2000:])
+        for part in unit:
+            rows.append(Row(part, mark, digest, chars, asks))
+    changed = {row.mark for row in rows}
+    if look.grown or look.same:
+        drop = [mark for mark in before if mark in changed]
+    else:
+        drop = [mark for mark in before if mark in changed or mark not in seen]
+    return Plan(look, tuple(rows), tuple(drop))
+
+
+def cut(row: Row) -> Cut:
+    """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
+    thread."""
+    text = indexed_text(row.passage)
+    own = own_text(row.passage)
+    spoken, head = words(own), text[: len(text) - len(own)]
+    return Cut(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
+
+
+def write(
+    connection: sqlite3.Connection,
+    stems: Stems,
+    plans: Sequence[Plan],
+    cuts: Sequence[Cut],
+    vectors: NDArray[np.float32] | None,
+    can_load_vectors: bool,
+    first: int = 0,
+    last: int | None = None,
+) -> None:
+    """Writes plans into the index. `cuts` and `vectors` have one entry for each row of the plans, in order; `vectors`
+    is None if there is no embedder.
+
+    Of a single plan with very many rows, writes only rows `first` to `last`. The file's row is written with the last of
+    them, and the first part of a unit has the digest INCOMPLETE until the unit's last part is written.
+    """
+    kept = state(connection)
+    in_vec = can_load_vectors and int(kept["dimensions"]) > 0
+    if not can_load_vectors and int(kept["dimensions"]) > 0:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+    numbers = _Names(connection)
+    offset = 0
+    for each in plans:
+        rows = each.rows[first:last]
+        finished = last is None or last >= len(each.rows)
+        file_id = _file(connection, each.look, finished)
+        if each.look.gone:
+            _delete(connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ?", (file_id,))
+            connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
+            continue
+        if first == 0:
+            for mark in each.drop:
+                _delete(
+                    connection, in_vec, "SELECT id FROM knowledge_meta WHERE file = ? AND mark = ?", (file_id, mark)
+                )
+        if rows:
+            mine = None if vectors is None else vectors[offset : offset + len(rows)]
+            _insert(connection, stems, numbers, file_id, rows, cuts[offset : offset + len(rows)], mine, in_vec)
+        if last is not None:
+            continued = None if finished else each.rows[last].mark
+            for row in (*rows[:1], *rows[-1:]):
+                digest = INCOMPLETE if row.mark == continued else row.digest
+                connection.execute(
+                    "UPDATE knowledge_meta SET digest = ? WHERE file = ? AND mark = ? AND part = 0",
+                    (digest, file_id, row.mark),
+                )
+        offset += len(rows)
+
+
+def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
+    size, sha256 = (look.size, look.sha256) if finished else (UNFINISHED, b"")
+    (file_id,) = connection.execute(
+        "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "looked_ns = excluded.looked_ns, sha256 = excluded.sha256, so_far = excluded.so_far, "
+        "problem = CASE WHEN ? THEN problem ELSE excluded.problem END RETURNING id",
+        (
+            look.path,
+            size,
+            look.mtime_ns,
+            look.looked_ns,
+            sha256,
+            look.so_far.to_json() if look.so_far and finished else None,
+            look.problem,
+            look.same,
+        ),
+    ).fetchone()
+    return int(file_id)
+
+
+def _delete(connection: sqlite3.Connection, in_vec: bool, select: str, values: tuple[int, ...]) -> None:
+    ids = connection.execute(select, values).fetchall()
+    tables = ["knowledge_fts", "lines_fts", "passages", "knowledge_meta"] + (["knowledge_vec"] if in_vec else [])
+    for table in tables:
+        key = "id" if table in ("passages", "knowledge_meta") else "rowid"
+        connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", ids)
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    stems: Stems,
+    numbers: _Names,
+    file_id: int,
+    rows: Sequence[Row],
+    cuts: Sequence[Cut],
+    vectors: NDArray[np.float32] | None,
+    in_vec: bool,
+) -> None:
+    import numpy as np
+
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'knowledge_meta'").fetchone()
+    ids = range((last[0] if last else 0) + 1, (last[0] if last else 0) + 1 + len(rows))
+    stems.learn(word for found in cuts for word in found.words)
+    meta, wide, near = [], [], []
+    keywords: list[tuple[int, str]] = []
+    of_lines: list[tuple[int, str]] = []
+    half, small = packed_vectors(vectors, compared(state(connection))) if vectors is not None else ([], [])
+    for position, (new, row, found) in enumerate(zip(ids, rows, cuts, strict=True)):
+        p = row.passage
+        project, session, category, speaker = (numbers[name] for name in (p.project, p.session, p.category, p.speaker))
+        at = p.at.timestamp() if p.at else None
+        derived = p.turn is None and bool(sources_of(p.text))
+        named = (project, session, category, speaker)
+        meta.append((new, file_id, row.mark, p.part, *named, at, len(found.words), row.digest, derived))
+        flags = (found.tells_time, found.first_person, row.ends_with_question)
+        packed = np.array(stems.numbers(found.words), dtype="<u4").tobytes()
+        vector = half[position] if half else None
+        wide.append(
+            (
+                new,
+                p.ordinal,
+                p.start,
+                p.end,
+                storable(p.text),
+                storable(p.title),
+                p.turn,
+                p.turn_id,
+                p.role,
+                row.chars,
+                *flags,
+                packed,
+                vector,
+            )
+        )
+        (of_lines if derived else keywords).append((new, storable(" ".join(found.words))))
+        if small and in_vec:
+            near.append((new, project, LINES if derived else session, small[position]))
+    connection.executemany(f"INSERT INTO knowledge_meta VALUES ({_marks(12)})", meta)
+    connection.executemany(f"INSERT INTO passages VALUES ({_marks(15)})", wide)
+    connection.executemany("INSERT INTO knowledge_fts (rowid, words) VALUES (?, ?)", keywords)
+    connection.executemany("INSERT INTO lines_fts (rowid, words) VALUES (?, ?)", of_lines)
+    if near:
+        connection.executemany(
+            "INSERT INTO knowledge_vec (rowid, project, session, embedding) VALUES (?, ?, ?, vec_int8(?))", near
+        )
+
+
+class _Names(dict[str, int]):
+    """The numbers of names, cached for one transaction, because a rollback would make a longer cache wrong."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __missing__(self, name: str) -> int:
+        stored = storable(name)
+        self._connection.execute("INSERT OR IGNORE INTO names (name) VALUES (?)", (stored,))
+        (number,) = self._connection.execute("SELECT id FROM names WHERE name = ?", (stored,)).fetchone()
+        self[name] = int(number)
+        return int(number)
+
+
+def storable(text: str) -> str:
+    """Returns the text without lone surrogates, which SQLite refuses."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
+    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
+    half = vectors.astype("<f2")
+    # From the rounded vectors, so that the table can be filled again from the stored ones.
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
+
+
+def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
+    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+
+    They are normalized again, so that L2 orders as the cosine does.
+    """
+    import numpy as np
+
+    shown = half[:, :first].astype(np.float32)
+    length = np.linalg.norm(shown, axis=1, keepdims=True)
+    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)

@@ -1,0 +1,73 @@
+"""What a command replaced, kept so that the replacement can be undone: `.local/recovered/{id}/`.
+
+The copies lie there as plain files, so that whoever looks through the workspace finds what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.storage.local.files import WorkspaceFiles
+
+FOLDER = ".local/recovered"
+PREFIX = "before-"
+MOST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Files as they were at a moment, before `why` changed them; None for one that was not there."""
+
+    id: str
+    at: datetime
+    why: str
+    files: Mapping[str, str | None]
+
+
+class KeptCopies:
+    """The copies of one workspace. Methods are synchronous; call those that write under `locks.files()`."""
+
+    def __init__(self, files: WorkspaceFiles) -> None:
+        self._files = files
+
+    def keep(self, before: Mapping[str, str | None], why: str, at: datetime) -> str:
+        """Keeps these files durably and returns the id; beyond fifty the oldest copies are deleted."""
+        number = f"{PREFIX}{secrets.token_hex(4)}"
+        for path, text in before.items():
+            if text is not None:
+                self._files.write_atomic(f"{FOLDER}/{number}/files/{path}", text)
+        about = {"at": at.isoformat(), "why": why, "files": {path: text is not None for path, text in before.items()}}
+        # Written last: without it the copy is not there.
+        self._files.write_atomic(f"{FOLDER}/{number}/about.json", json.dumps(about, ensure_ascii=False), new=True)
+        for old in self.all()[MOST:]:
+            shutil.rmtree(self._files.resolve(f"{FOLDER}/{old.id}"), ignore_errors=True)
+        return number
+
+    def all(self) -> list[Kept]:
+        """Every copy, the newest first; an unreadable one is left out."""
+        found: list[Kept] = []
+        for stat in self._files.walk(f"{FOLDER}/"):
+            if stat.path.endswith("/about.json"):
+                try:
+                    found.append(self.get(stat.path.removeprefix(f"{FOLDER}/").removesuffix("/about.json")))
+                except ContextManagerError:
+                    continue
+        return sorted(found, key=lambda kept: (kept.at, kept.id), reverse=True)
+
+    def get(self, number: str) -> Kept:
+        """One copy. Raises NotFound."""
+        try:
+            about = json.loads(self._files.read_text(f"{FOLDER}/{number}/about.json"))
+            files = {
+                path: self._files.read_text(f"{FOLDER}/{number}/files/{path}") if existed else None
+                for path, existed in about["files"].items()
+            }
+            return Kept(number, datetime.fromisoformat(about["at"]), str(about["why"]), files)
+        except (NotFound, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise NotFound(f"no kept copy {number!r}; `context-manager recover` lists those there are") from error

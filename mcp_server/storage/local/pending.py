@@ -1,0 +1,97 @@
+"""What agents want to write where only the user's word counts: `.local/pending/{id}.json`, one file a proposal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+
+from mcp_server.errors import ContextManagerError, Invalid, NotFound
+from mcp_server.storage.local.files import WorkspaceFiles
+
+FOLDER = ".local/pending"
+_ID = re.compile(r"[a-z0-9_-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A change that waits. `fact` is what `remember` was given, `base` the hash of the file it was made for (None:
+    there was no file), `by` who proposed it."""
+
+    id: str
+    at: datetime
+    path: str
+    fact: Mapping[str, str | None]
+    base: str | None
+    session: str | None = None
+    by: str = ""
+
+
+class Pending:
+    """The proposals of one workspace. Methods are synchronous; those that write are called under `locks.files()`."""
+
+    def __init__(self, files: WorkspaceFiles) -> None:
+        self._files = files
+
+    def add(self, proposal: Proposal) -> Proposal:
+        """Keeps a proposal durably. One that says the same of the same file is not kept twice: it is returned."""
+        for known in self.all():
+            if (known.path, known.fact, known.base) == (proposal.path, proposal.fact, proposal.base):
+                return known
+        self._write(proposal)
+        return proposal
+
+    def all(self) -> list[Proposal]:
+        """Every proposal, the oldest first; one that cannot be read is left out."""
+        folder = self._files.local / "pending"
+        found: list[Proposal] = []
+        for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            try:
+                found.append(self._read(f"{FOLDER}/{file.name}"))
+            except ContextManagerError:
+                continue
+        return sorted(found, key=lambda proposal: (proposal.at, proposal.id))
+
+    def get(self, number: str) -> Proposal:
+        """One proposal. Raises NotFound naming those there are."""
+        if _ID.fullmatch(number) and self._files.exists(f"{FOLDER}/{number}.json"):
+            return self._read(f"{FOLDER}/{number}.json")
+        known = ", ".join(proposal.id for proposal in self.all()) or "none"
+        raise NotFound(f"no proposal {number[:60]!r} waits; there are: {known}")
+
+    def rebase(self, path: str, before: str | None, after: str | None) -> None:
+        """After one proposal was written, the others that were made for the same file are meant for what it is now."""
+        for proposal in self.all():
+            if proposal.path == path and proposal.base == before:
+                self._write(replace(proposal, base=after))
+
+    def remove(self, number: str) -> None:
+        """Deletes a proposal; nothing happens if it is gone."""
+        try:
+            self._files.remove(f"{FOLDER}/{number}.json")
+        except NotFound:
+            return
+
+    def _write(self, proposal: Proposal) -> None:
+        value = {**asdict(proposal), "at": proposal.at.isoformat()}
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        self._files.write_atomic(f"{FOLDER}/{proposal.id}.json", text.encode("utf-8", "replace").decode())
+
+    def _read(self, path: str) -> Proposal:
+        try:
+            value = json.loads(self._files.read_text(path))
+            fact = {str(name): None if text is None else str(text) for name, text in value["fact"].items()}
+            at = datetime.fromisoformat(value["at"])
+            return Proposal(
+                str(value["id"]), at, str(value["path"]), fact, value["base"], value["session"], str(value["by"])
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Invalid(f"{path} is no proposal ({error}); delete it") from error
+
+
+def hash_of(text: str | None) -> str | None:
+    """What `base` holds for a file's text."""
+    return None if text is None else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,120 @@
+"""The port of the topics: all of `topics/`, as it stands at the moment, with what is computed from it once per change.
+
+A look at the folder costs a `stat` a file; only what changed since the last look is read again. A broken file is named
+in `problems` and stops no other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.project import slugify
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.topics.topic import Topic
+
+T = TypeVar("T")
+
+TOPICS = "topics/"
+PEOPLE = "knowledge/people/"
+
+FEW, LOOK_AGAIN = 100, 1.0
+"""Where there are more than a few topics, their files are looked at once in so many seconds: it takes milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSet:
+    """The topics of one moment by name, in the order of their paths; `problems` are sentences that name file and line.
+    `people` are the files of `knowledge/people/`."""
+
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
+    _derived: dict[Hashable, Any] = field(default_factory=dict)
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` computes from these topics: computed with the first question, kept as long as they are."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast(T, self._derived[key])
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was found in one file when it was this large and this old."""
+
+    stamp: tuple[int, int]
+    topic: Topic | None
+    problems: tuple[str, ...]
+
+
+class TopicFiles:
+    """Reads `topics/`. Safe to call from several threads; a look takes milliseconds for a thousand topics."""
+
+    def __init__(self, files: WorkspaceFiles) -> None:
+        self._files = files
+        self._lock = Lock()
+        self._read: dict[str, _Read] = {}
+        self._set = TopicSet()
+        self._looked = 0.0
+
+    def read(self) -> TopicSet:
+        """The topics as their files are now, or were a moment ago: the same object as before if none has changed."""
+        with self._lock:
+            now = time.monotonic()
+            if len(self._read) > FEW and now - self._looked < LOOK_AGAIN:
+                return self._set
+            self._looked = now
+            stats = [stat for stat in self._walk(TOPICS) if not stat[0].rsplit("/", 1)[-1].startswith("_")]
+            people = tuple(path for path, _ in self._walk(PEOPLE)) if stats else ()
+            read = {path: self._one(path, stamp) for path, stamp in stats}
+            if read.keys() != self._read.keys() or any(read[path] is not self._read[path] for path in read):
+                self._read = read
+                self._set = _together(read, people)
+            elif people != self._set.people:
+                self._set = TopicSet(self._set.topics, self._set.problems, people)
+            return self._set
+
+    def _walk(self, folder: str) -> list[tuple[str, tuple[int, int]]]:
+        try:
+            found = self._files.walk(folder)
+            return [(stat.path, (stat.size, stat.mtime_ns)) for stat in found if stat.path.endswith(".md")]
+        except (OSError, ContextManagerError):  # a folder that leads elsewhere, or cannot be looked into
+            return []
+
+    def _one(self, path: str, stamp: tuple[int, int]) -> _Read:
+        known = self._read.get(path)
+        if known is not None and known.stamp == stamp:
+            return known
+        from mcp_server.topics.topic_file import parsed
+
+        try:
+            topic, warnings = parsed(path, self._files.read_text(path))
+        except ContextManagerError as error:
+            return _Read(stamp, None, (str(error),))
+        return _Read(stamp, topic, warnings)
+
+
+def _together(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
+    """All topics by name; of two that are called the same, the first."""
+    topics: dict[str, Topic] = {}
+    problems: list[str] = []
+    for one in read.values():
+        problems += one.problems
+        if one.topic is None:
+            continue
+        first = topics.setdefault(one.topic.name, one.topic)
+        if first is not one.topic:
+            problems.append(f"{one.topic.path}: {first.path} is called {first.name!r} too; rename one of them")
+    return TopicSet(MappingProxyType(topics), tuple(problems), people)
+
+
+def named(topics: TopicSet, name: str) -> Topic | None:
+    """The topic that a person means: its name, however it is written, or its path."""
+    by_path = {topic.path: topic for topic in topics.topics.values()}
+    return topics.topics.get(name) or by_path.get(name) or topics.topics.get(slugify(name.removesuffix(".md")))

@@ -1,0 +1,205 @@
+"""Relative dates made absolute: "yesterday", said on 8 May 2023, is "on 7 May 2023" for whoever reads it later.
+
+Exact days become days; weeks, weekends, months and years become what they name ("in the week before 3 July 2023", "in
+April 2023"). What names no time that can be worked out ("recently", "the other day") stays as it was said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from mcp_server.text.passages import MONTHS
+
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+NUMBERS = {
+    word: number
+    for number, words in enumerate(("a an one", "two couple", "three few", "four", "five", "six", "seven", "eight"), 1)
+    for word in words.split()
+    if word != "few"
+} | {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
+
+_DAY = r"(?P<weekday>mon(?:day)?|tue(?:s|sday)?|wed(?:nesday)?|thu(?:rs|rsday)?|fri(?:day)?|sat(?:urday)?|sun(?:day)?)"
+_COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + ")"
+_DATE = rf"(?!,? (?:{'|'.join(month[:3] for month in MONTHS)}))"
+"""No date follows, which says the day already: "Tuesday, November 24"."""
+_BEFORE = r"(?:\b(?:on|in|at|from|since|until|over|during|for|by|of|this past)\s+)?"
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """A text with absolute dates. `day` is the one day that it names, if it names exactly one by a relative word;
+    `future` says that a time to come is named, `past` a time gone by."""
+
+    text: str
+    day: date | None = None
+    past: bool = False
+    future: bool = False
+
+
+def written(day: date) -> str:
+    """A date as people write it: 7 May 2023."""
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
+def absolute(text: str, said: date) -> Dated:
+    """The text, said on the day `said`, with its relative dates made absolute."""
+    days: list[date] = []
+    begins_large = text[:1].isupper()
+    past = future = False
+    for pattern, work_out in _RULES:
+
+        def replaced(match: re.Match[str], work_out: _WorkOut = work_out) -> str:
+            nonlocal past, future
+            try:
+                found = work_out(match, said)
+            except OverflowError:  # a day that no calendar here has
+                found = None
+            if found is None:
+                return match[0]
+            words, day, direction = found
+            past, future = past or direction < 0, future or direction > 0
+            if day is not None:
+                days.append(day)
+            kept = re.match(r"(?:since|until|from|by)\b", match[0], re.IGNORECASE)
+            return f"{kept[0]} {words.split(' ', 1)[1]}" if kept and " " in words else words
+
+        text = pattern.sub(replaced, text)
+    if begins_large and text[:1].islower():
+        text = text[:1].upper() + text[1:]
+    text = _AS_SUBJECT.sub(lambda match: match[1][:1].upper() + match[1][1:], text)
+    return Dated(text, days[0] if len(set(days)) == 1 else None, past, future)
+
+
+_AS_SUBJECT = re.compile(
+    rf"^(?:In|On|Around) ((?:the (?:week|weekend"
+    rf"|evening)[^,.]{{0,20}} )?(?:(?:\w+day, )?\d{{1,2}} )?(?:{'|'.join(MONTHS)})? ?\d{{4}} "
+    r"(?:was|is|has been|will be|turned out)\b)"
+)
+"""A time that is a sentence's subject: "Last week was wild"."""
+
+_Found = tuple[str, date | None, int]
+_WorkOut = Callable[[re.Match[str], date], _Found | None]
+
+
+def _offset(days: int, words: str = "on {}") -> _WorkOut:
+    def work_out(_: re.Match[str], said: date) -> _Found:
+        day = said + timedelta(days=days)
+        return words.format(written(day)), day, days
+
+    return work_out
+
+
+def _weekday(match: re.Match[str], said: date) -> _Found | None:
+    """`last Friday` is the latest Friday before that day; `next Friday` and `this Friday` the first after it."""
+    wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
+    back = (said.weekday() - wanted) % 7 or 7
+    ahead = (wanted - said.weekday()) % 7 or 7
+    last = match["which"].lower() in ("last", "past", "this past")
+    day = said - timedelta(days=back) if last else said + timedelta(days=ahead)
+    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if last else 1
+
+
+_WAS = re.compile(
+    r"\b(?:\w{3,}ed|went|had|was|were|got|won|did|took|made|saw|met|found|lost|bought|came|left|ran|gave)\b"
+)
+_WILL = re.compile(
+    r"\b(?:will|going to|gonna|plan\w*|hop(?:e|ing)|want)\b|['’]ll\b|\b(?:am|are|is|['’](?:m|re|s)) \w+ing\b"
+)
+
+
+def _bare_weekday(match: re.Match[str], said: date) -> _Found | None:
+    """`on Friday` is the last one of what is over, and the next one of what is to come; else nobody knows."""
+    over, to_come = _WAS.search(match.string) is not None, _WILL.search(match.string) is not None
+    if over == to_come:
+        return None
+    wanted = next(place for place, name in enumerate(WEEKDAYS) if name.startswith(match["weekday"].lower()[:3]))
+    back, ahead = (said.weekday() - wanted) % 7 or 7, (wanted - said.weekday()) % 7 or 7
+    day = said - timedelta(days=back) if over else said + timedelta(days=ahead)
+    return f"on {WEEKDAYS[wanted].capitalize()}, {written(day)}", day, -1 if over else 1
+
+
+def _span(match: re.Match[str], said: date) -> _Found | None:
+    """`last week`, `next month`, `this year`."""
+    which, what = match["which"].lower(), match["what"].lower()
+    step = {"last": -1, "past": -1, "this past": -1, "this": 0, "next": 1, "this coming": 1, "coming": 1}[which]
+    if what == "week":
+        return ("this week" if not step else f"in the week {_side(step)} {written(said)}"), None, step
+    if what == "weekend" and not step:
+        saturday = said + timedelta(days=5 - said.weekday())
+        return f"on the weekend of {written(saturday)}", None, max(0, (saturday - said).days)
+    if what == "weekend":
+        return f"on the weekend {_side(step)} {written(said)}", None, step
+    if what == "month":
+        return f"in {_month(said, step)}", None, step
+    if what == "year":
+        return f"in {said.year + step}", None, step
+    if what in ("summer", "winter", "spring", "fall", "autumn") and step:
+        return f"in the {what} {_side(step)} {written(said)}", None, step
+    if what == "night" and step < 0:
+        day = said - timedelta(days=1)
+        return f"on the evening of {written(day)}", day, -1
+    return None
+
+
+def _ago(match: re.Match[str], said: date) -> _Found | None:
+    """`three days ago`, `two weeks ago`, `a year ago`."""
+    what = match["what"].lower()
+    if match["some"]:
+        return f"{match['some'].lower()} {what}s before {written(said)}", None, -1
+    word = match["count"].lower()
+    count = int(word) if word.isdigit() else NUMBERS[word]
+    if match["about"] and what in ("month", "year"):
+        return f"around {said.year - count if what == 'year' else _month(said, -count)}", None, -1
+    if what == "day":
+        day = said - timedelta(days=count)
+        return f"on {written(day)}", day, -1
+    if what == "week":
+        return f"around {written(said - timedelta(weeks=count))}", None, -1
+    if what == "weekend":
+        return f"{count} weekend{'s' if count > 1 else ''} before {written(said)}", None, -1
+    if what == "month":
+        return f"in {_month(said, -count)}", None, -1
+    return f"in {said.year - count}", None, -1
+
+
+def _side(step: int) -> str:
+    return "before" if step < 0 else "after"
+
+
+def _month(said: date, step: int) -> str:
+    months = said.year * 12 + said.month - 1 + step
+    return f"{MONTHS[months % 12]} {months // 12}"
+
+
+_WHICH = r"(?P<which>this past|this coming|last|past|next|this|coming)"
+_RULES: tuple[tuple[re.Pattern[str], _WorkOut], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), work_out)
+    for pattern, work_out in (
+        (rf"{_BEFORE}\bthe day before yesterday\b", _offset(-2)),
+        (r"\byesterday (?:morning|afternoon|evening|night)\b|\byesterday\b(?!['’])", _offset(-1)),
+        (rf"{_BEFORE}\bthe day after tomorrow\b", _offset(2)),
+        (r"\btomorrow (?:morning|afternoon|evening|night)\b|\btomorrow\b(?!['’])", _offset(1)),
+        (r"\b(?:earlier )?today\b(?!['’])|\bthis (?:morning|afternoon|evening)\b", _offset(0)),
+        (r"\btonight\b(?!['’])", _offset(0, "on the evening of {}")),
+        (
+            rf"{_BEFORE}(?:\b(?P<about>about|around|almost|nearly|over|roughly|like)\s+)?"
+            rf"\b(?:(?P<some>a few|several|some|a couple of|a couple)|{_COUNT}(?: of)?) (?P<what>day|weekend|week"
+            rf"|month|year)s? (?:ago|back)\b",
+            _ago,
+        ),
+        (
+            rf"\bon {_DAY}\b{_DATE}(?!['’]|, \d|s\b| (?:the|nights?|mornings?|evenings?|afternoons?|and|or|at|\d)\b)",
+            _bare_weekday,
+        ),
+        (rf"{_BEFORE}\b{_WHICH} {_DAY}\b{_DATE}(?:\.(?= [a-z0-9]))?(?!['’])", _weekday),
+        (
+            rf"{_BEFORE}(?:\bthe )?\b{_WHICH} (?P<what>weekend|week|month|year|summer|winter|spring|fall|autumn"
+            rf"|night)"
+            r"\b(?!['’]s?\b)",
+            _span,
+        ),
+    )
+)

@@ -1,0 +1,119 @@
+"""Neutralizes stored text: it is data, and no part of it may pass for the host's own words.
+
+Markers that clients and models give a meaning (`<system-reminder>`, `<|im_start|>`, `[INST]`, comment openers, role
+headers such as `Human:` at the beginning of a line) and all closing tags are changed: people can still read them, but
+programs do not recognize them. The search uses the text's skeleton, so that invisible characters and letters of other
+scripts cannot hide a marker. Characters that hide or reorder text are removed; control characters are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+
+from mcp_server.text.skeleton import IGNORABLE, skeleton
+
+_HIDDEN = (
+    *range(0x200B, 0x200C),  # zero width space
+    *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
+    *range(0x202A, 0x202F),  # embeddings and overrides
+    *range(0x2060, 0x2070),  # word joiner, invisible operators, isolates, deprecated formatting
+    0x00AD,  # soft hyphen
+    0x034F,  # combining grapheme joiner
+    0x061C,
+    0x180E,
+    0xFEFF,
+    0xFFF9,
+    0xFFFA,
+    0xFFFB,
+    *range(0xE0000, 0xE0080),  # tags: an invisible alphabet
+)
+_CHARACTERS: dict[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: "\u2421",
+    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
+    **dict.fromkeys(_HIDDEN, ""),
+    **dict.fromkeys((0x0B, 0x0C, 0x0D, 0x85, 0x2028, 0x2029), "\n"),  # they begin a new line too
+}
+
+
+def _ranges(codes: Iterable[int]) -> str:
+    """Returns a character class with ranges: single characters above U+FFFF make it forty times slower."""
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(sorted(codes)), lambda pair: pair[1] - pair[0])]
+    return "".join(f"{re.escape(chr(run[0]))}-{re.escape(chr(run[-1]))}" for run in runs)
+
+
+_UNUSUAL = re.compile(f"[{_ranges(_CHARACTERS)}]")
+_JOINING = re.compile(
+    rf"(?<![\x00-\x7f{IGNORABLE}])[\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d]"  # selects a character's form
+    r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"  # keycaps
+    rf"|(?:(?<![\x00-\x7f{IGNORABLE}])|(?<=[^\x00-\x7f{IGNORABLE}]\ufe0f))[\u200c\u200d](?![\x00-\x7f{IGNORABLE}]|\Z)"
+    rf"|(?P<hidden>[\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef\u180b-\u180d])"
+)
+"""Joiners and variation selectors: those that emoji and some scripts need, and `hidden` others, which can hide text."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+_TAGS = (
+    r"system[-_]|command[-_]|local-command|checkpoint-data|user-prompt-submit-hook|function_|tool_"
+    r"|invoke\b|parameter\b|antml:"
+    r"|(?:system|assistant|human|user|developer|instructions?|thinking|start_of_turn|end_of_turn|bos|eos|s|sys)\s*>"
+)
+_SLASH = r"\s*+/?\s*+"  # possessive: backtracking over ten thousand blanks would take minutes
+_MARKER = re.compile(
+    rf"<(?={_SLASH}(?:{_TAGS}))"  # host and chat-template tags
+    r"|<(?=\s*+/\s*+(?:[^\W\d]|>))"  # closing tags: one may close the tag that a client puts around stored text
+    r"|<(?=[|｜])|(?<=[|｜])>"  # such as <|im_start|>
+    rf"|<(?=<{_SLASH}SYS)"
+    r"|<(?=!--)|(?<=--)>"  # comments: the labels of compiled text
+    rf"|\[(?={_SLASH}INST\s*\])",
+    re.IGNORECASE,
+)
+_ROLE = re.compile(
+    r"^([ \t]*)(?=[*_#]{0,6}[ \t]{0,3}[*_]{0,3}"
+    r"(?:Human|HUMAN|Assistant|ASSISTANT|System|SYSTEM|Developer|DEVELOPER)[*_]{0,3}[ \t]{0,3}[:：])",
+    re.MULTILINE,
+)
+
+
+def printable(text: str) -> str:
+    """Returns `text` with visible control characters, for a file that people print in a terminal."""
+    return _CONTROL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+
+
+def neutralise(text: str) -> str:
+    """Returns `text`, safe for use in a prompt. Idempotent; text without markers is returned unchanged."""
+    if not text.isascii() or not text.isprintable():
+        text = _UNUSUAL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
+        text = _JOINING.sub(lambda match: "" if match["hidden"] else match.group(), text)
+    plain, positions = skeleton(text)
+    if ":" in plain:  # roles first: the `>` inserted before one may close an open tag
+        quoted = _inserted(text, "> ", [_position(match.end(1), positions) for match in _ROLE.finditer(plain)])
+        if quoted != text:
+            text = quoted
+            plain, positions = skeleton(text)
+    if "<" in plain or "[" in plain or ">" in plain:
+        found = [(_position(match.start(), positions), _HARMLESS[match.group()]) for match in _MARKER.finditer(plain)]
+        if found:
+            characters = list(text)
+            for position, harmless in found:
+                characters[position] = harmless
+            text = "".join(characters)
+    return text
+
+
+_HARMLESS = {"<": "‹", ">": "›", "[": "("}
+
+
+def _position(place: int, positions: list[int] | None) -> int:
+    return place if positions is None else positions[place]
+
+
+def _inserted(text: str, mark: str, places: list[int]) -> str:
+    parts: list[str] = []
+    before = 0
+    for place in places:
+        parts += (text[before:place], mark)
+        before = place
+    return "".join([*parts, text[before:]])

@@ -1,0 +1,373 @@
+"""What was deleted on request is recognised by hashes: the text itself is kept nowhere (SPEC §17).
+
+A text counts as a run of words: letters and digits, folded (case, accents), whatever stands between them. Of the run
+`The vault's code: 47-11!` the hash of `thevaultscode4711` is kept, with a salt, and how many characters those are. So
+it is found again inside a longer text, in other spelling of case, spaces and punctuation, as whole words. A paraphrase
+is not found, and neither is the run inside a longer word. Whoever has the hashes can check a guess: a short fact that
+can be guessed can be confirmed.
+
+Requests are applied one after the other, in the order in which they were made. What comes in again later goes the same
+way as what was there before, so a forgotten turn and its second import are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import accumulate
+from zlib import crc32
+
+from mcp_server.errors import Invalid
+from mcp_server.model import ToolCall, Turn
+from mcp_server.text.words import fold
+from mcp_server.text.yaml_line import moment_text, read_moment
+
+MARK = "[forgotten]"
+"""What stands in the place of a forgotten text, once a line."""
+
+NAME = "forgotten"
+"""The same in file names, keys and other names that cannot hold brackets."""
+
+SHORTEST = 3
+"""Letters and digits that a text must have at least to be forgotten everywhere."""
+
+CUT_AT_LEAST = 12
+"""So many letters of it (or half, if that is less) make a beginning recognisable."""
+
+DIGEST = 10
+_CJK = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]"
+# Scripts that put no spaces between words: each letter counts as a word.
+_WORD = re.compile(rf"{_CJK}|(?:(?!{_CJK})[^\W_])+")
+_SPACED_WORD = re.compile(r"[^\W_]+")
+_ANY_CJK = re.compile(_CJK)
+_CUT = re.compile(r"[^\S\n]*(?:…|\.\.\.)")
+_CUT_NAME = re.compile(r"[^\S\n]*(?:…|\.\.\.|\Z|\n|(?:-\d+)?\.md\b)")
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """One request. All hashes are salted; `windows` and `cuts` are (number of characters, hash).
+
+    `windows` go wherever they stand. `sessions` are whole conversations up to `at`, `turns` single turns of one,
+    `paths` files, `sources` what derived lines name in their provenance. Two more are there only while a request is
+    carried out: `cuts` go where a text was cut off (before `…`, in names also at the end), `renames` are names of
+    files, old and new.
+    """
+
+    id: str
+    at: datetime
+    salt: bytes
+    windows: frozenset[tuple[int, bytes]] = frozenset()
+    sessions: frozenset[bytes] = frozenset()
+    turns: frozenset[bytes] = frozenset()
+    paths: frozenset[bytes] = frozenset()
+    sources: frozenset[bytes] = frozenset()
+    cuts: frozenset[tuple[int, bytes]] = frozenset()
+    renames: tuple[tuple[str, str], ...] = ()
+
+    # ------------------------------------------------------------ making a request
+
+    def window(self, text: str) -> tuple[int, bytes]:
+        """The hash of a run of words. Raises Invalid for a text without letters or digits."""
+        run = joined(text)
+        if not run:
+            raise Invalid(f"there is no letter or digit in {text[:40]!r}; forget something that can be recognised")
+        return len(run), self._window_hash(run)
+
+    def session_hash(self, session: str) -> bytes:
+        """What stands in `sessions` for a conversation."""
+        return self._hash("session", session)
+
+    def turn_hash(self, turn: Turn, session: str) -> bytes:
+        """What stands in `turns` for a turn: its conversation and its words."""
+        said = [turn.content] if turn.content.strip() else [f"{c.name} {c.summary} {c.result}" for c in turn.tool_calls]
+        text = "\n".join(said)
+        return self._hash("turn", f"{session}\0{turn.role}\0{joined(text) or text.strip()}")
+
+    def path_hash(self, path: str) -> bytes:
+        """What stands in `paths` for a file."""
+        return self._hash("path", path)
+
+    def source_hash(self, source: str, turn: int | None = None) -> bytes:
+        """What stands in `sources` for a transcript (its path or its session), or for one turn of it."""
+        return self._hash("source", source if turn is None else f"{source}#{turn}")
+
+    # ------------------------------------------------------------ applying it
+
+    def clean(self, text: str, mark: str = MARK, *, names: bool = False) -> str:
+        """The text without its forgotten runs: on every line that held one stands the mark instead. Twice is once.
+
+        `names`: the text holds names (of files, of conversations), which are cut off without a sign.
+        """
+        for old, new in self.renames:
+            text = text.replace(old, new)
+        found = self.find(text, names=names)
+        if not found:
+            return text
+        parts: list[str] = []
+        position = 0
+        for start, end in found:
+            parts += (text[position:start], _LINE.sub(mark, text[start:end]))
+            position = end
+        return "".join((*parts, text[position:]))
+
+    def name(self, text: str) -> str:
+        """As `clean`, for names: `forgotten` without brackets."""
+        return self.clean(text, NAME, names=True)
+
+    def path(self, path: str) -> str:
+        """A path, each part of it without forgotten runs."""
+        return "/".join(self.name(part) for part in path.split("/"))
+
+    def find(self, text: str, *, names: bool = False) -> list[tuple[int, int]]:
+        """Where forgotten runs stand, in order, none overlapping another. A mark is never part of one."""
+        lengths = sorted({length for length, _ in self.windows | self.cuts}, reverse=True)
+        if not lengths:
+            return []
+        cut = _CUT_NAME if names else _CUT
+        return [span for first, piece in _pieces(text) for span in self._in_piece(text, first, piece, lengths, cut)]
+
+    def holds(self, text: str, *, names: bool = False) -> bool:
+        """Whether `clean` would change the text."""
+        return any(old in text for old, _ in self.renames) or bool(self.find(text, names=names))
+
+    def turn(self, turn: Turn, session: str) -> Turn:
+        """The turn as it may be kept: a forgotten one is all marks, of another one the forgotten runs are."""
+        if (turn.at <= self.at and self.session_hash(session) in self.sessions) or (
+            self.turns and self.turn_hash(turn, session) in self.turns
+        ):
+            calls = tuple(
+                ToolCall(self.name(call.name), blank(call.summary), blank(call.result)) for call in turn.tool_calls
+            )
+            kept = (NAME,) * len(turn.attachments)  # no line is lost
+            return replace(turn, content=blank(turn.content), tool_calls=calls, attachments=kept)
+        if not self.windows and not self.renames:
+            return turn
+        calls = tuple(
+            ToolCall(
+                self.name(call.name),
+                self.clean(call.summary),
+                self.clean(call.result),
+                tuple(self.path(file) for file in call.files),
+            )
+            for call in turn.tool_calls
+        )
+        return replace(
+            turn,
+            content=self._whole(turn.content),
+            name=None if turn.name is None else self._whole(turn.name),
+            turn_id=None if turn.turn_id is not None and self.find(turn.turn_id) else turn.turn_id,
+            tool_calls=calls,
+            attachments=tuple(self.path(path) for path in turn.attachments),
+        )
+
+    def _whole(self, text: str) -> str:
+        """What somebody said is cleaned of what is kept for good alone, so that a later import gives the same."""
+        return (replace(self, cuts=frozenset(), renames=()) if self.cuts or self.renames else self).clean(text)
+
+    def covers(self, path: str) -> bool:
+        """Whether the file itself is forgotten."""
+        return bool(self.paths) and self.path_hash(path) in self.paths
+
+    def derived(self, text: str) -> bool:
+        """Whether a line names a forgotten turn or conversation as where it comes from: `[src: TRANSCRIPT#TURN]`."""
+        if not self.sources:
+            return False
+        for found in _SOURCE.finditer(text):
+            name, turn = found.group(1).strip(), int(found.group(2)) if found.group(2) else None
+            hashes = {self.source_hash(name)} | ({self.source_hash(name, turn)} if turn is not None else set())
+            if hashes & self.sources:
+                return True
+        return False
+
+    def _in_piece(
+        self, text: str, first: int, piece: str, lengths: Sequence[int], cut: re.Pattern[str]
+    ) -> Iterator[tuple[int, int]]:
+        if not self._may_stand_in(piece, lengths):
+            return
+        starts, ends, offsets, run = _cut_into_words(piece)
+        word_ending_at = {offset: index for index, offset in enumerate(offsets[1:])}
+        index = 0
+        while index < len(starts):
+            here = offsets[index]
+            index += 1
+            for length in lengths:
+                last = word_ending_at.get(here + length)
+                if last is None:
+                    continue
+                hashed = (length, self._window_hash(run[here : here + length]))
+                end = first + ends[last]
+                if hashed in self.windows or (hashed in self.cuts and cut.match(text, end)):
+                    yield first + starts[index - 1], end
+                    index = last + 1
+                    break
+
+    def _may_stand_in(self, piece: str, lengths: Sequence[int]) -> bool:
+        """Whether any run of the right length is one of the request's: the quick look that most texts end with."""
+        words = [_folded(word) for word in _words(piece).findall(piece)]
+        offsets = list(accumulate(map(len, words), initial=0))
+        run, places = "".join(words), set(offsets)
+        hashes = self.windows | self.cuts
+        for length in lengths:
+            first_bytes = {digest[0] for size, digest in hashes if size == length}
+            for here in offsets:
+                if here + length in places:
+                    part = run[here : here + length]
+                    if self._quick(part) in first_bytes and (length, self._window_hash(part)) in hashes:
+                        return True
+        return False
+
+    def _window_hash(self, run: str) -> bytes:
+        """A window's hash begins with a byte that is cheap to compute: nearly every other text differs there."""
+        return bytes((self._quick(run),)) + self._hash("window", run)[1:]
+
+    def _quick(self, run: str) -> int:
+        return crc32(run.encode("utf-8", "surrogatepass"), int.from_bytes(self.salt[:4], "big")) & 0xFF
+
+    def _hash(self, kind: str, text: str) -> bytes:
+        data = text.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, digest_size=DIGEST, key=self.salt, person=kind.encode()).digest()
+
+    # ------------------------------------------------------------ on disk
+
+    def as_line(self) -> str:
+        """One line of `forgotten.jsonl`."""
+        return json.dumps(
+            {
+                "id": self.id,
+                "at": moment_text(self.at),
+                "salt": self.salt.hex(),
+                "windows": [[length, digest.hex()] for length, digest in sorted(self.windows)],
+                **{
+                    name: [digest.hex() for digest in sorted(getattr(self, name))]
+                    for name in ("sessions", "turns", "paths", "sources")
+                    if getattr(self, name)
+                },
+            }
+        )
+
+
+_SOURCE = re.compile(r"\[src: ([^\]#\n]+)(?:#(\d{1,15})[^\]\n]*)?\]")
+
+
+def from_line(line: str) -> Forgotten:
+    """One line of `forgotten.jsonl`. Raises Invalid."""
+    try:
+        value = json.loads(line)
+        at = read_moment(value["at"])
+        if at is None:
+            raise ValueError("`at` is no time")
+        sessions, turns, paths, sources = (
+            frozenset(bytes.fromhex(digest) for digest in value.get(name, ()))
+            for name in ("sessions", "turns", "paths", "sources")
+        )
+        salt = bytes.fromhex(value["salt"])
+        if len(salt) > hashlib.blake2b.MAX_KEY_SIZE:
+            raise ValueError("`salt` is too long")
+        windows = hashes_of(value.get("windows", ()))
+        if not all(digest for _, digest in windows):
+            raise ValueError("a window without a hash")
+        return Forgotten(str(value["id"]), at, salt, windows, sessions, turns, paths, sources)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid(f"no line of forgotten.jsonl: {error}") from error
+
+
+def hashes_of(listed: Iterable[Sequence[object]]) -> frozenset[tuple[int, bytes]]:
+    """Windows as JSON holds them: `[characters, hash as hex]`."""
+    return frozenset((int(str(length)), bytes.fromhex(str(digest))) for length, digest in listed)
+
+
+def clean(requests: Iterable[Forgotten], text: str) -> str:
+    """The text after every request, in their order."""
+    for request in requests:
+        text = request.clean(text)
+    return text
+
+
+def clean_turn(requests: Iterable[Forgotten], turn: Turn, session: str) -> Turn:
+    """The turn after every request, in their order."""
+    for request in requests:
+        turn = request.turn(turn, session)
+    return turn
+
+
+def joined(text: str) -> str:
+    """The letters and digits of a text, folded, without anything between them."""
+    return _cut_into_words(text)[3]
+
+
+def blank(text: str) -> str:
+    """A mark on every line of a text that says something; no line is lost."""
+    return _LINE.sub(MARK, text)
+
+
+def values(value: object, text: Callable[[str], str], name: Callable[[str], str]) -> object:
+    """A JSON value with every text in it cleaned by `text`, and every key by `name`."""
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, Mapping):
+        return {name(str(key)): values(inner, text, name) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [values(inner, text, name) for inner in value]
+    return value
+
+
+def cut_short(text: str, run: str, *, names: bool = False) -> set[str]:
+    """What in `text` is a recognisable beginning of `run`, but not all of it, and was cut off there.
+
+    Titles, file names and summaries are cut, sometimes in the middle of what is to be forgotten. `names` as in `clean`.
+    """
+    found: set[str] = set()
+    for first, piece in _pieces(text):
+        _, ends, offsets, whole = _cut_into_words(piece)
+        for place in (_CUT_NAME if names else _CUT).finditer(text, first, first + len(piece)):
+            last = bisect_right(ends, place.start() - first)
+            if last == 0 or ends[last - 1] != place.start() - first:
+                continue
+            for index in range(last - 1, -1, -1):
+                tail = whole[offsets[index] : offsets[last]]
+                if len(tail) >= len(run):
+                    break
+                if len(tail) >= min(CUT_AT_LEAST, len(run) / 2) and run.startswith(tail):
+                    found.add(tail)
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The text between marks, with its places."""
+    position = 0
+    while (following := text.find(MARK, position)) >= 0:
+        yield position, text[position:following]
+        position = following + len(MARK)
+    yield position, text[position:]
+
+
+def _cut_into_words(text: str) -> tuple[list[int], list[int], list[int], str]:
+    """Where each word starts and ends; where it starts in the run (and where the last one ends); the run."""
+    starts: list[int] = []
+    ends: list[int] = []
+    offsets = [0]
+    parts: list[str] = []
+    for match in _words(text).finditer(text):
+        folded = _folded(match.group())
+        if folded:
+            starts.append(match.start())
+            ends.append(match.end())
+            offsets.append(offsets[-1] + len(folded))
+            parts.append(folded)
+    return starts, ends, offsets, "".join(parts)
+
+
+def _words(text: str) -> re.Pattern[str]:
+    return _SPACED_WORD if text.isascii() or not _ANY_CJK.search(text) else _WORD
+
+
+def _folded(word: str) -> str:
+    folded = word.lower() if word.isascii() else "".join(c for c in fold(word) if c.isalnum())
+    return folded.replace("dj", "d")  # file names write đ so

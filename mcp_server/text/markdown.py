@@ -1,0 +1,174 @@
+"""The shape of a markdown file: where its front matter ends (`store.yaml_text` reads that), which sections it has."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+_BEGIN = re.compile(r"^<{7}(?: .*)?\r?$", re.MULTILINE)
+_MIDDLE = re.compile(r"^={7}\r?$", re.MULTILINE)
+_END = re.compile(r"^>{7}(?: .*)?\r?$", re.MULTILINE)
+
+
+def marked_line(text: str) -> int | None:
+    """The line (from 1) at which an unresolved conflict begins; None if there is none.
+
+    All three markers must stand there, in their order and at the beginning of lines. A conversation that quotes a
+    conflict has them too: ask only of files that people and agents edit.
+    """
+    if "<<<<<<<" not in text:  # spares the search
+        return None
+    begin = _BEGIN.search(text)
+    middle = _MIDDLE.search(text, begin.end()) if begin else None
+    if begin is None or middle is None or _END.search(text, middle.end()) is None:
+        return None
+    return text.count("\n", 0, begin.start()) + 1
+
+
+def may_be_marked(path: str) -> bool:
+    """Whether markers in this file are a conflict: everywhere but in conversations, which hold what was said."""
+    return not path.startswith("raw/")
+
+
+@dataclass(frozen=True, slots=True)
+class SplitText:
+    """`raw` is the text between the fences, empty without any; `body` all that follows, from `body_line` on."""
+
+    raw: str
+    body: str
+    body_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and the text up to the next heading of any level: lines `start` to `end`, the heading among them.
+
+    `trail` names the headings above it, the outermost first. Text before the first heading has level 0 and no title.
+    """
+
+    level: int
+    title: str
+    trail: tuple[str, ...]
+    start: int
+    end: int
+    text: str
+
+
+_FENCE_LINE = re.compile(r"^(?:---|\.\.\.)[ \t\r]*$", re.MULTILINE)
+
+
+_COMMENT = re.compile(r"^[ \t]*<!--.*?-->([^\n]*)", re.MULTILINE | re.DOTALL)
+
+
+def without_comments(text: str) -> str:
+    """The text with its comments, where they have lines of their own, blanked; no line is lost. Behind the last `-->`
+    nothing is looked for: every `<!--` there would be searched to the end."""
+    last = text.rfind("-->")
+    if last < 0:
+        return text
+    end = text.find("\n", last) if "\n" in text[last:] else len(text)
+    return _COMMENT.sub(_blanked, text[:end]) + text[end:]
+
+
+def _blanked(comment: re.Match[str]) -> str:
+    """Nothing of it but its lines; one with words behind it stays."""
+    return comment[0] if comment[1].strip() else "\n" * comment[0].count("\n")
+
+
+def split_front_matter(text: str) -> SplitText:
+    """The text between two `---` lines at the very beginning, and the rest. Without them, or unclosed, all is body."""
+    nothing = SplitText("", text, 1)
+    start = 1 if text.startswith("\ufeff") else 0
+    first = text.find("\n", start)
+    if first < 0 or text[start:first].rstrip(" \t\r") != "---":
+        return nothing
+    closing = _FENCE_LINE.search(text, first + 1)
+    if closing is None:
+        return nothing
+    end = text.find("\n", closing.end())
+    after = len(text) if end < 0 else end + 1
+    # A last line without a line feed still ends the front matter: the body would begin with the line after it.
+    body_line = text.count("\n", 0, after) + (1 if end >= 0 else 2)
+    return SplitText(text[first + 1 : closing.start()], text[after:], body_line)
+
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t](.*))?")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*")
+_CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_NO_PARAGRAPH = re.compile(r" {0,3}(?:[-*+>|]|\d{1,9}[.)](?:\s|$)|<)|    |\t")
+
+
+def sections(body: str, first_line: int = 1) -> tuple[Section, ...]:
+    """The sections of a markdown body whose first line is line `first_line` of its file.
+
+    ATX (`## Title`) and setext (underlined) headings count; what stands in fenced code or in an HTML comment does not.
+    """
+    lines = body.split("\n")
+    if lines and lines[-1] == "":
+        lines.pop()
+    headings = _headings(lines)
+    starts = [index for index, _, _ in headings]
+    found: list[Section] = []
+    open_titles: list[tuple[int, str]] = []
+    first = starts[0] if starts else len(lines)
+    if any(line.strip() for line in lines[:first]):
+        found.append(Section(0, "", (), first_line, first_line + first - 1, "\n".join(lines[:first])))
+    ends = [*starts[1:], len(lines)][: len(starts)]
+    for (start, level, title), end in zip(headings, ends, strict=True):
+        while open_titles and open_titles[-1][0] >= level:
+            open_titles.pop()
+        trail = tuple(above for _, above in open_titles)
+        open_titles.append((level, title))
+        text = "\n".join(lines[start:end])
+        found.append(Section(level, title, trail, first_line + start, first_line + end - 1, text))
+    return tuple(found)
+
+
+def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
+    """(index of its first line, level, title) of every heading."""
+    found: list[tuple[int, int, str]] = []
+    fence = ""
+    in_comment = False
+    paragraph: int | None = None  # where the paragraph that may turn out to be a setext heading began
+    for index, raw in enumerate(lines):
+        line = raw.removesuffix("\r")
+        if in_comment:
+            in_comment = "-->" not in line
+            continue
+        code = _CODE_FENCE.fullmatch(line)
+        if fence:
+            if code and code.group(1).startswith(fence) and not code.group(2).strip():
+                fence = ""
+            continue
+        if code and not (code.group(1)[0] == "`" and "`" in code.group(2)):
+            fence, paragraph = code.group(1), None
+        elif line.lstrip(" ").startswith("<!--"):
+            in_comment, paragraph = "-->" not in line, None
+        elif heading := _HEADING.fullmatch(line):
+            found.append((index, len(heading.group(1)), _title(heading.group(2) or "")))
+            paragraph = None
+        elif paragraph is not None and (under := _UNDERLINE.fullmatch(line)):
+            title = " ".join(part.strip() for part in lines[paragraph:index])
+            found.append((paragraph, 1 if under.group(1)[0] == "=" else 2, title))
+            paragraph = None
+        elif not line.strip():
+            paragraph = None
+        elif paragraph is None and not _NO_PARAGRAPH.match(line):
+            # A lazy continuation of a list item or quote is no paragraph of its own.
+            above = lines[index - 1].strip() if index else ""
+            paragraph = index if not above or (found and found[-1][0] == index - 1) else None
+    return found
+
+
+def _title(written: str) -> str:
+    """The words of an ATX heading, without the `#`s that may close it. (No pattern: runs of blanks make one slow.)"""
+    title = written.strip()
+    unclosed = title.rstrip("#")
+    return unclosed.rstrip() if not unclosed or unclosed[-1] in " \t" else title
+
+
+def difference(before: str, after: str, path: str) -> str:
+    """A change of a file as a unified diff."""
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")
+    return "\n".join(lines)

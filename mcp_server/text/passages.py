@@ -1,0 +1,290 @@
+"""Passages: what the index holds, cut from files and transcripts.
+
+A heading section of a file is a unit, a turn of a transcript is one, and so is a line that an extractor wrote, which
+names its turn and has a day of its own. A long unit is cut into parts of about 800
+characters at paragraph ends, else at a line, a sentence, a space: every part is a passage, and a unit is judged by
+its best one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from itertools import zip_longest
+from typing import Any
+
+from mcp_server.model import GLOBAL, Category, Passage, TranscriptHead, Turn
+from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
+from mcp_server.text.markdown import Section, sections, without_comments
+from mcp_server.text.transcript import PlacedTurn
+from mcp_server.text.yaml_line import read_moment
+
+PART = 800
+"""Characters of a part. Measured: parts of about 800 rank long messages well and leave short ones whole (SPEC §6)."""
+
+STRETCH = 1.5
+"""A paragraph this many times longer than a part is cut inside."""
+
+FOLDERS: tuple[tuple[str, Category], ...] = (
+    ("raw/", "conversation"),
+    ("knowledge/identity/", "identity"),
+    ("knowledge/memory/", "memory"),
+    ("knowledge/journal/", "journal"),
+    ("knowledge/projects/", "project"),
+    ("knowledge/people/", "person"),
+    ("knowledge/procedures/", "procedure"),
+    ("knowledge/", "reference"),
+    ("topics/", "topic"),
+    ("archive/", "archive"),
+)
+
+MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n\s*")
+_PROJECT_FOLDER = re.compile(r"(?:^|/)projects/([^/]+)/")
+
+
+def category_of(path: str) -> Category:
+    """The category of a workspace path; what lies in no known folder is reference."""
+    return next((category for folder, category in FOLDERS if path.startswith(folder)), "reference")
+
+
+def project_of(path: str) -> str:
+    """`slug:NAME` for files under a project's folder (also in the archive), else GLOBAL."""
+    found = _PROJECT_FOLDER.search(path) if path.startswith(("knowledge/", "archive/")) else None
+    return f"slug:{found[1]}" if found else GLOBAL
+
+
+def is_imported(path: str) -> bool:
+    """Whether the file came in by an import of documents; such files do not age."""
+    return path.startswith("knowledge/reference/") and path.count("/") > 2
+
+
+def indexed_text(passage: Passage) -> str:
+    """What the index reads of a passage: who and when, or under which headings, and the text."""
+    if passage.turn is not None:
+        when = f"{passage.at.day} {MONTHS[passage.at.month - 1]} {passage.at.year}" if passage.at else ""
+        head = ", ".join(part for part in (passage.speaker, when) if part)
+    else:
+        head = "" if is_derived(passage.text) else passage.title  # a derived line says itself who and what
+    text = own_text(passage)
+    return f"{head}: {text}" if head else text
+
+
+def own_text(passage: Passage) -> str:
+    """The words of a passage, without the marks of where a derived line comes from."""
+    return passage.text if passage.turn is not None else without_sources(passage.text)
+
+
+def of_knowledge(path: str, body: str, body_line: int, fields: Mapping[str, Any]) -> tuple[Passage, ...]:
+    """The passages of a knowledge, topic or archive file; `fields` is its front matter, `body` what follows."""
+    at = moment(fields.get("updated") or fields.get("date") or _date_in_name(path))
+    name = str(fields.get("title") or fields.get("name") or "")
+    description = " ".join(str(fields[key]) for key in ("description", "summary") if isinstance(fields.get(key), str))
+    passages: list[Passage] = []
+    ordinal = 0
+    shown = (
+        body if is_imported(path) else without_comments(body)
+    )  # what a file explains to its owner is for no one else
+    commented = {
+        body_line + place
+        for place, (one, other) in enumerate(zip(body.split("\n"), shown.split("\n"), strict=True))
+        if one != other
+    }
+    found = sections(shown, body_line)
+    for section, following in zip_longest(found, found[1:]):
+        asks = not commented.isdisjoint(range(section.start, section.end + 1))
+        if not _says_something(section, following, asks):
+            continue
+        own, own_line, derived = _apart(section)
+        trail = [part for part in (*section.trail, section.title) if part]
+        title = " › ".join(trail if not name or name in trail[:1] else [name, *trail])
+        for line, text in derived:
+            passages.append(
+                Passage(
+                    path=path,
+                    unit=f"{path}#{line}",
+                    part=0,
+                    ordinal=ordinal,
+                    start=line,
+                    end=line,
+                    text=text,
+                    title=title,
+                    category=category_of(path),
+                    project=project_of(path),
+                    at=_day_of(text) or moment(_date_in_name(path)) or at,
+                )
+            )
+            ordinal += 1
+        for part, (start, end, text) in enumerate(split(own, section.start)):
+            passages.append(
+                Passage(
+                    path=path,
+                    unit=f"{path}#{own_line}",
+                    part=part,
+                    ordinal=ordinal,
+                    start=start,
+                    end=end,
+                    text=text if ordinal or part or not description else f"{description}\n\n{text}",
+                    title=title,
+                    category=category_of(path),
+                    project=project_of(path),
+                    at=at,
+                )
+            )
+        ordinal += 1
+    return tuple(passages)
+
+
+def _apart(section: Section) -> tuple[str, int, Sequence[tuple[int, str]]]:
+    """The text of a section without its derived lines, which leave blank lines, and the line that names its unit; and
+    these lines with their numbers. A heading over derived lines alone says nothing more: their titles hold it."""
+    if "[src: " not in section.text:
+        return section.text, section.start, ()
+    rows = section.text.split("\n")
+    derived = [(section.start + place, row.strip()) for place, row in enumerate(rows) if DERIVED.match(row)]
+    taken = {number - section.start for number, _ in derived}
+    own = ["" if place in taken else row for place, row in enumerate(rows)]
+    says_more = any(row.strip() for row in own[1 if section.level else 0 :])
+    first = next((section.start + place for place, row in enumerate(own) if row.strip()), section.start)
+    return "\n".join(own) if says_more else "", first, derived
+
+
+def _day_of(line: str) -> datetime | None:
+    """The day that a derived line begins with."""
+    found = DERIVED.match(line)
+    return moment(found[1]) if found and found[1] else None
+
+
+def of_turns(
+    path: str, head: TranscriptHead, turns: Iterable[PlacedTurn], first_ordinal: int = 0
+) -> tuple[Passage, ...]:
+    """The passages of turns of a transcript, of which `first_ordinal` others stand before them."""
+    return tuple(
+        passage
+        for ordinal, placed in enumerate(turns, first_ordinal)
+        for passage in _of_turn(path, head, placed, ordinal)
+    )
+
+
+def _of_turn(path: str, head: TranscriptHead, placed: PlacedTurn, ordinal: int) -> Iterator[Passage]:
+    turn = placed.turn
+    parts = list(split(turn.content, placed.content_line))
+    beside = _beside(turn)
+    if parts and len(parts[-1][2]) + len(beside) < PART * STRETCH:
+        start, end, text = parts[-1]
+        parts[-1] = (start, end, f"{text}\n{beside}" if beside else text)
+    else:  # tool calls stand between header and content
+        parts += [(placed.start, placed.content_line, text) for _, _, text in split(beside)]
+    for part, (start, end, text) in enumerate(parts):
+        yield Passage(
+            path=path,
+            unit=f"{path}#{turn.number}",
+            part=part,
+            ordinal=ordinal,
+            start=start if part else placed.start,
+            end=placed.end if len(parts) == 1 else max(start, min(end, placed.end)),
+            text=text,
+            title=head.title,
+            category="conversation",
+            project=head.project,
+            session=head.session_id,
+            turn=turn.number,
+            turn_id=turn.turn_id,
+            role=turn.role,
+            speaker=turn.name or "",
+            at=turn.at,
+        )
+
+
+def _beside(turn: Turn) -> str:
+    """What a turn did and carried, one line each, so that it is found too."""
+    calls = [f"[{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "") for call in turn.tool_calls]
+    return "\n".join(calls + [f"[attachment] {path}" for path in turn.attachments])
+
+
+def split(text: str, first_line: int = 1, size: int = PART) -> Iterator[tuple[int, int, str]]:
+    """Parts of a text in order, each with its first and last line; none of a blank text. Takes linear time."""
+    line, counted = first_line, 0
+    for start, end in _spans(text, size):
+        piece = text[start:end]
+        lead, tail = len(piece) - len(piece.lstrip("\n")), len(piece.rstrip())
+        if not piece.strip():
+            continue
+        start, piece = start + lead, piece[lead:tail]
+        line += text.count("\n", counted, start)
+        counted = start
+        yield line, line + piece.count("\n"), piece
+
+
+def _spans(text: str, size: int) -> Iterator[tuple[int, int]]:
+    if len(text) <= size:
+        yield 0, len(text)
+        return
+    start = end = 0  # the part being filled
+    for first, last in _paragraphs(text):
+        while last - first > size * STRETCH:
+            if end > start:
+                yield start, end
+            cut = _cut(text, first, size)
+            yield first, cut
+            first = start = end = cut
+        if end > start and last - start > size:
+            yield start, end
+            start = first
+        end = last
+    if end > start:
+        yield start, end
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    first = 0
+    for gap in _PARAGRAPH_END.finditer(text):
+        yield first, gap.end()
+        first = gap.end()
+    if first < len(text):
+        yield first, len(text)
+
+
+def _cut(text: str, first: int, size: int) -> int:
+    """Where to end a part that starts at `first`: after a line, else a sentence, else a word, else inside one."""
+    last, least = first + size, first + size // 3
+    best = max(text.rfind("\n", first, last), text.rfind(". ", first, last)) + 1
+    if best <= least:
+        best = text.rfind(" ", first, last) + 1
+    return best if best > least else last
+
+
+def moment(value: object) -> datetime | None:
+    """A front-matter date or time in UTC; None for anything else. A time without a zone is UTC."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return read_moment(value.strip() if isinstance(value, str) else value)
+
+
+def _date_in_name(path: str) -> str | None:
+    found = re.search(r"(?:^|/)(\d{4}-\d{2}-\d{2})\.md$", path)
+    return found[1] if found else None
+
+
+def _says_something(section: Section, following: Section | None, asks: bool) -> bool:
+    """Whether a section is more than a heading over other sections (their trail holds its title anyway), the title of
+    an empty file, or a heading over a comment that `asks` for what should stand there."""
+    over_others = following is not None and following.level > section.level
+    if section.level and (asks or over_others or (section.level == 1 and following is None)):
+        return bool(section.text.partition("\n")[2].strip())
+    return bool(section.text.strip())

@@ -1,0 +1,204 @@
+"""Finds keys by their form.
+
+Most patterns come from a maintained detector (`secret_rules.py`). This file has the forms that it lacks or finds only
+in source code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from mcp_server.text.secret_rules import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    kind: str
+    needles: tuple[str, ...]  # a text without any of these is not searched
+    pattern: str
+    accept: Callable[[str], bool]
+
+
+def found(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yields kind, start and end of every key, in linear time."""
+    windows = around(((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100)
+    if not windows:
+        return
+    for form in _FORMS:
+        if any(needle in text for needle in form.needles):
+            for start, end in windows:
+                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
+                    if form.accept(match.group()):
+                        yield form.kind, match.start(), match.end()
+    yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
+
+
+_LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
+"""Every key has such a run and most sentences have none, so that only the text around one is searched."""
+_REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
+_NEEDLES: dict[str, list[int]] = {}
+for _number, _rule in enumerate(RULES):
+    for _needle in _rule[1]:
+        _NEEDLES.setdefault(_needle, []).append(_number)
+
+
+def _dense(run: str) -> bool:
+    return any(map(str.isdigit, run)) or sum(map(str.isupper, run)) >= 4
+
+
+def around(spans: Iterable[tuple[int, int]], margin: int) -> list[tuple[int, int]]:
+    """Returns the given spans with a margin on both sides, joined where they overlap. The last may exceed the text."""
+    windows: list[tuple[int, int]] = []
+    for start, end in spans:
+        start, end = max(0, start - margin), end + margin
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
+        else:
+            windows.append((start, end))
+    return windows
+
+
+def _by_rules(text: str, windows: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
+    lower = "\n".join(text[start:end] for start, end in windows).lower()
+    tried = {number for needle, numbers in _NEEDLES.items() if needle in lower for number in numbers}
+    for number in sorted(tried):
+        kind, _, group, _ = RULES[number]
+        pattern, alone = _compiled(number)
+        for start, end in windows:
+            for match in pattern.finditer(text, start, end):
+                first, last = match.span(group if match.group(group) is not None else 0)
+                if _varied(match.group()) if alone else _generated(text[first:last]):
+                    rest = _REST_OF_KEY.match(text, last)
+                    yield kind, first, rest.end() if rest else last
+
+
+def lower_case(text: str) -> str:
+    """Returns the text in lower case and at the same length: `İ` would become two characters."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Returns the compiled pattern. Patterns are compiled on first use, which keeps the start fast."""
+    return re.compile(source)
+
+
+@cache
+def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
+    """Returns the pattern of a rule, and whether its key is recognizable without a service's name before it."""
+    source = RULES[number][3]
+    return re.compile(source, re.ASCII), "{0,20})[" not in source and "{0,32}?" not in source
+
+
+def _varied(value: str) -> bool:
+    """Returns whether a key of a known form is not a placeholder (`xxxx`, `your_token`)."""
+    return len(set(value)) >= 8 and (any(map(str.isdigit, value)) or sum(map(str.isupper, value)) >= 4)
+
+
+def _generated(value: str) -> bool:
+    """Returns whether a value is random, unlike a date or a name."""
+    return mixed(value) and len(set(value)) >= 8
+
+
+def mixed(value: str) -> bool:
+    """Returns whether a value has a run of eight or more letters and digits mixed, as random keys have."""
+    return any(
+        any(c.isdigit() for c in run) and any(c.isalpha() for c in run) for run in re.findall(r"[A-Za-z0-9]{8,}", value)
+    )
+
+
+def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = bool) -> _Form:
+    # A match must not begin inside a run of key characters: that would make long runs quadratic.
+    return _Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
+
+
+_END = r"(?![A-Za-z0-9])"
+_BEGINNINGS = (
+    *("gsk_", "xai-", "pplx-", "tvly-", "lsv2_", "nvapi-", "csk-"),  # Groq, xAI, Perplexity, Tavily, LangSmith, …
+    *("sbp_", "sb_secret_", "pscale_tkn_", "pscale_pw_", "pscale_oauth_"),  # Supabase, PlanetScale
+    *("lin_api_", "ntn_", "figd_", "ATATT3", "PMAK-", "ops_eyJ"),  # Linear, Notion, Figma, Atlassian, Postman, …
+    "pnb_",  # Prefect, for automations
+    *("sntrys_", "sntryu_", "glsa_", "glc_", "NRAK-"),  # Sentry, Grafana, New Relic
+    *("shpat_", "shpca_", "shppa_", "shpss_", "sq0atp-", "sq0csp-", "EAAA", "xkeysib-"),  # Shopify, Square, Brevo
+    *("rubygems_", "dckr_pat_", "dckr_oat_", "AKCp", "CCIPAT_"),  # RubyGems, Docker, JFrog, CircleCI
+    *("vcp_", "nfp_", "cfut_", "cfat_", "fm2_", "fo1_", "HRKU-", "pul-", "tskey-"),  # Vercel, Netlify, Cloudflare, …
+    *("hvs.", "hvb.", "dp.pt.", "AGE-SECRET-KEY-1", "bedrock-api-key-", "ABSK"),  # Vault, Doppler, age, Bedrock
+)
+"""Prefixes that all keys of a service have."""
+
+_FORMS = (
+    _form("aws-key", "AKIA ASIA", rf"(?:AKIA|ASIA)[A-Z2-7]{{16}}{_END}"),
+    _form(
+        "github-token",  # since 2026 an app's token is a JWT with three parts
+        "gh github_pat_",
+        r"gh[pousr]_[A-Za-z0-9_-]{30,800}(?:\.[A-Za-z0-9_-]{20,2000}){0,2}|github_pat_[A-Za-z0-9_]{22,255}",
+        mixed,
+    ),
+    _form("gitlab-token", "gl", r"gl(?:pat|ptt|rt|dt|ft|ffct|imt|oas|soat|cbt|agent)-[A-Za-z0-9_.-]{20,300}"),
+    _form(
+        "slack-token",
+        "xox xapp-",
+        r"(?:xox[abcdeoprs]|xapp)-[A-Za-z0-9%-]{10,300}",
+        lambda value: any(map(str.isdigit, value)),
+    ),
+    _form(
+        "slack-webhook",
+        "hooks.slack.com",
+        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,200}",
+    ),
+    _form(
+        "webhook",
+        "/api/webhooks/ /webhookb2/",
+        r"https://(?:discord(?:app)?\.com/api/webhooks/[0-9]{10,30}/[A-Za-z0-9_-]{40,100}"
+        r"|[a-z0-9.-]{1,100}\.office\.com/webhookb2/[A-Za-z0-9@/_-]{40,400})",
+    ),
+    _form(
+        "stripe-key",
+        "sk_ rk_ whsec_",
+        r"(?:sk|rk)_(?:org_)?(?:live|test|prod)_[A-Za-z0-9]{16,255}|whsec_[A-Za-z0-9+/=]{24,255}",
+    ),
+    _form("anthropic-key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,300}"),
+    _form("openai-key", "sk-", r"sk-(?!ant-)(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_-]{20,300}", mixed),
+    _form(
+        "google-key",
+        "AIza ya29. 1//0 GOCSPX-",
+        r"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,500}|GOCSPX-[A-Za-z0-9_-]{20,60}"
+        r"|1//0[A-Za-z0-9_-]{35,200}",
+    ),
+    _form("google-key", "AQ.Ab", r"AQ\.Ab[A-Za-z0-9_-]{20,200}", mixed),
+    _form(
+        "azure-key",
+        "Q~ sig=",
+        r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|(?<=[?&])sig=[A-Za-z0-9%+/]{30,200}=*",
+    ),
+    _form("npm-token", "npm_", rf"npm_[A-Za-z0-9]{{36}}{_END}"),
+    _form("pypi-token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,1000}"),
+    _form("huggingface-token", "hf_", rf"hf_[A-Za-z0-9]{{30,60}}{_END}"),
+    _form("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{16,40}\.[A-Za-z0-9_-]{30,60}"),
+    _form("digitalocean-token", "do", r"do[opr]_v1_[a-f0-9]{64}"),
+    _form("telegram-token", ":AA", r"[0-9]{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
+    _form("discord-token", ".", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,40}", mixed),
+    _form("dropbox-token", "sl.", r"sl\.(?:u\.)?[A-Za-z0-9_-]{100,400}", mixed),
+    _form("facebook-token", "EAA", r"EAA[A-Za-z0-9]{60,500}", mixed),
+    _form("hubspot-token", "pat-", r"pat-(?:na|eu|ap)[0-9]-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"),
+    _form("notion-token", "secret_", rf"secret_[A-Za-z0-9]{{43}}{_END}"),
+    _form("password-hash", "$", r"\$(?:2[abxy]|5|6|y|apr1|argon2id?)\$[A-Za-z0-9$./,=+]{30,200}", mixed),
+    _form("jwt", "eyJ", r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    _form(
+        "api-key",
+        " ".join(_BEGINNINGS),
+        rf"(?:{'|'.join(map(re.escape, _BEGINNINGS))})[A-Za-z0-9_+/-]{{20,500}}=*",
+        mixed,
+    ),
+    _form("api-key", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),  # Terraform
+    _form(
+        "api-key",  # Databricks, Airtable, Replicate, Twilio, Mailgun, Bitbucket
+        "dapi pat r8_ SK key- ATBB",
+        r"(?:dapi[a-f0-9]{32}|pat[A-Za-z0-9]{14}\.[a-f0-9]{64}|r8_[A-Za-z0-9]{37}|SK[a-f0-9]{32}|key-[a-f0-9]{32}"
+        rf"|ATBB[A-Za-z0-9]{{32}}){_END}",
+    ),
+)

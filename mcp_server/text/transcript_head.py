@@ -1,0 +1,189 @@
+"""A transcript's front matter: every field on one line of its own, so that filling one in moves no line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import cast, get_args
+
+from mcp_server.errors import Invalid
+from mcp_server.model import Delivery, Kind, KnowledgeChange, TranscriptHead
+from mcp_server.project import slugify
+from mcp_server.text.yaml_line import is_plain, moment_text, read_moment, yaml_line
+
+LONGEST = 60
+
+
+def title_of(content: str) -> str:
+    """At most 60 characters of the first line that says something, cut at a word. `Conversation` if none does."""
+    for line in content[:4000].splitlines():
+        words = " ".join(re.sub(r"^[#>*\-\s`]+", "", "".join(c if c.isprintable() else " " for c in line)).split())
+        if re.search(r"\w", words):
+            return words if len(words) <= LONGEST else words[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
+    return "Conversation"
+
+
+def slug_of_title(title: str) -> str:
+    """The title as part of a file name."""
+    return slugify(title, longest=40) or "conversation"
+
+
+def render_front_matter(head: TranscriptHead) -> str:
+    """The fields between their fences, each on one line. Unknown ones (`extra`) come last."""
+    changes = [
+        {"path": change.path, "action": change.action, "summary": change.summary, "at": moment_text(change.at)}
+        for change in head.knowledge_changes
+    ]
+    fields: dict[str, object] = {
+        "session_id": head.session_id,
+        "started": head.started,
+        "ended": head.ended,
+        "model": head.model,
+        "channel": head.channel,
+        "topic": head.topic,
+        "tags": list(head.tags),
+        "tokens_in": head.tokens_in,
+        "tokens_out": head.tokens_out,
+        "knowledge_changes": changes,
+        "project": head.project,
+        "kind": head.kind,
+        "delivery": head.delivery,
+        "continues": head.continues,
+        "timezone": head.timezone,
+    }
+    for name, value in (head.extra or {}).items():
+        fields.setdefault(name, value)
+    return "---\n" + "".join(f"{yaml_line(name)}: {yaml_line(value)}\n" for name, value in fields.items()) + "---\n"
+
+
+_FIELD = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*): (.+)")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
+
+
+def own_fields(raw: str) -> dict[str, object] | None:
+    """The fields of a front matter as `render_front_matter` writes it, without a YAML parser; None for any other."""
+    fields: dict[str, object] = {}
+    for line in raw.splitlines():
+        if line == "#":
+            continue
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            return None
+        name, value = found.groups()
+        if value[0] in '"[{' or value in ("null", "true", "false") or _NUMBER.fullmatch(value):
+            try:
+                fields[name] = json.loads(value)
+            except (ValueError, RecursionError):
+                return None
+        elif _TIME.fullmatch(value) or is_plain(value):
+            fields[name] = value
+        else:
+            return None
+    return fields
+
+
+_KNOWN = frozenset(TranscriptHead.__dataclass_fields__) - {"title", "slug", "extra"}
+
+
+def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> TranscriptHead:
+    """Checks the fields of a front matter; raises Invalid naming file and field. Unknown ones are kept in `extra`."""
+
+    def wrong(name: str, wanted: str) -> Invalid:
+        return Invalid(f"{where}: `{name}` must be {wanted}, not {fields.get(name)!r}")
+
+    def text(name: str) -> str | None:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, str | int | float):
+            raise wrong(name, "text")
+        return None if value is None else str(value)
+
+    def moment(name: str) -> datetime | None:
+        value = fields.get(name)
+        read = read_moment(value)
+        if value is not None and read is None:
+            raise wrong(name, "a time such as 2026-02-16T18:45:00Z")
+        return read
+
+    def count(name: str) -> int:
+        value = fields.get(name) or 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise wrong(name, "a number, 0 or more")
+        return value
+
+    def one_of(name: str, allowed: tuple[str, ...]) -> str:
+        value = fields.get(name)
+        if value is None:
+            return allowed[0]
+        if value not in allowed:
+            raise wrong(name, " or ".join(allowed))
+        return str(value)
+
+    session_id = text("session_id")
+    started = moment("started")
+    if not session_id:
+        raise wrong("session_id", "the session's id")
+    if started is None:
+        raise wrong("started", "a time such as 2026-02-16T18:45:00Z")
+    tags = fields.get("tags") or []
+    changes = fields.get("knowledge_changes") or []
+    if not isinstance(tags, list):
+        raise wrong("tags", "a list")
+    if not isinstance(changes, list) or not all(isinstance(change, Mapping) for change in changes):
+        raise wrong("knowledge_changes", "a list of {path, action, summary}")
+    extra = {name: value for name, value in fields.items() if name not in _KNOWN}
+    return TranscriptHead(
+        session_id=session_id,
+        started=started,
+        title=title,
+        slug="",
+        project=text("project") or "",
+        kind=cast(Kind, one_of("kind", get_args(Kind))),
+        delivery=cast(Delivery, one_of("delivery", get_args(Delivery))),
+        timezone=text("timezone") or "UTC",
+        ended=moment("ended"),
+        model=text("model"),
+        channel=text("channel"),
+        topic=text("topic"),
+        tags=tuple(str(tag) for tag in tags),
+        tokens_in=count("tokens_in"),
+        tokens_out=count("tokens_out"),
+        knowledge_changes=tuple(
+            KnowledgeChange(
+                path=str(change.get("path", "")),
+                action=str(change.get("action", "")),
+                summary=str(change.get("summary", "")),
+                at=read_moment(change.get("at")) or started,
+            )
+            for change in changes
+        ),
+        continues=text("continues"),
+        extra=extra or None,
+    )
+
+
+_SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
+
+
+def file_id(session_id: str) -> str:
+    """The id as part of a file name; one that had to be changed gets six digits of its hash (SPEC §2)."""
+    if _SAFE_ID.fullmatch(session_id):
+        return session_id
+    digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", session_id).strip("-_")[:50].strip("-_")
+    return f"{safe}-{digest}" if safe else digest
+
+
+def stem_of(path: str) -> str:
+    """A transcript's name without folders and ending: what files that speak of it call it by."""
+    return path.rsplit("/", 1)[-1].removesuffix(".md")
+
+
+def slug_in(path: str, session_id: str) -> str:
+    """The words in the name of a session's transcript."""
+    name = stem_of(path)
+    _, found, slug = name.partition(f"-{file_id(session_id)}-")
+    return slug if found else name

@@ -1,0 +1,90 @@
+"""YAML 1.2 as people write it, read into plain values; errors name file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_server.errors import Invalid
+from mcp_server.text.yaml_line import yaml_line
+
+LONGEST = 1_000_000
+MOST_VALUES = 100_000
+"""Values of one text, counted as often as aliases (`*name`) repeat them: ten lines of those can mean billions."""
+
+DEEPEST = 4
+"""Steps down to which lines are known: no field of ours lies deeper."""
+
+
+def load(text: str, where: str, first_line: int = 1) -> dict[str, Any]:
+    """The fields of a YAML mapping; an empty text has none. `first_line` is the line of `where` that `text` begins
+    with.
+
+    Raises Invalid naming file and line for a text that is no YAML, holds a key twice, is no mapping, or repeats itself
+    by aliases without measure.
+    """
+    return located(text, where, first_line)[0]
+
+
+Step = str | int
+"""A key of a mapping, or a position in a list."""
+
+Lines = Mapping[tuple[Step, ...], int]
+"""The line of every key and list entry, by the steps that lead to it."""
+
+
+def located(text: str, where: str, first_line: int = 1) -> tuple[dict[str, Any], Lines]:
+    """As `load`, and the line of every key and list entry, by the steps that lead to it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    if len(text) > LONGEST:
+        raise Invalid(f"{where}: line {first_line}: over {LONGEST:,} characters of YAML; is a closing `---` missing?")
+    try:
+        yaml = YAML(typ="safe", pure=True)
+        node = yaml.compose(text)
+        value = None if node is None else yaml.constructor.construct_document(node)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = first_line + (mark.line if mark is not None else 0)
+        what = str(error.problem or error.context or "no valid YAML").split("\n")[0]
+        raise Invalid(f"{where}: line {line}: {what}") from error
+    except Exception as error:  # a tag such as `!!bool x` makes the parser raise what its tables raise
+        what = (str(error) or type(error).__name__).splitlines()[0]
+        raise Invalid(f"{where}: line {first_line}: no valid YAML: {what}") from error
+    if "*" in text and _values_in(value, {}) > MOST_VALUES:
+        raise Invalid(f"{where}: line {first_line}: aliases repeat more than {MOST_VALUES:,} values; write them out")
+    if value is None:
+        return {}, {}
+    if not isinstance(value, dict):
+        raise Invalid(f"{where}: line {first_line}: must be `name: value` lines, not a {type(value).__name__}")
+    lines: dict[tuple[Step, ...], int] = {}
+    _note_lines(node, (), first_line, lines)
+    return {str(key): entry for key, entry in value.items()}, lines
+
+
+def _note_lines(node: Any, steps: tuple[Step, ...], first_line: int, lines: dict[tuple[Step, ...], int]) -> None:
+    if len(lines) > MOST_VALUES or len(steps) > DEEPEST or not isinstance(node.value, list):
+        return
+    for place, entry in enumerate(node.value):
+        pair = isinstance(entry, tuple)
+        key, inner = entry if pair else (entry, entry)
+        here = (*steps, str(key.value) if pair else place)
+        lines[here] = first_line + key.start_mark.line
+        _note_lines(inner, here, first_line, lines)
+
+
+def _values_in(value: object, known: dict[int, int]) -> int:
+    """How many values there are with all that is inside; more than the most for one that holds itself."""
+    inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple | set) else ()
+    if not inner:
+        return 1
+    if id(value) not in known:
+        known[id(value)] = MOST_VALUES  # what it counts as within itself
+        known[id(value)] = 1 + sum(_values_in(each, known) for each in inner)
+    return known[id(value)]
+
+
+def dump_line(value: object) -> str:
+    """`value` on one line of YAML; lists and mappings in flow style."""
+    return yaml_line(value)

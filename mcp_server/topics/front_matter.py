@@ -1,0 +1,197 @@
+"""Front matter of knowledge files: checked against what each type may say (S4 §2.3), changed one field at a time.
+
+Unknown fields are allowed and kept, an unknown type is a warning, a malformed field an error naming file, line, field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from mcp_server.errors import Invalid
+from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.yaml import Lines, dump_line, located
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+TOPICS = "topics/"
+
+
+def _moment(value: object) -> object:
+    """People write a day where the format wants a moment: then the day begins."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime.combine(value, time(), UTC)
+    if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        return datetime.combine(date.fromisoformat(value), time(), UTC)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+
+class KnowledgeFields(BaseModel):
+    """What every knowledge file may say of itself."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: str | None = None
+    updated: Moment | None = None
+    tags: tuple[str, ...] = ()
+
+
+class Identity(KnowledgeFields):
+    role: Literal["soul", "user", "rules", "tools"]
+
+
+class MemoryFile(KnowledgeFields):
+    line_count: int | None = Field(None, ge=0)
+
+
+class Journal(KnowledgeFields):
+    date: date
+    sessions: tuple[str, ...] = ()
+
+
+class ProjectFile(KnowledgeFields):
+    project: str | None = None
+
+
+class Person(KnowledgeFields):
+    name: str | None = None
+    relationship: str | None = None
+
+
+TYPES: dict[str, type[KnowledgeFields]] = {
+    "identity": Identity,
+    "memory": MemoryFile,
+    "journal": Journal,
+    "project_index": KnowledgeFields,
+    "project_context": ProjectFile,
+    "project_progress": ProjectFile,
+    "project_notes": ProjectFile,
+    "person": Person,
+    "person_index": KnowledgeFields,
+    "topic": KnowledgeFields,  # `trigger_fields.Topic`, which takes longer to import than all the others together
+    "procedure": KnowledgeFields,
+    "reference": KnowledgeFields,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file's front matter (`fields` as written, `known` as understood), its body, what is odd about it, and on which
+    line of the file each field stands."""
+
+    fields: dict[str, Any]
+    known: KnowledgeFields
+    body: str
+    body_line: int
+    warnings: tuple[str, ...] = ()
+    lines: Lines = field(default_factory=dict)
+
+
+def check(text: str, where: str) -> Checked:
+    """Reads and checks the front matter of a knowledge file; a file without any is fine.
+
+    Raises Invalid naming file, line and field. A type that we do not know is a warning.
+    """
+    found = split_front_matter(text)
+    is_topic = where.startswith(TOPICS) or re.search(r"^type:[ \t]*['\"]?topic\b", found.raw, re.MULTILINE) is not None
+    raw = found.raw
+    if is_topic:
+        from mcp_server.topics import trigger_fields
+
+        raw = trigger_fields.as_entries(raw)
+    fields, lines = located(raw, where, first_line=2) if raw else ({}, {})
+    kind = fields.get("type", "topic" if is_topic else None)
+    model = TYPES.get(kind, KnowledgeFields) if isinstance(kind, str) else KnowledgeFields
+    if is_topic and kind == "topic":
+        model = trigger_fields.Topic
+        fields, lines = trigger_fields.taken_out(fields, lines)
+    try:
+        known = model.model_validate(fields)
+    except ValidationError as error:
+        raise Invalid(_explained(error, where, lines)) from error
+    warnings: tuple[str, ...] = ()
+    if isinstance(kind, str) and kind not in TYPES:
+        line = lines.get(("type",), 1)
+        warnings = (
+            f"{where}: line {line}: type {kind!r} is not one of {', '.join(TYPES)}; it is read as plain knowledge",
+        )
+    return Checked(fields, known, found.body, found.body_line, warnings, lines)
+
+
+def _explained(error: ValidationError, where: str, lines: Lines) -> str:
+    """File, line, field and what is wrong with it. The way to a trigger's field also names its type: that is no step
+    in the file."""
+    problem = error.errors()[0]
+    line = 1
+    steps: tuple[str | int, ...] = ()
+    part: list[str] = []
+    for step in problem["loc"]:
+        if (*steps, step) in lines:
+            steps = (*steps, step)
+            line = lines[steps]
+            part.append(str(step))
+        elif step == problem["loc"][-1]:
+            part.append(str(step))
+    said = {
+        "union_tag_invalid": _no_kind(problem),
+        "union_tag_not_found": "a trigger needs a `type`: pattern, keywords, glob, …",
+        "missing": "field required",
+    }.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+    silent = problem["type"] in ("missing", "union_tag_not_found", "union_tag_invalid")
+    given = "" if silent else f", not {str(problem['input'])[:60]!r}"
+    name = ".".join(part) or "front matter"
+    return f"{where}: line {line}: `{name}`: {said[:1].lower()}{said[1:]}{given}"
+
+
+def _no_kind(problem: ErrorDetails) -> str:
+    """A trigger's `type` that there is not, and the nearest that there is."""
+    told = problem.get("ctx", {})
+    tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))
+    close = difflib.get_close_matches(tag, known, n=1)
+    return f"{tag!r} is no kind of trigger; " + (
+        f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    )
+
+
+def with_field(text: str, name: str, value: object) -> str:
+    """`text` with front-matter field `name` set to `value`, on one line, and every other byte as it was.
+
+    A field that is not there becomes the last one; a file without front matter gets one. Block values below the old
+    line go with it; a comment at its end stays.
+    """
+    found = split_front_matter(text)
+    end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"
+    if found.body_line == 1:
+        return f"---{end}{name}: {dump_line(value)}{end}---{end}{end}{text}"
+    lines = found.raw.splitlines(keepends=True)
+    place = next((index for index, line in enumerate(lines) if _is_field(line, name)), None)
+    start = text.index(found.raw, 3) if found.raw else text.index("\n") + 1
+    if place is None:
+        raw = found.raw + f"{name}: {dump_line(value)}{end}"
+    else:
+        after = place + 1
+        while after < len(lines) and re.match(r"[ \t]+\S|-(?:[ \t]|\r?$)", lines[after]):
+            after += 1
+        comment = re.search(r"[ \t]+#[^\"'\]}]*?(?=\r?\n?$)", lines[place])
+        ending = lines[place][len(lines[place].rstrip("\r\n")) :] or end
+        fresh = f"{name}: {dump_line(value)}{comment.group() if comment else ''}{ending}"
+        raw = "".join((*lines[:place], fresh, *lines[after:]))
+    return text[:start] + raw + text[start + len(found.raw) :]
+
+
+def _is_field(line: str, name: str) -> bool:
+    return (
+        re.match(rf"(?:{re.escape(name)}|\"{re.escape(name)}\"|'{re.escape(name)}')[ \t]*:(?:[ \t\r\n]|$)", line)
+        is not None
+    )

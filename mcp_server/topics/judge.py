@@ -1,0 +1,241 @@
+"""Judge: decides which topics a message activates.
+
+    tier 1 matched, or has no triggers → score (tier 2) → route (table) → gate (LLM, else arithmetic) → active or not
+
+An LLM is asked about at most `watchers.gate_calls` topics of a message, the most important first, within
+`watchers.gate_timeout_seconds` in all. Without a usable answer the arithmetic gate decides, and the verdict says so.
+Call it without a lock: an LLM may take seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import Unavailable
+from mcp_server.llm import Llm, LlmUnavailable
+from mcp_server.memory import Memory
+from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.text.fencing import neutralise
+from mcp_server.topics import gate, gate_log
+from mcp_server.topics.gate import Decider, Decision
+from mcp_server.topics.patterns import Tier1
+from mcp_server.topics.similarity import similarity
+from mcp_server.topics.topic import PRIORITIES, Heard, Match, Topic
+
+MESSAGE_SHOWN, DESCRIPTION_SHOWN = 500, 200
+"""Characters of a message and of a description that an LLM is shown."""
+
+ANSWERS_KEPT = 2_000
+
+_PLACE = re.compile(r"\{(message|topic|description|not_for)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision about one topic and one message, with all its inputs. `note` says why an LLM gave no answer."""
+
+    about: Topic
+    matches: tuple[Match, ...]
+    decision: Decision
+    by: Decider = "none"
+    note: str = ""
+    active: bool = False
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.about.name
+
+    @property
+    def score(self) -> float:
+        """Tier 2, 0..1."""
+        return self.decision.likeness.score
+
+    @property
+    def why(self) -> str:
+        """The decider and its reason, in a few words."""
+        match self.by:
+            case "none":
+                return self.decision.routed.why
+            case "arithmetic":
+                said = self.decision.deliberation
+                shown = f"gate without LLM: {said.value:.3f} {'≥' if self.active else '<'} {said.needed:.3f}"
+                return f"{shown} ({self.note})" if self.note else shown
+            case _:
+                return f"the LLM {'said' if self.by == 'llm' else 'had said'} {'yes' if self.active else 'no'}"
+
+
+async def judge(
+    memory: Memory,
+    session: str,
+    heard: Heard,
+    topics: TopicSet,
+    tier1: Tier1,
+    *,
+    leave_out: frozenset[str] = frozenset(),
+    quiet: bool = False,
+    exchange: int = 0,
+    turn: int = 0,
+) -> tuple[Verdict, ...]:
+    """Judges the topics that tier 1 matched and, for a user's message, topics without triggers that reach their
+    threshold. Returns active ones first, by priority, score and name.
+
+    `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
+    message's place in the session, for the log.
+    """
+    if not _brought_up(heard, topics, tier1):
+        return ()
+    weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
+    weighed = [one for one in weighed if one.decision.routed.way != "not asked"]
+    verdicts = await decided(memory, heard, topics, weighed, alone=quiet)
+    if verdicts and not quiet:
+        await gate_log.decided(memory, session, heard, topics, verdicts, exchange, turn)
+    return verdicts
+
+
+async def decided(
+    memory: Memory, heard: Heard, topics: TopicSet, weighed: Sequence[Verdict], *, alone: bool = False
+) -> tuple[Verdict, ...]:
+    """Returns the weighed topics with the gate's answers, in the order of `judge`. `alone`: uses only cached answers of
+    an LLM."""
+    waiting = [one for one in weighed if one.decision.routed.way == "gate"]
+    most = 0 if alone else memory.settings.watchers.gate_calls
+    answered = await _asked(memory, memory.llm, heard.text, topics, waiting, most) if memory.llm and waiting else {}
+    verdicts = [
+        one if one.decision.routed.way != "gate" else answered.get(one.topic) or _by_arithmetic(one) for one in weighed
+    ]
+    return tuple(sorted(verdicts, key=_order))
+
+
+def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
+    """Returns score, route and the arithmetic gate's value of every candidate."""
+    knobs = memory.settings.watchers
+    names = _brought_up(heard, topics, tier1)
+    if not names:
+        return []
+    tier2 = similarity(memory, topics)
+    likenesses = tier2.likenesses(heard.text, names)
+    found: list[Verdict] = []
+    for name in names:
+        topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
+        threshold = topic.similarity_threshold
+        decision = gate.decide(
+            topic,
+            matches,
+            likenesses[name],
+            knobs.similarity_threshold if threshold is None else threshold,
+            knobs.gate_margin,
+        )
+        found.append(Verdict(topic, matches, decision, active=decision.routed.way == "activate"))
+    asked = [one for one in found if one.decision.routed.way == "gate"]
+    meant = tier2.meant(heard.text, [one.topic for one in asked]) if asked else {}
+    return [
+        replace(one, decision=one.decision.with_meant(meant[one.topic])) if one.topic in meant else one for one in found
+    ]
+
+
+def _brought_up(heard: Heard, topics: TopicSet, tier1: Tier1) -> list[str]:
+    """Returns the names of topics that tier 1 matched and, for a user's message, of those without triggers."""
+    if heard.direction != "input":  # an agent's answer resembles every topic that was just in its context
+        return list(tier1.matches)
+    untriggered = topics.derived(
+        "without triggers", lambda: [one.name for one in topics.topics.values() if not one.triggers]
+    )
+    return [*tier1.matches, *untriggered]
+
+
+async def _asked(
+    memory: Memory, llm: Llm, message: str, topics: TopicSet, waiting: Sequence[Verdict], most: int
+) -> Mapping[str, Verdict]:
+    """Returns the gate's answers by topic, with at most `most` calls of the LLM."""
+    knobs = memory.settings.watchers
+    known = topics.derived("gate answers", Answers)
+    answered: dict[str, Verdict] = {}
+
+    async def ask(one: Verdict, key: str) -> None:
+        try:
+            prompt = _prompt(memory.templates("gate_topic"), message, one.about)
+            said = await _says(llm, prompt, knobs.gate_max_tokens)
+        except Unavailable as error:
+            answered[one.topic] = _by_arithmetic(one, f"no answer from the LLM: {error}")
+        else:
+            known.keep(key, said)
+            answered[one.topic] = replace(one, active=said, by="llm")
+
+    calls = 0
+    with anyio.move_on_after(knobs.gate_timeout_seconds):
+        async with anyio.create_task_group() as tasks:
+            for one in sorted(waiting, key=_order):
+                key = cache_key(message, one.about)
+                before = known.get(key)
+                if before is not None:
+                    answered[one.topic] = replace(one, active=before, by="cache")
+                elif calls < most:
+                    calls += 1
+                    tasks.start_soon(ask, one, key)
+                else:
+                    answered[one.topic] = _by_arithmetic(
+                        one, f"the LLM is asked at most {most} times a message" if most else ""
+                    )
+    late = f"no answer from the LLM within {knobs.gate_timeout_seconds:g} s"
+    return {one.topic: answered.get(one.topic) or _by_arithmetic(one, late) for one in waiting}
+
+
+def _order(one: Verdict) -> tuple[bool, int, float, str]:
+    return not one.active, -PRIORITIES[one.about.priority], -one.score, one.topic
+
+
+def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
+    return replace(one, active=one.decision.deliberation.open, by="arithmetic", note=note)
+
+
+async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
+    answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
+    said = gate.understood(answer)
+    if said is None:
+        raise LlmUnavailable(f"neither YES nor NO, but {answer.strip()[:40]!r}")
+    return said
+
+
+def _prompt(template: str, message: str, topic: Topic) -> str:
+    """Fills in the template in one pass, so that no text can fill another placeholder or end the quotation."""
+    shown = {
+        "message": message[:MESSAGE_SHOWN],
+        "topic": topic.name,
+        "description": topic.description[:DESCRIPTION_SHOWN],
+        "not_for": "; ".join(topic.not_for)[:DESCRIPTION_SHOWN] or "-",
+    }
+    return _PLACE.sub(lambda place: neutralise(shown[place[1]]), template)
+
+
+def cache_key(message: str, topic: Topic) -> str:
+    """Returns a SHA-256 (hex) of the message's first characters and the topic file."""
+    return hashlib.sha256(f"{message[:MESSAGE_SHOWN]}\0{topic.digest}".encode("utf-8", "replace")).hexdigest()
+
+
+class Answers:
+    """An LRU cache of an LLM's answers about messages and topics."""
+
+    def __init__(self, most: int = ANSWERS_KEPT) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, bool] = OrderedDict()
+
+    def get(self, key: str) -> bool | None:
+        """Returns the cached answer, if any."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def keep(self, key: str, said: bool) -> None:
+        """Stores an answer."""
+        self._kept[key] = said
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)

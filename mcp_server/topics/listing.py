@@ -1,0 +1,185 @@
+"""Topics as people see them: which there are, what is wrong with them, which are active; and switching them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
+from mcp_server.errors import NotFound
+from mcp_server.memory import Memory
+from mcp_server.storage.local import activations
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.topic_files import TopicSet, named
+from mcp_server.text.fencing import neutralise
+from mcp_server.topics import gate_log
+from mcp_server.topics.activations import Activation, Activations
+from mcp_server.topics.topic import PRIORITIES, Topic
+
+BY_HAND = "you"
+"""What set off a topic that the user activated."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic. `state` is active, off (the user deactivated it) or waiting; `by` what set it off; `left` the
+    exchanges that it stays, None for as long as the user likes. `problem` says what is wrong with it."""
+
+    name: str
+    path: str
+    activation: str
+    priority: str
+    triggers: str
+    description: str
+    state: str
+    by: str = ""
+    left: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsView:
+    """All topics, the active ones first; `session` is the conversation that `state` speaks of, if there is one."""
+
+    topics: tuple[TopicRow, ...]
+    problems: tuple[str, ...]
+    session: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a program reads."""
+        return {
+            "session": self.session,
+            "topics": [asdict(row) for row in self.topics],
+            "problems": list(self.problems),
+        }
+
+    @property
+    def markdown(self) -> str:
+        """What a model or a person reads."""
+        of = f" in {self.session}" if self.session else ""
+        active = sum(row.state == "active" for row in self.topics)
+        lines = [f"# Topics: {len(self.topics)}, {active} active{of}"]
+        lines += ["", "## Problems", "", *(f"- {problem}" for problem in self.problems)] if self.problems else []
+        lines += ["", *map(_line, self.topics)] if self.topics else ["", "There is none yet. (topics/NAME.md)"]
+        return neutralise("\n".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What became of a topic in a session; `changed` is False if it was so already."""
+
+    name: str
+    session: str
+    on: bool
+    changed: bool
+
+    @property
+    def markdown(self) -> str:
+        """One line."""
+        if self.on:
+            done = "is active now, until you deactivate it" if self.changed else "was activated by you already"
+        else:
+            done = "is out now, and stays out until you activate it" if self.changed else "was deactivated already"
+        return f"{self.name} {done} (session {self.session})"
+
+
+async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
+    """Every topic, and how it stands in a session. Raises NotFound for a session that does not exist."""
+    topics = await run_sync(memory.topics.read)
+    stored, exchange = Activations(), 0
+    if session is not None:
+        await sessions.require(memory, session)
+        stored = await activations.of(memory.state, session)
+        exchange = await memory.state.count_turns(session, "user")
+    troubles = await _troubles(memory, topics)
+    ttl = memory.settings.watchers.topic_ttl
+    rows = [
+        _row(topic, stored.topics.get(name), exchange, ttl, troubles.get(name, ""))
+        for name, topic in topics.topics.items()
+    ]
+    rows.sort(key=lambda row: (row.state != "active", -PRIORITIES[topics.topics[row.name].priority], row.name))
+    return TopicsView(tuple(rows), await problems(memory), session)
+
+
+async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switched:
+    """Activates or deactivates a topic in a session, for as long as the user likes.
+
+    Raises:
+        NotFound: no such topic or session; the nearest is named.
+    """
+    topics = await run_sync(memory.topics.read)
+    topic = named(topics, name)
+    if topic is None:
+        close = difflib.get_close_matches(name.lower(), list(topics.topics), n=1, cutoff=0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise NotFound(f"no topic {name!r}{hint} (topics list)")
+    row = await sessions.require(memory, session)
+    exchange = await memory.state.count_turns(row.session, "user")
+    before, _ = await activations.change(
+        memory.state,
+        row.session,
+        lambda one: one.switched(topic.name, on=on, exchange=exchange, by=BY_HAND),
+    )
+    was = before.topics.get(topic.name)
+    changed = was is None or (was.manual, was.off) != (on, not on)
+    if changed:
+        await gate_log.switched(memory, row.session, topic.name, on=on)
+        memory.changes.publish(Change("session", None, row.session))
+    return Switched(topic.name, row.session, on, changed)
+
+
+async def problems(memory: Memory) -> tuple[str, ...]:
+    """What is wrong with topic files and their patterns, in sentences that name file and line."""
+    topics = await run_sync(memory.topics.read)
+    troubles = await _troubles(memory, topics)
+    return (*topics.problems, *troubles.values())
+
+
+async def forget_old(memory: Memory) -> int:
+    """Drops what was active in sessions that ended long ago; returns how many."""
+    namespaces = activations.ACTIVE, gate_log.NAMESPACE
+    known = {session for namespace in namespaces for session in await memory.state.keys_of(namespace)}
+    old = sorted(known & await sessions.ended_long_ago(memory)) if known else []
+    if old:
+        for namespace in namespaces:
+            await memory.state.remove(namespace, *old)
+    return len(old)
+
+
+async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
+    """By topic what was cut off, as long as its file has not changed since."""
+    found: dict[str, str] = {}
+    for name, stored in (await memory.state.entries(activations.CUT_OFF)).items():
+        topic = topics.topics.get(name)
+        if topic is not None and isinstance(stored, dict) and stored.get("digest") == topic.digest:
+            found[name] = f"{topic.path}: line {stored.get('line')}: {stored.get('what')}"
+    return found
+
+
+def _row(topic: Topic, one: Activation | None, exchange: int, ttl: int, problem: str) -> TopicRow:
+    from mcp_server.topics.topic_file import says
+
+    active = one is not None and one.lives(exchange, ttl)
+    return TopicRow(
+        name=topic.name,
+        path=topic.path,
+        activation=topic.activation,
+        priority=topic.priority,
+        triggers=says(topic),
+        description=topic.description,
+        state="active" if active else "off" if one is not None and one.off else "waiting",
+        by=one.by if one is not None and active else "",
+        left=one.fired + ttl - exchange if one is not None and active and not one.manual else None,
+        problem=problem,
+    )
+
+
+def _line(row: TopicRow) -> str:
+    stays = "" if row.left is None else f", for {row.left} more exchange{'' if row.left == 1 else 's'}"
+    state = f"**active** ({row.by}{stays})" if row.state == "active" else row.state
+    about = f" — {row.description[:100]}" if row.description else ""
+    return f"- {row.name}: {state} · {row.activation}, {row.priority} · {row.triggers}{about}"

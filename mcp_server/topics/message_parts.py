@@ -1,0 +1,235 @@
+"""Code in a message: fenced blocks and indented ones, and which language they are in.
+
+A fence that names its language is believed. For one that does not, and for indented code, the language whose marks
+stand there most often is taken, if there are any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from mcp_server.text.words import fold
+
+_WORD = re.compile(r"['’](?:s|t|d|m|re|ve|ll)\b|(?:[^\W_][\u0300-\u036f]*)+", re.IGNORECASE)
+_UNSPACED = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """Words in order, folded, without the tails of contractions; word `i` stands in characters `spans[i]`."""
+
+    words: Sequence[str]
+    spans: Sequence[tuple[int, int]]
+
+
+def spoken(text: str) -> Spoken:
+    """The words of a message."""
+    found = [match for match in _WORD.finditer(text) if match[0][0] not in "'’" or match.start() == 0]
+    words = [match[0].lower() if match[0].isascii() else fold(match[0]) for match in found]
+    return Spoken(words, [match.span() for match in found])
+
+
+def has_no_spaces(text: str) -> bool:
+    """Is it written in a script that puts no blanks between words? Then it is looked for as it stands."""
+    return _UNSPACED.search(text) is not None
+
+
+_URL = re.compile(r"\b(?:https?://|www\.)[^\s<>\"'`|\\^{}]+", re.IGNORECASE)
+_TRAILING = ".,;:!?*_…"
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A link as written, in characters `start` to `end`; `host` in lower case without port, `path` with its query."""
+
+    text: str
+    host: str
+    path: str
+    start: int
+    end: int
+
+
+def urls(text: str) -> Iterator[Url]:
+    """The links of a text in order. Punctuation and brackets that close a sentence around one are not part of it."""
+    if "://" not in text and "www." not in text.lower():
+        return
+    for match in _URL.finditer(text):
+        said = match[0].rstrip(_TRAILING)
+        while said and said[-1] in ")]" and said.count(said[-1]) > said.count("(["[")]".index(said[-1])]):
+            said = said[:-1].rstrip(_TRAILING)
+        rest = said.split("://", 1)[-1]
+        host, slash, path = rest.partition("/")
+        host = host.rpartition("@")[2].partition(":")[0].partition("?")[0].partition("#")[0].lower()
+        if "." in host or host == "localhost":
+            yield Url(said, host, slash + path, match.start(), match.start() + len(said))
+
+
+def hosts(url: Url) -> Iterator[str]:
+    """The hosts by which a site may be named that a link leads to: its own, and those above it."""
+    host = url.host.removeprefix("www.")
+    while host:
+        yield host
+        host = host.partition(".")[2]
+
+
+def host_of(site: str) -> str:
+    """The host that a site names, lower case; empty for one with a `*` in it."""
+    host = site.split("://", 1)[-1].partition("/")[0].lower().removeprefix("www.")
+    return "" if "*" in host or "?" in host or "[" in host else host
+
+
+def leads_to(url: Url, site: str) -> bool:
+    """`github.com` means the host and what is below it, `github.com/*/*/pull/` also how the path begins; `*` stands for
+    anything within one step."""
+    host, slash, path = site.split("://", 1)[-1].partition("/")
+    host = host.lower().removeprefix("www.")
+    here = url.host.removeprefix("www.")
+    if not (here == host or here.endswith(f".{host}") or fnmatchcase(here, host)):
+        return False
+    if not slash:
+        return True
+    wanted = path.strip("/").lower().split("/") if path.strip("/") else []
+    steps = re.split(r"[?#]", url.path, maxsplit=1)[0].strip("/").lower().split("/")
+    return len(steps) >= len(wanted) and all(fnmatchcase(step, want) for step, want in zip(steps, wanted, strict=False))
+
+
+_RUN = re.compile(r"[!?]*![!?]*")
+_WORDS = re.compile(r"\b[A-Z][A-Z'’]*\b(?:[ ,]+\b[A-Z][A-Z'’]*\b)*")
+_LEAST_RUN = 3
+_LEAST_SHOUTED = 3
+
+ALARM = frozenset(
+    ("URGENT", "URGENTLY", "ASAP", "EMERGENCY", "IMMEDIATELY", "HELP", "SOS", "CRITICAL", "DRINGEND", "SOFORT", "HITNO")
+)
+
+
+def marks(text: str) -> Iterator[tuple[int, int]]:
+    """Where such marks stand, in the order of their kinds: characters from and to."""
+    if "!" in text:
+        yield from (match.span() for match in _RUN.finditer(text) if len(match[0]) >= _LEAST_RUN)
+    for match in _WORDS.finditer(text):
+        words = match[0].replace(",", " ").split()
+        shouted = len(words) >= _LEAST_SHOUTED and 2 * sum(len(word) > 3 for word in words) >= len(words)
+        if shouted or any(word.strip("'’") in ALARM for word in words):
+            yield match.span()
+
+
+_FENCE = re.compile(
+    r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)\n(?P<body>.*?)(?:^ {0,3}(?P=fence)[`~]*[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_INDENTED = re.compile(r"(?:\A|(?<=\n)[ \t]*\n)(?P<body>(?:(?: {4}|\t)[^\n]*\S[^\n]*(?:\n|\Z)){2,})")
+_LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+
+ALIASES: Mapping[str, str] = {
+    "py": "python",
+    "python3": "python",
+    "python2": "python",
+    "py3": "python",
+    "js": "javascript",
+    "jsx": "javascript",
+    "mjs": "javascript",
+    "node": "javascript",
+    "ts": "typescript",
+    "tsx": "typescript",
+    "sh": "shell",
+    "bash": "shell",
+    "zsh": "shell",
+    "console": "shell",
+    "rs": "rust",
+    "golang": "go",
+    "c++": "cpp",
+    "cc": "cpp",
+    "h": "c",
+    "cs": "csharp",
+    "c#": "csharp",
+    "rb": "ruby",
+    "kt": "kotlin",
+    "yml": "yaml",
+    "htm": "html",
+    "postgres": "sql",
+    "postgresql": "sql",
+    "mysql": "sql",
+    "sqlite": "sql",
+}
+"""Other names of a language, as people write them after a fence."""
+
+_MARKS: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(marks, re.MULTILINE)
+    for name, marks in {
+        "python": r"^\s*(?:def \w+\(.*:\s*$|class \w+.*:\s*$|(?:from [\w.]+ )?import [\w., ]+$|elif .*:|print[ (]"
+        r"|@\w+|if __name__|except\b.*:|with .+ as \w+:)",
+        "javascript": r"^\s*(?:const |let |var |function[ *(]|export |import .+ from ['\"]|module\.exports)|=>"
+        r"|console\.log",
+        "typescript": r"^\s*(?:interface \w+|type \w+ =|enum \w+|(?:public|private|readonly) \w+)|: (?:string|number"
+        r"|boolean)\b",
+        "java": r"^\s*(?:public|private|protected) (?:static |final )*(?:class|void|int|String)\b|System\.out\.",
+        "go": r"^\s*(?:package \w+$|func [\w(]|import \()|:= |fmt\.",
+        "rust": r"^\s*(?:fn \w+|pub fn|use [\w:]+;|impl\b|let mut )|println!|-> Result<",
+        "c": r"^\s*#include\s*<\w+\.h>|^\s*(?:int|void|char) \w+\(.*\)\s*\{|printf\(",
+        "cpp": r"^\s*#include\s*<\w+>|std::|cout <<|^\s*template\s*<",
+        "csharp": r"^\s*using [\w.]+;|Console\.Write|^\s*namespace \w+",
+        "ruby": r"^\s*(?:def \w+[^:]*$|require ['\"]|end$|puts )",
+        "php": r"<\?php|^\s*\$\w+ = |echo \$",
+        "shell": r"^\s*(?:#!.*sh$|\$ \w|sudo |export \w+=|if \[|fi$|done$|cd |git |npm |pip |curl )",
+        "sql": r"^\s*(?:(?i:select)\b.+(?i:from)\b|(?i:insert into|update \w+ set|create table|delete from"
+        r"|alter table)\b)",
+        "html": r"^\s*<(?:!DOCTYPE|html|div|head|body|p|span|a)\b",
+        "css": r"^\s*[.#]?[\w-]+\s*\{\s*$|^\s*[\w-]+:\s*[^;{]+;\s*$",
+        "json": r"^\s*[\[{]\s*$|^\s*\"[^\"]+\":\s",
+        "yaml": r"^\s*[\w-]+:(?:\s|$)",
+    }.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """A block of code in characters `start` to `end` of a message; `language` is lower case, empty if unknown."""
+
+    language: str
+    start: int
+    end: int
+    text: str
+
+
+def blocks(text: str) -> tuple[CodeBlock, ...]:
+    """The fenced and the indented blocks of a message, in their order."""
+    return tuple(sorted((*_fenced(text), *_indented(text)), key=lambda block: block.start))
+
+
+def plain(language: str) -> str:
+    """A language's one name: `py` is `python`."""
+    lower = language.strip().lower()
+    return ALIASES.get(lower, lower)
+
+
+def _fenced(text: str) -> Iterator[CodeBlock]:
+    if "```" not in text and "~~~" not in text:
+        return
+    for match in _FENCE.finditer(text):
+        named = re.match(r"[\w+#.-]+", match["info"].strip("{} ."))
+        yield CodeBlock(plain(named[0]) if named else _guessed(match["body"]), *match.span(), match["body"])
+
+
+def _indented(text: str) -> Iterator[CodeBlock]:
+    if "\n    " not in text and "\n\t" not in text and not text.startswith(("    ", "\t")):
+        return
+    fenced = [match.span() for match in _FENCE.finditer(text)]
+    for match in _INDENTED.finditer(text):
+        if any(start <= match.start("body") < end for start, end in fenced):
+            continue
+        before = text[: match.start()].rstrip().rpartition("\n")[2]
+        if _LIST_ITEM.match(before) or _LIST_ITEM.match(match["body"]):
+            continue  # the further paragraphs of a list are indented, too
+        language = _guessed(match["body"])
+        if language:
+            yield CodeBlock(language, match.start("body"), match.end("body"), match["body"])
+
+
+def _guessed(body: str) -> str:
+    counted = {name: sum(1 for _ in marks.finditer(body)) for name, marks in _MARKS.items()}
+    best = max(counted, key=lambda name: counted[name])
+    return best if counted[best] else ""

@@ -1,0 +1,402 @@
+"""Tier 1: finds the triggers that a message fires.
+
+A thousand topics with five triggers each take about as long as ten, because triggers are not tried one by one: words,
+phrases and names are in one inverted index, and a regular expression is tried only if the text contains a literal that
+every match must contain (`literals`).
+
+Users write the regular expressions, so each has a time limit, and all of them share another for a message. Only the
+matching counts. Every expression that a limit stops or skips is reported. After three stops an expression is not tried
+again until its file changes; a skipped expression is tried first with the next message.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, zip_longest
+
+from mcp_server.topics import globs, literals, message_parts
+from mcp_server.topics.message_parts import Spoken, has_no_spaces, spoken
+from mcp_server.topics.topic import (
+    Code,
+    Cron,
+    Direction,
+    Glob,
+    Heard,
+    Keywords,
+    Language,
+    Match,
+    Mention,
+    Pattern,
+    SentimentShift,
+    TextTrigger,
+    Topic,
+    Trouble,
+    Url,
+    Webhook,
+)
+
+LONGEST_HEARD = 40_000
+"""Characters of a message that are read, half of them from its end."""
+
+MOST_SAID = 5
+"""Matches of one trigger that are returned."""
+
+LEAST_SURE = 0.6
+"""Least certainty (0..1) of a message's language; `LEAST_LETTERS` is the least length, because one word may be of any
+language."""
+LEAST_LETTERS = 8
+
+PATIENCE = 3
+"""Stops after which a regular expression is not tried again."""
+
+_Said = tuple[int, int] | str
+"""A match: its place in the text, or what matched if that is not in the text."""
+
+Search = Callable[[str, float], tuple[int, int] | None]
+"""Returns the first match in a text; raises TimeoutError after the given seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Senses:
+    """Functions that need libraries or files: `compile_regex` compiles a pattern, `language` returns a text's language
+    (ISO 639-1) and the certainty (0..1), `people` are the names of the people that have a file."""
+
+    compile_regex: Callable[[Pattern], Search]
+    language: Callable[[str], tuple[str, float]] = lambda text: ("", 0.0)
+    people: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tier1:
+    """The triggers that fired: matches by topic, and the patterns that a time limit stopped or skipped."""
+
+    matches: Mapping[str, tuple[Match, ...]] = field(default_factory=dict)
+    troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def skipped(self) -> bool:
+        """True if a pattern was not tried, so that the same message may fire it later."""
+        return any(not one.fault for one in self.troubles)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """One trigger of one topic; `critical` is the topic's priority."""
+
+    topic: str
+    place: int
+    trigger: TextTrigger
+    critical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """A word or phrase of a trigger: the words after its first two, and whether an `@` must precede it."""
+
+    entry: _Entry
+    rest: tuple[str, ...]
+    at: bool = False
+
+
+@dataclass(slots=True)
+class _Regex:
+    """A pattern, compiled on first use. A text without any of the literals `wanted` cannot match it.
+
+    `cut_off` counts how often a limit stopped it; `skipped`: the last message left no time for it.
+    """
+
+    entry: _Entry
+    pattern: Pattern
+    wanted: frozenset[str]
+    search: Search | None = None
+    cut_off: int = 0
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Time limits for a message in seconds: for `one` pattern, and for `all` together, measured by `clock`.
+
+    The default clock stands still, which disables the second limit.
+    """
+
+    one: float
+    all: float = 1.0
+    clock: Callable[[], float] = lambda: 0.0
+
+
+class Watchers:
+    """The indexed triggers of a set of topics. Only the counts of stopped patterns change."""
+
+    def __init__(self, topics: Iterable[Topic], senses: Senses) -> None:
+        listed = list(topics)
+        self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
+
+    def matches(self, heard: Heard, limits: Limits) -> Tier1:
+        """Returns the triggers that fire for a message, and the patterns that a limit stopped or skipped."""
+        return self._sides[heard.direction].matches(_Message(heard), limits)
+
+    def retry(self, heard: Heard, limits: Limits, first: Tier1) -> Tier1:
+        """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
+        return self._sides[heard.direction].retry(_Message(heard), limits, first)
+
+
+class _Message:
+    """A message and the values that several triggers read, each computed once, on first use."""
+
+    def __init__(self, heard: Heard) -> None:
+        self.paths = heard.paths
+        self.text = heard.text
+        self._tail = 0
+        if len(heard.text) > LONGEST_HEARD:
+            half = LONGEST_HEARD // 2
+            self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
+            self._tail = len(heard.text) - len(self.text)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Returns a span of the read text as a span of the whole message."""
+        shift = self._tail if start > LONGEST_HEARD // 2 else 0
+        return start + shift, end + shift
+
+    def is_called(self, start: int) -> bool:
+        """Returns whether an `@` precedes the word at `start`, and is not part of an e-mail address."""
+        return self.text[start - 1 : start] == "@" and not self.text[start - 2 : start - 1].isalnum()
+
+    @cached_property
+    def folded(self) -> str:
+        return literals.folded(self.text)
+
+    @cached_property
+    def spoken(self) -> Spoken:
+        return spoken(self.text)
+
+    @cached_property
+    def code(self) -> tuple[message_parts.CodeBlock, ...]:
+        return message_parts.blocks(self.text)
+
+    @cached_property
+    def urls(self) -> tuple[message_parts.Url, ...]:
+        return tuple(message_parts.urls(self.text))
+
+    @cached_property
+    def voice(self) -> tuple[tuple[int, int], ...]:
+        return tuple(sorted(message_parts.marks(self.text)))
+
+
+class _Side:
+    """The triggers for messages of one direction."""
+
+    def __init__(self, topics: Sequence[Topic], senses: Senses, direction: Direction) -> None:
+        self._senses = senses
+        self._words: dict[str, list[_Phrase]] = defaultdict(list)
+        self._phrases: dict[tuple[str, str], list[_Phrase]] = defaultdict(list)
+        self._sites: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
+        self._unspaced: list[tuple[str, _Entry]] = []
+        self._regexes: dict[int, dict[str, dict[str, list[_Regex]]]] = {size: {} for size in (3, 2, 1)}
+        self._always: list[_Regex] = []
+        self._globs: dict[str, list[tuple[str, _Entry]]] = defaultdict(list)
+        self._others: dict[type, list[_Entry]] = defaultdict(list)
+        for topic in topics:
+            for place, trigger in enumerate(topic.triggers):
+                if not isinstance(trigger, Webhook | Cron) and trigger.scope in (direction, "both"):
+                    self._add(_Entry(topic.name, place, trigger, topic.priority == "critical"))
+
+    def _add(self, entry: _Entry) -> None:
+        match entry.trigger:
+            case Pattern() as pattern:
+                self._add_regex(_Regex(entry, pattern, literals.required(pattern.match, pattern.flags)))
+            case Keywords(words=words):
+                for said in words:
+                    self._add_phrase(said, entry)
+            case Mention(names=names):
+                for said in names or self._senses.people:
+                    self._add_phrase(said, entry)
+                if not names:
+                    self._others[Mention].append(entry)
+            case Url(sites=sites) if sites:
+                for site in sites:
+                    self._sites[message_parts.host_of(site)].append((site, entry))
+            case Glob(paths=paths):
+                for pattern_ in paths:
+                    self._globs[globs.suffix(pattern_)].append((pattern_, entry))
+            case _:
+                self._others[type(entry.trigger)].append(entry)
+
+    def _add_phrase(self, said: str, entry: _Entry) -> None:
+        if has_no_spaces(said):
+            self._unspaced.append((literals.folded(said.strip()), entry))
+            return
+        words = tuple(spoken(said).words)
+        phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
+        if len(words) == 1:
+            self._words[words[0]].append(phrase)
+        elif words:
+            self._phrases[words[0], words[1]].append(phrase)
+
+    def _add_regex(self, regex: _Regex) -> None:
+        if not regex.wanted:
+            self._always.append(regex)
+            return
+        for literal in regex.wanted:
+            size = min(3, len(literal))
+            self._regexes[size].setdefault(literal[:size], {}).setdefault(literal, []).append(regex)
+
+    def matches(self, message: _Message, limits: Limits) -> Tier1:
+        troubles: list[Trouble] = []
+        fired: Iterable[tuple[_Entry, Sequence[_Said]]] = chain(
+            self._by_words(message),
+            self._by_paths(message),
+            self._by_kind(message),
+            self._by_regex(self._candidates(message), message, limits, troubles),
+        )
+        return Tier1(self._by_topic(message, fired), tuple(troubles))
+
+    def retry(self, message: _Message, limits: Limits, first: Tier1) -> Tier1:
+        troubles = [one for one in first.troubles if one.fault]
+        skipped = [regex for regex in self._candidates(message) if regex.skipped]
+        found = self._by_topic(message, self._by_regex(skipped, message, limits, troubles))
+        added = {name: _ordered((*first.matches.get(name, ()), *ones)) for name, ones in found.items()}
+        return Tier1({**first.matches, **added}, tuple(troubles))
+
+    def _by_topic(
+        self, message: _Message, fired: Iterable[tuple[_Entry, Sequence[_Said]]]
+    ) -> dict[str, tuple[Match, ...]]:
+        found: dict[str, list[Match]] = defaultdict(list)
+        for entry, spans in fired:
+            for span in list(dict.fromkeys(spans))[:MOST_SAID]:
+                said = span if isinstance(span, str) else message.text[slice(*span)]
+                place = () if isinstance(span, str) else message.span(*span)
+                found[entry.topic].append(Match(entry.topic, entry.place, entry.trigger, said, *place))
+        return {name: _ordered(ones) for name, ones in found.items()}
+
+    def _by_words(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        said: dict[_Entry, dict[str, tuple[int, int]]] = defaultdict(dict)
+        if self._words or self._phrases:
+            words, spans = message.spoken.words, message.spoken.spans
+            for place, (word, after) in enumerate(zip_longest(words, words[1:], fillvalue="")):
+                for size, phrases in ((1, self._words.get(word)), (2, self._phrases.get((word, after)))):
+                    for phrase in phrases or ():
+                        end = place + size + len(phrase.rest)
+                        if phrase.rest and tuple(words[place + size : end]) != phrase.rest:
+                            continue
+                        start = spans[place][0]
+                        if not phrase.at or message.is_called(start):
+                            said[phrase.entry].setdefault(" ".join(words[place:end]), (start, spans[end - 1][1]))
+        for literal, entry in self._unspaced:
+            if literal in message.folded and (start := message.text.lower().find(literal)) >= 0:
+                said[entry].setdefault(literal, (start, start + len(literal)))
+        for entry, found in said.items():
+            if not isinstance(entry.trigger, Keywords) or len(found) >= entry.trigger.least:
+                yield entry, sorted(found.values())
+
+    def _by_paths(self, message: _Message) -> Iterator[tuple[_Entry, list[str]]]:
+        if not self._globs or not message.paths:
+            return
+        found: dict[_Entry, list[str]] = defaultdict(list)
+        for path in dict.fromkeys(message.paths):
+            name = path.replace("\\", "/").rpartition("/")[2].lower()
+            ending = f".{name.rpartition('.')[2]}" if "." in name else ""
+            for suffix in {ending, ""}:
+                for pattern, entry in self._globs.get(suffix, ()):
+                    if globs.matches(pattern, path):
+                        found[entry].append(path)
+        yield from found.items()
+
+    def _by_kind(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[_Said]]]:
+        for entry in self._others.get(Code, ()) if message.code else ():
+            wanted = (
+                {message_parts.plain(name) for name in entry.trigger.languages}
+                if isinstance(entry.trigger, Code)
+                else ()
+            )
+            spans = [(one.start, one.end) for one in message.code if not wanted or one.language in wanted]
+            if spans:
+                yield entry, spans
+        for entry in self._others.get(Url, ()) if message.urls else ():  # a trigger without sites: any link
+            yield entry, [(one.start, one.end) for one in message.urls]
+        yield from self._by_site(message)
+        for entry in self._others.get(SentimentShift, ()):
+            if isinstance(entry.trigger, SentimentShift) and len(message.voice) >= entry.trigger.least:
+                yield entry, message.voice
+        for entry in self._others.get(Mention, ()):
+            named = [(start - 1, end) for start, end in message.spoken.spans if message.is_called(start)]
+            if named:
+                yield entry, named
+        yield from self._by_language(message)
+
+    def _by_site(self, message: _Message) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        found: dict[_Entry, list[tuple[int, int]]] = defaultdict(list)
+        links = {one.text: one for one in reversed(message.urls)} if self._sites else {}
+        for link in links.values():
+            for host in (*message_parts.hosts(link), ""):
+                for site, entry in self._sites.get(host, ()):
+                    if message_parts.leads_to(link, site):
+                        found[entry].append((link.start, link.end))
+        yield from ((entry, sorted(spans)) for entry, spans in found.items())
+
+    def _by_language(self, message: _Message) -> Iterator[tuple[_Entry, Sequence[str]]]:
+        entries = self._others.get(Language, ())
+        if not entries or sum(map(str.isalpha, message.text)) < LEAST_LETTERS:
+            return
+        language, sure = self._senses.language(message.text)
+        for entry in entries if sure >= LEAST_SURE else ():
+            if isinstance(entry.trigger, Language) and language in entry.trigger.languages:
+                yield entry, (language,)
+
+    def _by_regex(
+        self, candidates: Iterable[_Regex], message: _Message, limits: Limits, troubles: list[Trouble]
+    ) -> Iterator[tuple[_Entry, list[tuple[int, int]]]]:
+        """Yields the patterns that match. The time for compiling them does not count."""
+        spent = 0.0
+        for regex in candidates:
+            if regex.cut_off >= PATIENCE:
+                continue
+            limit = min(limits.one, limits.all - spent)
+            regex.skipped = limit <= 0
+            if regex.skipped:
+                what = "was skipped: other patterns used up this message's time; it is tried first next time"
+                troubles.append(replace(_trouble(regex, what), fault=False))
+                continue
+            if regex.search is None:
+                regex.search = self._senses.compile_regex(regex.pattern)
+            began = limits.clock()
+            try:
+                span = regex.search(message.text, limit)
+            except TimeoutError:
+                regex.cut_off += 1
+                again = "" if regex.cut_off < PATIENCE else "; it is not tried again until the file changes"
+                troubles.append(_trouble(regex, f"was cut off after {limit * 1000:.0f} ms{again}"))
+                continue
+            finally:
+                spent += limits.clock() - began
+            if span is not None:
+                yield regex.entry, [span]
+
+    def _candidates(self, message: _Message) -> list[_Regex]:
+        """Returns the patterns that may match: skipped ones and those of critical topics first, stopped ones last."""
+        asked = {id(regex): regex for regex in self._always}
+        text = message.folded
+        for size, by_beginning in self._regexes.items():
+            places = range(len(text) - size + 1) if by_beginning else ()
+            for beginning in by_beginning.keys() & {text[place : place + size] for place in places}:
+                for literal, regexes in by_beginning[beginning].items():
+                    if literal in text:
+                        asked.update((id(regex), regex) for regex in regexes)
+
+        def order(one: _Regex) -> tuple[object, ...]:
+            entry = one.entry
+            return one.cut_off, not one.skipped, not entry.critical, not one.wanted, entry.topic, entry.place
+
+        return sorted(asked.values(), key=order)
+
+
+def _ordered(matches: Iterable[Match]) -> tuple[Match, ...]:
+    return tuple(sorted(matches, key=lambda one: (one.place, one.start)))
+
+
+def _trouble(regex: _Regex, what: str) -> Trouble:
+    shown = regex.pattern.match if len(regex.pattern.match) <= 60 else f"{regex.pattern.match[:60]}…"
+    return Trouble(regex.entry.topic, regex.entry.trigger.line, f"the pattern {shown!r} {what}")

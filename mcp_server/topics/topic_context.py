@@ -1,0 +1,202 @@
+"""Collects the texts of active topics for a compilation.
+
+A message that was not observed is judged too, without writing anything: a request for the context of "review the PR"
+includes the playbook for reviews.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from anyio.to_thread import run_sync
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.memory import Memory
+from mcp_server.model import SourceFile
+from mcp_server.storage.local import activations
+from mcp_server.storage.local.topic_files import PEOPLE, TopicSet
+from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.text.links import links, resolve
+from mcp_server.text.markdown import sections, split_front_matter
+from mcp_server.text.named_things import extract
+from mcp_server.text.words import bounded, fold, words
+from mcp_server.topics import watch
+from mcp_server.topics.activations import Activation, Activations, Correction
+from mcp_server.topics.similarity import similarity
+from mcp_server.topics.topic import ActiveTopic, Heard, Topic
+
+LINKABLE = ("knowledge/", "archive/", "topics/")
+"""Where the files lie that a wiki link may mean, the first folder first."""
+
+MOST_KEYWORDS, OWN_WORDS = 8, 4
+"""Of one topic: words that join the search, if its file names some, and if not."""
+
+NOBODY = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InContext:
+    """The topics' part of a compilation. `keywords` are added to its search."""
+
+    topics: tuple[ActiveTopic, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    keywords: tuple[str, ...] = ()
+
+
+async def in_context(memory: Memory, session: str | None, asked: str | None = None) -> InContext:
+    """Returns the topics that are active in a session now, and those that the message `asked` would activate."""
+    topics = await run_sync(memory.topics.read)
+    if not topics.topics:
+        return InContext()
+    ttl = memory.settings.watchers.topic_ttl
+    stored = await activations.of(memory.state, session) if session else Activations()
+    exchange = await memory.state.count_turns(session, "user") if session else 0
+    living = stored.living(exchange, ttl)
+    if asked and asked.strip():
+        heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
+        judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
+        living = {one.name: one for one in judged.topics} | living
+    return await active_context(memory, topics, stored, living)
+
+
+async def active_context(
+    memory: Memory, topics: TopicSet, stored: Activations, living: Mapping[str, Activation]
+) -> InContext:
+    """Returns the topics that are `living` and the corrections among the `stored` activations."""
+    known = {name: topics.topics[name] for name in sorted(living) if name in topics.topics}
+    if not known and not stored.corrections:
+        return InContext()
+    active = await as_texts(memory, topics, [living[name] for name in known])
+    corrections = tuple(one for one in stored.corrections if one.topic in topics.topics)
+    keywords = await run_sync(lambda: tuple(_keywords(memory, topics, known.values())))
+    return InContext(active, corrections, keywords)
+
+
+async def as_texts(memory: Memory, topics: TopicSet, living: Sequence[Activation]) -> tuple[ActiveTopic, ...]:
+    """Returns the activations of these topics with all their texts."""
+
+    def read() -> tuple[ActiveTopic, ...]:
+        return tuple(_as_text(memory, topics, topics.topics[one.name], one) for one in living)
+
+    return await run_sync(read)
+
+
+async def items_of_active(memory: Memory, session: str) -> frozenset[str]:
+    """Returns the ids of Clarity's items that a session's active topics name: projects, tools and files in their
+    instructions, and their keywords."""
+    stored = await activations.of(memory.state, session)
+    if not stored.topics:
+        return frozenset()
+    topics = await run_sync(memory.topics.read)
+    exchange = await memory.state.count_turns(session, "user")
+    living = stored.living(exchange, memory.settings.watchers.topic_ttl)
+    known = [topics.topics[name] for name in living if name in topics.topics]
+    return frozenset().union(*(topics.derived(("items", one.name), partial(_items, one)) for one in known))
+
+
+def _items(topic: Topic) -> frozenset[str]:
+    named = {item for item, category in extract(topic.instructions).items() if category != "keyword"}
+    return frozenset(named.union(*map(extract, topic.keywords)))
+
+
+def _keywords(memory: Memory, topics: TopicSet, active: Iterable[Topic]) -> Iterator[str]:
+    """Yields the keywords of each topic's file; if it has none, the words that are most typical of the topic."""
+    for topic in active:
+        yield from topic.keywords[:MOST_KEYWORDS] or similarity(memory, topics).keywords(topic.name, OWN_WORDS)
+
+
+def _as_text(memory: Memory, topics: TopicSet, topic: Topic, active: Activation) -> ActiveTopic:
+    """Returns the topic with the texts of its subscriptions, linked files, and the people who were mentioned."""
+    found: dict[str, SourceFile] = {}
+    missing: list[str] = []
+    paths = _Paths(memory)
+    for wanted in topic.subscriptions:
+        source = paths.subscribed(wanted)
+        if source is None:
+            missing.append(wanted)
+        else:
+            found.setdefault(source.path, source)
+    for link in links(topic.instructions):
+        source = paths.linked(link.name, link.heading)
+        if source is not None and source.path != topic.path:
+            found.setdefault(source.path, source)
+    for person in active.people:
+        path = person_file(person, topics.people)
+        source = paths.read(path) if path else None
+        if source is not None:
+            found.setdefault(source.path, source)
+    return ActiveTopic(
+        name=topic.name,
+        source=SourceFile(topic.path, topic.instructions, topic.first_line),
+        by=active.by,
+        priority=topic.priority,
+        score=active.score,
+        most_kb=topic.max_context_kb,
+        subscriptions=tuple(found.values()),
+        missing=tuple(missing),
+        payloads=active.payloads,
+    )
+
+
+class _Paths:
+    """Finds and reads files by path or link; the workspace is listed once, if a link asks for it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._known: list[str] | None = None
+
+    def subscribed(self, wanted: str) -> SourceFile | None:
+        """Returns the file of a subscription, which is a path or a wiki link."""
+        (link, *_) = links(wanted) or (None,)
+        if link is not None:
+            return self.linked(link.name, link.heading)
+        return self.read(wanted) or self.linked(wanted, None)
+
+    def linked(self, name: str, heading: str | None) -> SourceFile | None:
+        """Returns the file, or the section of it, to which `[[name#heading]]` refers."""
+        if self._known is None:
+            self._known = [stat.path for folder in LINKABLE for stat in self._memory.files.walk(folder)]
+        path = resolve(name, self._known)
+        source = self.read(path) if path else None
+        return _section(source, heading) if source and heading else source
+
+    def read(self, path: str) -> SourceFile | None:
+        """Returns a file; None if it is missing, not text, or only for this machine."""
+        try:
+            clean = self._memory.files.relative(path)
+            if clean.startswith(".") or not self._memory.files.exists(clean):
+                return None
+            text = self._memory.files.read_text(clean)
+        except ContextManagerError:
+            return None
+        split = split_front_matter(text)
+        return SourceFile(clean, split.body, split.body_line, is_untouched_template(clean, text))
+
+
+def _section(source: SourceFile, heading: str) -> SourceFile:
+    """Returns a heading's section of a file with its subsections; the whole file if it has no such heading."""
+    found = sections(source.text, source.first_line)
+    wanted = fold(heading.strip())
+    for place, section in enumerate(found):
+        if section.level and fold(section.title) == wanted:
+            inside = [section.text]
+            for below in found[place + 1 :]:
+                if below.level <= section.level:
+                    break
+                inside.append(below.text)
+            return replace(source, text="\n".join(inside), first_line=section.start)
+    return source
+
+
+def person_file(name: str, people: Iterable[str]) -> str | None:
+    """Returns the file of a named person: its name has all words of the person's name. None if no file or several
+    match."""
+    said = set(words(name))
+    of_all: Mapping[str, set[str]] = {
+        path: set(words(path.removeprefix(PEOPLE).removesuffix(".md"))) for path in people
+    }
+    fits = [path for path, known in of_all.items() if said and said <= known]
+    exact = [path for path in fits if of_all[path] == said]
+    return exact[0] if len(exact) == 1 else fits[0] if len(fits) == 1 else None

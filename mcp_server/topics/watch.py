@@ -1,0 +1,312 @@
+"""Watch: activates topics for a new turn, and finds corrections of an agent's answer.
+
+    tier 1: triggers → tiers 2 and 3: `judge` → activations and corrections, stored → the compiler shows them
+
+It runs after the turn is on disk and without its lock, because the gate may ask an LLM.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+from anyio import move_on_after
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations.projects import project_of
+from mcp_server.conversations.source_keys import content_sha
+from mcp_server.memory import Memory
+from mcp_server.model import COMPACTION, Caller, Turn
+from mcp_server.storage.local import activations
+from mcp_server.storage.local.activations import Event, Standing
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.words import bounded
+from mcp_server.topics import gate_log, judge
+from mcp_server.topics.activations import Activation, Activations, Correction, fingerprint
+from mcp_server.topics.patterns import Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.topic import Heard, Match, Mention, Pattern, Trouble
+
+LONGEST_JUDGED = 2_000
+"""Characters whose language is asked for: it does not change in the middle of a message."""
+
+
+def watchers(topics: TopicSet) -> Watchers:
+    """Tier 1 of these topics; made once for as long as they are."""
+    return topics.derived("watchers", lambda: Watchers(topics.topics.values(), senses(topics.people)))
+
+
+def senses(people: tuple[str, ...]) -> Senses:
+    """The senses, with the names of the people who have a file among `people`."""
+    names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in people]
+    return Senses(compile_regex, language, [name for name in names if not name.startswith("_")])
+
+
+def compile_regex(pattern: Pattern) -> Search:
+    """A search that raises TimeoutError when its time is over."""
+    import regex
+
+    compiled = regex.compile(pattern.match, flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
+
+    def search(text: str, seconds: float) -> tuple[int, int] | None:
+        found = compiled.search(text, timeout=seconds)
+        return None if found is None else (found.start(), found.end())
+
+    return search
+
+
+def language(text: str) -> tuple[str, float]:
+    """The language of a text (ISO 639-1), and how sure that is (0..1)."""
+    code, sure = _identifier().classify(text[:LONGEST_JUDGED])
+    return str(code), float(sure)
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+log = logging.getLogger(__name__)
+
+ALL_PATTERNS = 5
+"""The limit that all patterns share for a message, as a multiple of the limit of one pattern."""
+
+AHEAD_SECONDS = 0.6
+"""Time limit of the gate while a prompt waits."""
+
+LONGEST_WATCHED = 20_000
+"""Characters of a message that are watched, from its beginning and its end, which bounds the time."""
+
+LONGEST_SHOWN = 60
+"""Characters shown of the text that a trigger matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The topics that a message activates, its corrections, and the patterns that a time limit stopped."""
+
+    topics: tuple[Activation, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+
+
+async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()) -> tuple[str, ...]:
+    """Judges turns that were just recorded in `row`'s session, oldest first, and returns notes for the answer.
+
+    `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
+    """
+    try:
+        return await _heard(memory, row, turns, loaded)
+    except Exception as error:  # the turn is recorded: observe must not fail
+        log.warning("watching for topics failed: %s", error, exc_info=True)
+        return (f"the turn is recorded, but watching for topics failed: {error}",)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The result of tier 1 for a message, and the topics at that moment."""
+
+    message: Heard
+    topics: TopicSet
+    tier1: Tier1
+
+
+def look(memory: Memory, prompt: str) -> Seen:
+    """Runs tier 1 for a prompt. It reads files: call it in a thread."""
+    message = Heard(bounded(prompt, LONGEST_WATCHED))
+    topics = memory.topics.read()
+    return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
+
+
+async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
+    """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
+    activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (until
+    then the scores decide), or if the time limit skipped a pattern."""
+    message, topics, tier1 = seen.message, seen.topics, seen.tier1
+    if not topics.topics:
+        return topics, Standing()
+    standing = await activations.standing(memory.state, session)
+    stored = standing.active
+    if fingerprint(prompt) in stored.ahead or standing.last == ("user", content_sha(prompt)):
+        return topics, standing
+    ttl = memory.settings.watchers.topic_ttl
+    exchange = 1 + standing.exchanges
+    judged = None
+    with move_on_after(AHEAD_SECONDS):
+        judged = await judge_message(memory, session, message, topics, stored, exchange, known=tier1)
+    late = judged is None
+    found = judged or await judge_message(memory, session, message, topics, stored, exchange, known=tier1, quiet=True)
+
+    def change(one: Activations) -> Activations:
+        one = one.fired(found.topics, exchange, ttl)
+        return one if late or tier1.skipped else one.judged_ahead(prompt)
+
+    _, after = await activations.change(memory.state, session, change, waits=False)
+    return topics, replace(standing, active=after)
+
+
+async def judge_message(
+    memory: Memory,
+    session: str,
+    message: Heard,
+    topics: TopicSet,
+    stored: Activations,
+    exchange: int,
+    *,
+    turn: int = 0,
+    known: Tier1 | None = None,
+    quiet: bool = False,
+) -> Judged:
+    """Returns the topics that a message activates at this exchange. Corrections are for the agent's turn `turn`.
+    `known` is the result of tier 1 if the caller has it. `quiet`: calls no LLM and writes no gate log."""
+    tier1 = known
+    if tier1 is None:
+        tier1 = await run_sync(partial(first_tier, memory, topics, message, retry=True))
+    if tier1.troubles:
+        await _keep_troubles(memory, topics, tier1)
+    verdicts = await judge.judge(
+        memory, session, message, topics, tier1, leave_out=stored.off, quiet=quiet, exchange=exchange, turn=turn
+    )
+    came = {verdict.topic: verdict for verdict in verdicts if verdict.active}
+    fired = tuple(
+        Activation(
+            name,
+            exchange,
+            said_by(tier1.matches.get(name, ()), verdict.score),
+            verdict.score,
+            people=_people(tier1.matches.get(name, ())),
+        )
+        for name, verdict in came.items()
+    )
+    wrong = (
+        Correction(match.topic, match.correction, turn)
+        for name in came
+        for match in tier1.matches.get(name, ())
+        if match.correction and message.direction == "output"
+    )
+    return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
+
+
+def first_tier(memory: Memory, topics: TopicSet, message: Heard, *, retry: bool = False) -> Tier1:
+    """Returns the triggers that fire, within the time limits of the settings. The limits count the processor time of
+    this thread, so that other work on the machine keeps no topic out. `retry`: no prompt waits for the answer, so that
+    the patterns that were skipped are tried once more."""
+    seconds = memory.settings.watchers.regex_ms / 1000
+    limits = Limits(seconds, ALL_PATTERNS * seconds, time.thread_time)
+    triggers = watchers(topics)
+    found = triggers.matches(message, limits)
+    return triggers.retry(message, limits, found) if retry and found.skipped else found
+
+
+def said_by(matches: Sequence[Match], score: float | None) -> str:
+    """Returns what activated a topic, in a few words: `pattern “inbox”`, `likeness 0.31`."""
+    if matches:
+        said = " ".join(neutralise(matches[0].said).split())
+        shown = said if len(said) <= LONGEST_SHOWN else f"{said[: LONGEST_SHOWN - 1]}…"
+        return f"{matches[0].kind.replace('_', ' ')} “{shown}”"
+    return "likeness" if score is None else f"likeness {score:.2f}"
+
+
+async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
+    topics = await run_sync(memory.topics.read)
+    ttl = memory.settings.watchers.topic_ttl
+    exchange = await memory.state.count_turns(row.session, "user")
+    before = await activations.of(memory.state, row.session)
+    await _take_waiting(memory, row, exchange)
+    spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
+    after = before
+    troubles: dict[Trouble, None] = {}
+    for place, turn in enumerate(spoken):
+        at = exchange - sum(later.role == "user" for later in spoken[place + 1 :])
+        if exchange - at <= ttl:  # topics of earlier exchanges have expired
+            after, found = await _heard_one(memory, row, turn, loaded if turn is turns[-1] else (), topics, at)
+            troubles.update(dict.fromkeys(found))
+    after = await activations.of(memory.state, row.session) if not spoken else after
+    if after != before:
+        memory.changes.publish(Change("session", None, row.session))
+    named = (f"{topics.topics[one.topic].path}: line {one.line}: {one.what}" for one in troubles)
+    return (*_notes(before, after, exchange, ttl), *(" ".join(neutralise(one).split()) for one in named))
+
+
+async def _heard_one(
+    memory: Memory, row: SessionRow, turn: Turn, loaded: Sequence[str], topics: TopicSet, exchange: int
+) -> tuple[Activations, tuple[Trouble, ...]]:
+    """Judges one recorded turn. Returns the session's activations after it, and the patterns that a limit stopped."""
+    ttl = memory.settings.watchers.topic_ttl
+    stored = await activations.of(memory.state, row.session)
+    if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
+        _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
+        return after, ()
+    paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
+    said = bounded(turn.content, LONGEST_WATCHED)
+    message = Heard(said, "output" if turn.role == "agent" else "input", tuple(paths))
+    judged = Judged()
+    if turn.role == "agent":
+        await gate_log.answered(memory, row.session, topics, message, exchange)
+    if topics.topics:
+        judged = await judge_message(memory, row.session, message, topics, stored, exchange, turn=turn.number)
+
+    corrected = turn.role == "agent" and (judged.corrections or stored.corrections)
+    if not judged.topics and not corrected:
+        return stored, judged.troubles
+
+    def change(one: Activations) -> Activations:
+        one = one.fired(judged.topics, exchange, ttl)
+        return one.answered(turn.number, judged.corrections) if turn.role == "agent" else one
+
+    _, after = await activations.change(memory.state, row.session, change)
+    return after, judged.troubles
+
+
+async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
+    """Adds events that arrived while no conversation of their project was open."""
+    if row.kind == "subagent":
+        return
+    ttl = memory.settings.watchers.topic_ttl
+    keys = (await project_of(memory, Caller(), row.project or "global")).keys
+
+    def how(events: list[Event]) -> activations.Change:
+        return lambda one: one.fired([as_fired(event, exchange) for event in events], exchange, ttl)
+
+    await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
+
+
+def as_fired(event: Event, exchange: int) -> Activation:
+    """Returns the activation that an event from outside causes."""
+    return Activation(event.topic, exchange, event.by, payloads=(event.payload,) if event.payload else ())
+
+
+async def _keep_troubles(memory: Memory, topics: TopicSet, tier1: Tier1) -> None:
+    """Logs the patterns that a limit stopped or skipped, and stores the stopped ones for `topics list`."""
+    for trouble in tier1.troubles:
+        log.warning("%s: line %d: %s", topics.topics[trouble.topic].path, trouble.line, trouble.what)
+        if not trouble.fault:
+            continue
+        digest = topics.topics[trouble.topic].digest
+        known = await memory.state.get(activations.CUT_OFF, trouble.topic)
+        record = {"digest": digest, "line": trouble.line, "what": trouble.what}
+        if known != record:
+            await memory.state.put(activations.CUT_OFF, trouble.topic, record, waits=False)
+
+
+def _people(matches: Sequence[Match]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.said.lstrip("@") for one in matches if isinstance(one.trigger, Mention)))
+
+
+def _notes(before: Activations, after: Activations, exchange: int, ttl: int) -> tuple[str, ...]:
+    """Returns a line about new topics, and one for each new correction."""
+    known = before.living(exchange, ttl)
+    new = [one for name, one in after.living(exchange, ttl).items() if name not in known]
+    lines = [f"topics now active: {', '.join(f'{one.name} ({one.by})' for one in new)}"] if new else []
+    for one in after.corrections:
+        if one not in before.corrections:
+            lines.append(f"correction ({one.topic}): {' '.join(neutralise(one.hint).split())}")
+    return tuple(lines)

@@ -1,0 +1,61 @@
+"""Changing: tells whether a line takes the place of an older one. The patterns are English."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mcp_server.text.derived_lines import DERIVED, without_sources
+from mcp_server.text.words import content_words
+from mcp_server.understanding.statement_patterns import TIME_WORDS, VAGUE
+
+MOVED = re.compile(r"^(?:Moved|Changed|Postponed): ")
+"""Begins a line that says that something was moved, changed or postponed."""
+
+_DAY = re.compile(r"\s{0,3}[-*+] (?:\d{4}-\d{2}-\d{2}:? )?")
+_THING = r"(?:the |a |an |our )?([\w.-]+)"
+_REPLACED = re.compile(
+    rf"\b(?:instead of|rather than|no longer(?: use| on| with)?|(?:switch|mov|chang)(?:ed|e|ing)? from) {_THING}"
+    r"|\bno ([\w.-]+)\b(?=.*\binstead\b)",
+    re.IGNORECASE,
+)
+"""Names what is given up: "30 days instead of 14", "no Redis: Postgres instead"."""
+
+LEAST_SHARED = 2
+"""Words with a subject that both must hold, what is given up among them; a figure that is given up says enough."""
+
+
+def supersedes(newer: str, older: str) -> bool:
+    """Whether a line says that what an older one says is so no longer: it names what is given up, or begins with what
+    happened to it, and speaks of the same."""
+    known = _subject(older)
+    shared = len(known & _subject(newer)) >= LEAST_SHARED
+    if MOVED.match(newer):
+        return shared
+    given_up = _subject(" ".join(map(" ".join, _REPLACED.findall(newer)))) & known
+    return bool(given_up) and (shared or any(word.isdigit() for word in given_up))
+
+
+def overtaken(lines: Sequence[str]) -> frozenset[int]:
+    """The places of the lines, of one subject and the oldest first, that a later one supersedes."""
+    changes = [place for place, line in enumerate(lines) if MOVED.match(line) or _REPLACED.search(line)]
+    return frozenset(old for new in changes for old in range(new) if supersedes(lines[new], lines[old]))
+
+
+def overtaken_lines(body: str) -> frozenset[int]:
+    """The places, from 0, of a project file's derived lines of which a later one says that it is so no longer."""
+    lines = body.split("\n")
+    derived = [(found[1] or "", place) for place, line in enumerate(lines) if (found := DERIVED.match(line))]
+    places = [place for _, place in sorted(derived)]
+    gone = overtaken([_DAY.sub("", without_sources(lines[place])) for place in places])
+    return frozenset(places[place] for place in gone)
+
+
+def without_overtaken(body: str) -> str:
+    """The body with these lines blanked."""
+    gone = overtaken_lines(body)
+    return "\n".join("" if place in gone else line for place, line in enumerate(body.split("\n"))) if gone else body
+
+
+def _subject(text: str) -> frozenset[str]:
+    return frozenset(content_words(text)) - VAGUE - TIME_WORDS

@@ -1,0 +1,332 @@
+"""What the linear models see: words and word pairs of a message, its shape, cue words, and the messages around it.
+
+A feature is a short text; its value is 1 unless said otherwise. Names are readable on purpose: the weights file lists
+them, so that a person can see why a sentence was taken for a decision.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+from mcp_server.text.words import STOP_WORDS, TALK_WORDS, fold
+from mcp_server.understanding.sentences import Sentence, sentences
+
+Features = dict[str, float]
+
+HEAD, TAIL = 14, 18
+"""Words of the next message's beginning and of the last message's end that count as context."""
+
+MAX_WORDS = 60
+"""Words of a sentence that count."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’.\-_/][^\W_]+)*|[\U0001F300-\U0001FAFF✅❤❌✔☑]|\?|!|%|€|\$")
+
+CUES: Mapping[str, re.Pattern[str]] = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "yes": r"\b(?:yes|yeah|yep|yup|ja|da|si|oui|ok|okay|sure|fine|agreed|deal|go ahead|go for it|do (?:it"
+        r"|that)|sold|perfect|exactly|sounds (?:good|right|great)|makes sense|works for me|approved?|može"
+        r"|moze|važi|vazi|dogovoreno|passt|einverstanden|genau|gut|lgtm|ship it|no objections?)\b|\+1|👍|✅"
+        r"|👌|💯|🤝",
+        "no": r"\b(?:no|nope|nah|nein|ne|never|don'?t|do not|not|without|kein\w*|nicht|nema|stop|drop|scrap"
+        r"|scratch|forget|instead|rather)\b",
+        "must": r"\b(?:must|have to|has to|needs? to|shall|should|only|never|always|every|each|whenever"
+        r"|from (?:now|here) on(?:wards?)?|any ?time|going forward|until|unless|nobody|nothing|everything"
+        r"|muss|immer|nie|uvek|nikad)\b",
+        "choice": r"\b(?:let'?s|we'?ll|we (?:use|go|keep|stay|take|do)|i want|i'd rather|i would rather|go with|use"
+        r"|keep|make (?:it|that)|stays?|take|switch|move|pick|choose|stick)\b",
+        "later": r"\b(?:later|tomorrow|remind|don'?t forget|to-?do|still|needs? to|have to|someone|somebody|waiting"
+        r"|pending|next (?:week|month)|(?:mon|tues|wednes|thurs|fri|satur|sun)day|by (?:the )?end"
+        r"|follow[- ]up|owe|missing)\b",
+        "done": r"\b(?:done|fixed|sent|signed|arrived|finished|settled|sorted|merged|shipped|got|came|paid|booked"
+        r"|called|ordered|closed|replied|confirmed|said yes|handled|in place|no longer|is (?:in|out|gone"
+        r"|here))\b",
+        "maybe": r"\b(?:would|could|might|maybe|perhaps|what if|if we|suppose|hypothetical\w*|thinking|wonder\w*"
+        r"|imagine|someday|eventually)\b",
+        "said": r"\b(?:said|says|told|wrote|according|blog|article|suggested|thinks|wants|asked)\b|[\"“„]",
+        "propose": r"\b(?:i'?d|i would|i suggest|i propose|i recommend|my (?:suggestion|recommendation|pick|vote"
+        r"|advice|proposal)|recommend\w*|suggest\w*|propos\w*|shall i|should i|want me to|unless you"
+        r"|objections?|how about|we could|ok(?:ay)? with you)\b",
+    }.items()
+}
+"""Cue words of dialogue acts, in English with common German and Serbian ones. They are hints; the weights decide."""
+
+_ORDINALS = {
+    "first": 1, "second": 2, "third": 3, "fourth": 4, "one": 1, "two": 2, "three": 3, "former": 1,
+    "prvo": 1, "prva": 1, "drugo": 2, "druga": 2, "erste": 1, "zweite": 2, "dritte": 3,
+}  # fmt: skip
+_OPENING = re.compile(r"[^\w\s]{1,3}")
+_TAG = re.compile(r"</?[a-z][\w-]*[^>]*>", re.IGNORECASE)
+_LABELED = re.compile(r"\W*[\w -]{3,40}(?:\]|:)\s")
+"""A message that begins with a label, as programs write it: "[ci-bot] …", "Session summary: …"."""
+_NAMES = re.compile(r"(?<=[^\W\d_A-Z][ ,;])[A-ZÀ-Ž][\w-]+")
+_DIGIT = re.compile(r"\d")
+
+
+@dataclass(eq=False)
+class Message:
+    """A message of the conversation, read once: its words, sentences and content words."""
+
+    role: str
+    content: str
+    has_tools: bool = False
+    previous: Message | None = None
+    next: Message | None = None
+    acts: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def sentences(self) -> list[Sentence]:
+        return sentences(self.content)
+
+    @cached_property
+    def words(self) -> list[str]:
+        return word_list(self.content[:3_000])
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        return content_stems(self.words)
+
+    @cached_property
+    def picked(self) -> int:
+        """The option that this message chooses by number, letter or ordinal, or 0."""
+        words = self.words[:12]
+        for place, word in enumerate(words):
+            before = words[place - 1] if place else ""
+            if word.isdecimal() and 0 < int(word) < 8 and (place == 0 or before in _CHOOSING):
+                return int(word)
+            if word in "abcdef" and len(word) == 1 and (before in _CHOOSING or (place == 0 and _alone(words))):
+                return ord(word) - ord("a") + 1
+            if word in _ORDINALS and (place == 0 or before in ("the", "to", "die", "das", "option")):
+                return _ORDINALS[word]
+        return 0
+
+    @cached_property
+    def has_options(self) -> bool:
+        return any(one.option for one in self.sentences)
+
+    @cached_property
+    def recommendation(self) -> frozenset[str]:
+        """The content stems of the sentences outside the list that recommend something."""
+        said = [one.text for one in self.sentences if not one.option and CUES["propose"].search(one.text)]
+        return content_stems(word for text in said for word in word_list(text))
+
+    @cached_property
+    def recommended_option(self) -> int:
+        """The number of the option whose first sentence shares most with the recommendation, or 0."""
+        shares: dict[int, float] = {}
+        for one in self.sentences:
+            if one.option and one.option not in shares:
+                shares[one.option] = _overlap(content_stems(word_list(one.text)), self.recommendation)
+        best = max(shares.values(), default=0.0)
+        return next((option for option, share in shares.items() if share == best), 0) if best else 0
+
+
+_CHOOSING = (
+    "option",
+    "variant",
+    "plan",
+    "number",
+    "with",
+    "take",
+    "go",
+    "for",
+    "yes",
+    "ok",
+    "nehme",
+    "opcija",
+    "no",
+    "nr",
+)
+
+
+def _alone(words: Sequence[str]) -> bool:
+    """Whether a first word of one letter names an option: "B", "b please", but not "a table …"."""
+    return (
+        words[0] != "a" or len(words) == 1 or words[1] in ("please", "then", "without", "with", "and", "but", "!", "is")
+    )
+
+
+def word_list(text: str) -> list[str]:
+    """Returns the words of a text in lower case; question and exclamation marks, % and emoji count as words."""
+    return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+
+
+def content_stems(words: Iterable[str]) -> frozenset[str]:
+    """Returns the content words, folded and cut to six letters, which serves as a cheap stem in any language."""
+    folded = (fold(word) for word in words)
+    return frozenset(
+        word[:6] for word in folded if (len(word) > 2 and word not in STOP_WORDS) or any(map(str.isdigit, word))
+    )
+
+
+def message_features(message: Message) -> Features:
+    """Returns the features of a whole message, for its dialogue acts."""
+    words = [_shown(word) for word in message.words[:80]]
+    found: Features = {f"w={word}": 1.0 for word in words}
+    found.update((f"b={one} {other}", 1.0) for one, other in pairwise(words))
+    found.update((f"f{place}={word}", 1.0) for place, word in enumerate(words[:4]))
+    found.update((f"l={word}", 1.0) for word in words[-6:])
+    if len(words) > 1:
+        found[f"ff={words[0]} {words[1]}"] = 1.0
+    found[f"len={_bucket(len(message.words), (1, 2, 4, 7, 12, 20, 35, 60, 120))}"] = 1.0
+    content = message.content
+    _flags(
+        found,
+        ("q", "?" in content),
+        ("qend", content.rstrip().endswith("?")),
+        ("digit", _DIGIT.search(content) is not None),
+        ("tools", message.has_tools),
+        ("picks", message.picked > 0),
+    )
+    if opening := _OPENING.match(content):
+        found[f"opens={opening[0]}"] = 1.0
+    _flags(found, ("tagged", _TAG.search(content) is not None), ("labeled", _LABELED.match(content) is not None))
+    found.update((f"cue={name}", 1.0) for name in cues(content[:4_000]))
+    found.update((f"cue0={name}", 1.0) for name in cues(content[:60]))
+    if message.previous is None:
+        found["pnone"] = 1.0
+    else:
+        before = message.previous
+        found.update((f"pl={_shown(word)}", 1.0) for word in before.words[-TAIL:])
+        found.update((f"pcue={name}", 1.0) for name in cues(before.content[-400:]))
+        found[f"plen={_bucket(len(before.words), (8, 20, 40, 80, 160))}"] = 1.0
+        _flags(
+            found,
+            ("pq", "?" in before.content[-250:]),
+            ("plist", any(one.layout != "paragraph" for one in before.sentences)),
+            ("poptions", before.has_options),
+        )
+        found["pov"] = _overlap(content_stems(message.words[:60]), before.stems)
+    if message.next is None:
+        found["nnone"] = 1.0
+    else:
+        after = message.next
+        found.update((f"nw={_shown(word)}", 1.0) for word in after.words[:10])
+        found[f"nlen={_bucket(len(after.words), (8, 20, 40, 80, 160))}"] = 1.0
+        _flags(found, ("ntools", after.has_tools))
+        found["nov"] = _overlap(content_stems(message.words[:60]), after.stems)
+    return found
+
+
+def sentence_features(message: Message, place: int) -> Features:
+    """Returns the features of sentence number `place` of a message; every name begins with the speaker's letter."""
+    sentence = message.sentences[place]
+    text, role, count = sentence.text, message.role[0], len(message.sentences)
+    all_words = word_list(text)
+    words = [_shown(word) for word in all_words[:MAX_WORDS]]
+    found: Features = {"": 1.0, f"lay={sentence.layout}": 1.0}
+    found[f"len={_bucket(len(words), (3, 6, 10, 15, 22, 30, 45))}"] = 1.0
+    position = "first" if place == 0 else "last" if place == count - 1 else "mid"
+    found[f"pos={position}"] = 1.0
+    found[f"n={_bucket(count, (1, 2, 3, 5, 8, 14))}"] = 1.0
+    found.update((f"w={word}", 1.0) for word in words)
+    found.update((f"b={one} {other}", 1.0) for one, other in pairwise(words))
+    found.update((f"f{at}={word}", 1.0) for at, word in enumerate(words[:3]))
+    if len(words) > 1:
+        found[f"ff={words[0]} {words[1]}"] = 1.0
+    _flags(
+        found,
+        ("q", text.rstrip().endswith("?")),
+        ("colon", text.rstrip().endswith(":")),
+        ("code", "`" in text),
+        ("bold", "**" in text),
+        ("digit", _DIGIT.search(text) is not None),
+        ("name", _NAMES.search(text) is not None),
+        ("tools", message.has_tools),
+    )
+    own = cues(text)
+    found.update((f"cue={name}", 1.0) for name in own)
+    stems = content_stems(all_words)
+    for side, other in (("p", message.previous), ("n", message.next)):
+        if other is None:
+            found[f"{side}none"] = 1.0
+            continue
+        found[f"{side}len={_bucket(len(other.words), (2, 5, 10, 20, 40, 80, 160))}"] = 1.0
+        overlap = _overlap(stems, other.stems)
+        found[f"{side}ov"] = overlap
+        _flags(found, (f"{side}tools", other.has_tools), (f"{side}ov3", overlap > 0.3))
+        if side == "n":
+            head = [_shown(word) for word in other.words[:HEAD]]
+            found.update((f"nw={word}", 1.0) for word in head)
+            found.update((f"nb={one} {two}", 1.0) for one, two in pairwise(head))
+            found.update((f"nf{at}={word}", 1.0) for at, word in enumerate(head[:2]))
+            _flags(found, ("nq", other.content.rstrip().endswith("?")))
+            found.update((f"ncue={name}", 1.0) for name in cues(other.content[:120]))
+        else:
+            found.update((f"pw={_shown(word)}", 1.0) for word in other.words[-HEAD:])
+            _flags(found, ("pq", "?" in other.content[-200:]), ("poptions", other.has_options))
+            found.update((f"pcue={name}", 1.0) for name in cues(other.content[-250:]))
+        found.update((f"{side}act={name}", share) for name, share in other.acts.items())
+    found.update((f"act={name}", share) for name, share in message.acts.items())
+    _products(found, message, sentence, own, position)
+    return {f"{role}:{name}": value for name, value in found.items()}
+
+
+def _products(found: Features, message: Message, sentence: Sentence, own: Sequence[str], position: str) -> None:
+    """Adds products of two signals: a sentence of a proposal counts if the next message accepts it, and so on."""
+    after = message.next
+    if message.role == "agent" and after is not None:
+        _recommended(found, message, sentence)
+        accepted = after.acts.get("accept", 0.0) + 0.7 * after.acts.get("amend", 0.0)
+        offered = max(message.acts.get(act, 0.0) for act in ("propose", "options", "decides")) if message.acts else 0.0
+        found["accepted"] = accepted
+        found["accepted*offered"] = accepted * offered
+        for name in (f"lay={sentence.layout}", f"pos={position}", *(f"cue={cue}" for cue in own)):
+            found[f"accepted*{name}"] = accepted
+        if message.has_options:
+            picked = after.picked
+            verdict = (
+                "open" if not picked else "yes" if sentence.option == picked else "no" if sentence.option else "out"
+            )
+            found[f"choice={verdict}"] = 1.0
+            found[f"accepted*choice={verdict}"] = accepted
+    elif message.role == "user":
+        settles = max((message.acts.get(act, 0.0) for act in ("directive", "revise", "refuse", "amend")), default=0.0)
+        found["settles"] = settles
+        for name in (f"pos={position}", *(f"cue={cue}" for cue in own)):
+            found[f"settles*{name}"] = settles
+
+
+def _recommended(found: Features, message: Message, sentence: Sentence) -> None:
+    """Tells the recommended option from the others, and what the agent's next message takes up."""
+    stems = content_stems(word_list(sentence.text))
+    if message.has_options and message.recommendation:
+        overlap = _overlap(stems, message.recommendation)
+        found[f"recommended={'option' if sentence.option else 'text'}"] = overlap
+        if sentence.option:
+            named = message.recommended_option
+            found[f"recommends={'open' if not named else 'this' if named == sentence.option else 'other'}"] = 1.0
+    later = message.next.next if message.next is not None else None
+    if later is not None and later.role == "agent":
+        found["n2ov"] = _overlap(stems, later.stems)
+
+
+def cues(text: str) -> list[str]:
+    """Returns the names of the cue word groups that a text has words of."""
+    return [name for name, pattern in CUES.items() if pattern.search(text)]
+
+
+def _flags(found: Features, *flags: tuple[str, bool]) -> None:
+    found.update((name, 1.0) for name, holds in flags if holds)
+
+
+def _shown(word: str) -> str:
+    return "#" if _DIGIT.search(word) else word
+
+
+def _overlap(mine: frozenset[str], other: frozenset[str]) -> float:
+    """The share of my content words that the other one has, of eight at most."""
+    return len(mine & other) / max(1, min(8, len(mine))) if mine else 0.0
+
+
+def _bucket(number: int, cuts: Sequence[int]) -> int:
+    return next((place for place, cut in enumerate(cuts) if number <= cut), len(cuts))
+
+
+def subject_stems(text: str) -> frozenset[str]:
+    """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
+    return content_stems(word for word in word_list(text) if fold(word) not in TALK_WORDS)

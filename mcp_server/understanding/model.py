@@ -1,0 +1,91 @@
+"""The weights of the recognizer: two sets of logistic models over named features.
+
+`acts.user` and `acts.agent` give the probability of each dialogue act of a message; `items` that of each kind of item
+in a sentence. The file is text, so that a person can read what counts: one feature a line, then its weight for each
+output in the order of the header. `benchmarks/train_recognizer.py` writes it.
+"""
+
+from __future__ import annotations
+
+import lzma
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from mcp_server.understanding.features import Features
+
+SHIPPED = Path(__file__).parent.parent / "data" / "recognizer.tsv.xz"
+
+
+@cache
+def recognizer(path: Path = SHIPPED) -> Model:
+    """Returns the model of a weights file. Loading takes about 0.1 s: call it in a worker thread the first time."""
+    return parse(lzma.decompress(path.read_bytes()).decode())
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """Several logistic regressions over the same features: `weights[feature][k]` belongs to `outputs[k]`."""
+
+    outputs: tuple[str, ...]
+    bias: tuple[float, ...]
+    weights: Mapping[str, tuple[float, ...]]
+
+    def probabilities(self, features: Features) -> dict[str, float]:
+        """Returns the probability of each output, 0 to 1."""
+        totals = list(self.bias)
+        for name, value in features.items():
+            row = self.weights.get(name)
+            if row is not None:
+                for place, weight in enumerate(row):
+                    totals[place] += weight * value
+        return {name: _sigmoid(total) for name, total in zip(self.outputs, totals, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The three models of the recognizer, by what they judge."""
+
+    user_acts: Logistic
+    agent_acts: Logistic
+    items: Logistic
+
+
+def dump(model: Model) -> str:
+    """Returns the text of a weights file."""
+    lines = []
+    for name, logistic in (("user_acts", model.user_acts), ("agent_acts", model.agent_acts), ("items", model.items)):
+        lines.append("\t".join((f"[{name}]", *logistic.outputs)))
+        lines.append("\t".join(("(bias)", *map(_short, logistic.bias))))
+        for feature, row in sorted(logistic.weights.items()):
+            if any(abs(weight) >= 0.005 for weight in row):
+                lines.append("\t".join((feature, *map(_short, row))))
+    return "\n".join(lines) + "\n"
+
+
+def parse(text: str) -> Model:
+    """Returns the model of a weights file. Raises ValueError if the text is none."""
+    parts: dict[str, Logistic] = {}
+    for section in text.split("\n["):
+        header, bias, *rows = section.removeprefix("[").splitlines()
+        name, *outputs = header.split("\t")
+        weights = {feature: tuple(map(_number, row)) for feature, *row in (line.split("\t") for line in rows)}
+        parts[name.removesuffix("]")] = Logistic(tuple(outputs), tuple(map(_number, bias.split("\t")[1:])), weights)
+    try:
+        return Model(parts["user_acts"], parts["agent_acts"], parts["items"])
+    except KeyError as error:
+        raise ValueError(f"the weights file has no section {error}") from error
+
+
+def _short(weight: float) -> str:
+    return f"{weight:.2f}".replace("-0.00", "0.00").removesuffix("0.00") or ""
+
+
+def _number(text: str) -> float:
+    return float(text) if text else 0.0
+
+
+def _sigmoid(total: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
