@@ -11,7 +11,7 @@ run only fits.
 
 What must not be known in advance is left out: the pages of labeled conversations are made by a recognizer that was
 fitted without them, and every estimate that is reported comes from weights fitted without its conversation. Copy the
-constant by hand, then measure with `context-manager bench push` on conversations that were not given here.
+constant by hand, then measure with `python -m benchmarks push` on conversations that were not given here.
 """
 
 from __future__ import annotations
@@ -36,13 +36,10 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import train_recognizer
-from mcp_server.app import catch_up, maintain, open_memory
-from mcp_server.bench import push
-from mcp_server.bench.evidence import known_turns
-from mcp_server.bench.understand import Label
-from mcp_server.bench.workbench import Workbench
-from mcp_server.clients.importers.detect import detect_json
+from benchmarks import push, train_recognizer
+from benchmarks.datasets import kind_of, known_turns
+from benchmarks.understand import Label
+from benchmarks.workbench import Workbench
 from mcp_server.context import injection
 from mcp_server.context.window_text import asks_nothing, subject_words
 from mcp_server.model import Hit
@@ -131,7 +128,7 @@ def collect(paths: Sequence[Path], folds: int = 4) -> list[Asked]:
 
 def _recognizers(paths: Sequence[Path], folds: int) -> dict[str, Model]:
     """Returns for each labeled conversation a recognizer that was fitted without it."""
-    files = [path for path in paths if path.is_file() and detect_json(path) is None]
+    files = [path for path in paths if path.is_file() and kind_of(path) is None]
     some = [one for path in files for one in train_recognizer.load(path)]
     usable = [any("acts" in turn for session in one.label["sessions"] for turn in session["turns"]) for one in some]
     found = {}
@@ -147,10 +144,9 @@ def _examples(job: tuple[push.Plan, Model | None]) -> list[Asked]:
 
 
 async def _send_all(plan: push.Plan, model: Model | None) -> list[Asked]:
-    bench = Workbench(lambda folder, more: open_memory(folder, {**os.environ, **more}), catch_up, maintain)
     found = []
     with_model = (lambda memory: replace(memory, recognizer=lambda: model)) if model else (lambda memory: memory)
-    async with push.remembered(bench, plan, with_model) as (memory, caller, _):
+    async with push.remembered(Workbench(), plan, with_model) as (memory, caller, _):
         windows = await push.Windows.over(memory, caller)
         ids = {turn.unit: turn.turn_id for turn in (await known_turns(memory)).values()}
         for place, (kind, text, needs) in enumerate(push.asking(plan)):

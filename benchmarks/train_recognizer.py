@@ -2,7 +2,7 @@
 
     pip install -e '.[train]'
     python benchmarks/train_recognizer.py benchmarks/conversations/train/*.json [--out FILE]
-    context-manager bench understand FILES --weights FILE     # measures them, best on other conversations
+    python -m benchmarks understand FILES --weights FILE      # measures them, best on other conversations
 
 A conversation is a JSON file as `benchmarks/README.md` describes it. The item models see the acts as a model that was
 fitted without the conversation would give them, or they would learn to trust acts that are known by heart.

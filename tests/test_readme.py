@@ -39,7 +39,7 @@ def test_every_command_is_in_it_and_no_other() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("session", "project", "index", "bench", "clarity", "logs", "cold-storage", "checkpoint", "topics", "gate"),
+        *("session", "project", "index", "clarity", "logs", "cold-storage", "checkpoint", "topics", "gate"),
         *("history", "tag", "explore", "reconstruct", "jobs"),
     ],
 )

@@ -17,7 +17,7 @@ from mcp_server.cli.progress import progress, working
 @click.option(
     "--format",
     "format_name",
-    type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]),
+    type=click.Choice(["auto", "claude-code", "claude-ai", "chatgpt", "markdown"]),
     default="auto",
     show_default=True,
     help="The format of PATH; auto detects it.",

@@ -66,10 +66,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("index", "Rebuild the search index, or say how it is."),
     "reset": ("reset", "Delete index, state and logs; they are made again."),
     "hook": ("hook", "What a client's hooks call; people need it only to look."),
-    "bench": ("bench", "Measure retrieval, injection and speed."),
     "demo": ("demo", "See the whole thing work, from nothing, in seconds."),
 }
 """Each command's module in this package, which holds it under the name `command`, and its line in the help."""
+
+
+BENCH_MOVED = "benchmarks are not part of the installed package any more; in a clone run `python -m benchmarks …`"
+"""The answer to the command `bench` of earlier versions."""
 
 
 class Commands(click.Group):
@@ -88,6 +91,8 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] == "bench":
+            raise click.UsageError(BENCH_MOVED)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

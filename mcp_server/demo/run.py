@@ -135,7 +135,7 @@ async def _import(memory: Memory, file: Path | None) -> ImportReport:
     if file is not None:
         return await import_path(memory, file)
     with as_file(files("mcp_server.demo") / CONVERSATION) as ours:
-        return await import_path(memory, ours, kind="beam")
+        return await import_path(memory, ours, kind="claude-ai")
 
 
 async def _question(memory: Memory) -> str:

@@ -23,8 +23,8 @@ BATCH = 64
 
 
 class SentenceTransformersEmbedder:
-    """One model. The threshold of its gate is wordllama's and was not measured for it: `bench injection` says whether
-    it fits a memory, `search.gate_threshold` changes it."""
+    """One model. The threshold of its gate is wordllama's and was not measured for it: `benchmarks injection` measures
+    whether it fits a memory, and `search.gate_threshold` changes it."""
 
     gate_threshold = WITH_EMBEDDER.threshold
 

@@ -28,7 +28,7 @@ WEIGHTS = f"weights/l2_supercat_{DIMENSIONS}.safetensors"
 TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 
 GATE_THRESHOLD = WITH_EMBEDDER.threshold
-"""From where the gate is open: fitted to the cosines of this embedder (`core.scoring.gate`, `bench injection`)."""
+"""From where the gate is open: fitted to the cosines of this embedder (`core.scoring.gate`, `benchmarks injection`)."""
 
 LONGEST = 20_000
 """Characters of one text that are embedded. Passages have 800; only a message given as a query can be longer, and its

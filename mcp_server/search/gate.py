@@ -26,7 +26,7 @@ Two signals were tried and left out. If a speaker's name in the message counted,
 other messages, and people who ask about themselves ("when did I …") name nobody. If the number of near passages
 counted, facts that were said once would be missed.
 
-The weights come from `bench injection` over LoCoMo and BEAM together, and from two further checks made of the same
+The weights come from `benchmarks injection` over LoCoMo and BEAM together, and from two further checks made of the same
 files: a short conversation amid a long one about other subjects, and a memory of one short conversation. Of about a
 thousand weightings, this one is, rounded, among those that excluded most questions of other conversations while lost
 evidence and both checks stayed within bounds. BEAM has 90 questions, so one question moves its figures by a point. On

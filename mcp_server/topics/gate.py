@@ -14,7 +14,7 @@ Where the way leads to the gate an LLM says yes or no. Without one the gate is a
 Words alone cannot tell what a topic is for from what only sounds like it; what it means, compared with what the topic
 says it is not for, tells some of the rest apart. Without an embedder `meant` is 0. The margin is how far above its
 threshold a value must lie where nobody looks at it. Weights and margin were fitted on one half of a labelled set (370
-messages, 14 topics, half of the messages near misses); `bench topics` shows what they are worth on both halves.
+messages, 14 topics, half of the messages near misses); `benchmarks topics` shows what they are worth on both halves.
 """
 
 from __future__ import annotations

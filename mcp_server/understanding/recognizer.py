@@ -26,7 +26,7 @@ from mcp_server.understanding.sentences import Sentence
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
 LEAST: Mapping[ItemKind, float] = {"decision": 0.16, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
-"""The probability from which on a sentence counts as an item, by kind (`bench understand`, left-out conversations)."""
+"""The least probability of an item, by kind (`benchmarks understand`, left-out conversations)."""
 
 AMENDS = 0.3
 """The probability of acceptance plus amendment from which on the user's sentences are told with the proposal."""

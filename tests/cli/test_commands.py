@@ -137,7 +137,7 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
 
 
 def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()), encoding="utf-8")
+    (tmp_path / "talk.json").write_text(json.dumps(data.chats()), encoding="utf-8")
     assert "2 sessions, 3 turns" in run("import", str(tmp_path / "talk.json"))
     assert json.loads(run("import", str(tmp_path / "talk.json"), "--json"))["new_turns"] == 0
     assert "kayak" in run("search", "kayak")

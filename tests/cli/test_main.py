@@ -103,6 +103,13 @@ def test_a_misspelt_command_gets_the_nearest_one(capsys: pytest.CaptureFixture[s
     assert "did you mean 'search'?" in capsys.readouterr().err
 
 
+def test_bench_is_answered_with_the_command_of_a_clone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "push", "talk.json", "--show"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "python -m benchmarks" in captured.err
+
+
 def test_json_drives_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     said = {"title": "č \x1b[2J \x9b31m \u202e \U000e0041 \ud800"}
     print_json(said)

@@ -32,7 +32,7 @@ def test_the_demo_goes_from_nothing_to_an_explained_context(tmp_path: Path) -> N
 
 
 def test_the_demo_takes_a_conversation_of_ones_own_and_keeps_the_memory_where_told(tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()), encoding="utf-8")
+    (tmp_path / "talk.json").write_text(json.dumps(data.chats()), encoding="utf-8")
     kept = tmp_path / "kept"
     steps = json.loads(
         run("--workspace", str(kept), "demo", "talk.json", "--ask", "What about the kayak?", "--json", cwd=tmp_path)
@@ -45,8 +45,8 @@ def test_the_demo_takes_a_conversation_of_ones_own_and_keeps_the_memory_where_to
 def test_the_conversation_that_ships_is_a_real_one() -> None:
     from importlib.resources import files
 
-    batches = json.loads((files("mcp_server.demo") / "conversation.json").read_text(encoding="utf-8"))
-    messages = [message for batch in batches for group in batch["turns"] for message in group]
-    assert len(batches) >= 4
+    chats = json.loads((files("mcp_server.demo") / "conversation.json").read_text(encoding="utf-8"))
+    messages = [message for chat in chats for message in chat["chat_messages"]]
+    assert len(chats) >= 4
     assert len(messages) >= 60
-    assert [message["id"] for message in messages] == list(range(len(messages)))
+    assert [message["uuid"] for message in messages] == [str(number) for number in range(len(messages))]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
+from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown
 from mcp_server.clients.importers.claude_code import places
 from mcp_server.clients.importers.claude_code.lines import lines
 from mcp_server.clients.importers.imported import Format
@@ -28,8 +28,6 @@ def detect(path: Path) -> Format:
         Invalid: the format is unknown; the message says what to do.
     """
     if path.is_dir():
-        if any(detect_json(found) == "beam" for found in beam.chats(path)[:1]):
-            return "beam"
         if found := _by_marks(exports.head(path, HEAD)):
             return found
         if any(is_claude_code(file) for file in islice(_jsonl(path), _FILES)):
@@ -50,19 +48,15 @@ def detect(path: Path) -> Format:
         if exports.holds_zips(path):
             raise Invalid(f"{path} contains other zips: unpack it, and import the folder with those zips")
         raise Invalid(f"{path} contains no known export; unpack it, or give its format with --format")
-    if found := detect_json(path):
+    head = _head(path)
+    if found := _by_marks(head):
         return found
-    if exports.is_manifest(path, _head(path).decode("utf-8", "ignore")):
+    if exports.is_manifest(path, head.decode("utf-8", "ignore")):
         raise Invalid(
             f"{path} is only a list of downloads: open it, save every file that it names into one folder, and import "
             "that folder"
         )
     raise Invalid(f"{path} is neither markdown nor a known conversation file; give its format with --format")
-
-
-def detect_json(path: Path) -> Format | None:
-    """Returns the format of a JSON file by the keys at its start, or None if it is unknown."""
-    return _by_marks(_head(path))
 
 
 def is_claude_code(path: Path) -> bool:
@@ -86,13 +80,10 @@ def _head(path: Path) -> bytes:
 
 
 def _by_marks(head: bytes) -> Format | None:
+    """Returns the format of a JSON file by the keys at its start, or None if it is unknown."""
     text = head.decode("utf-8", "ignore")
     if not text.lstrip("\ufeff \t\r\n").startswith(("[", "{")):
         return None
-    if any(mark in text for mark in locomo.MARKS):
-        return "locomo"
-    if any(mark in text for mark in beam.MARKS):
-        return "beam"
     if any(mark in text for mark in claude_ai.MARKS):
         return "claude-ai"
     return "chatgpt" if any(mark in text for mark in chatgpt.MARKS) else None

@@ -12,10 +12,7 @@ from typing import Literal
 
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 
-Format = Literal["claude-code", "claude-ai", "chatgpt", "locomo", "beam", "markdown"]
-
-SECONDS_A_TURN = 10
-"""Where a file gives one time for a whole session, its turns follow each other at this distance."""
+Format = Literal["claude-code", "claude-ai", "chatgpt", "markdown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,63 +46,15 @@ def unwatched(_: Progress) -> None:
     """For callers who show no progress."""
 
 
-_FULL_NAMES = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
-_MONTHS = {name: number for number, full in enumerate(_FULL_NAMES, start=1) for name in (full, full[:3])} | {"sept": 9}
-_CLOCK = re.compile(
-    r"(\d{1,2})(?::(\d{2}))?(?::(\d{2}))?\s*([ap])\.?m\.?|(\d{1,2}):(\d{2})(?::(\d{2}))?", re.IGNORECASE
-)
-_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?[\s,./-]+([A-Za-z]{3,9})\.?[\s,./-]+(\d{4})")
-_MONTH_FIRST = re.compile(r"([A-Za-z]{3,9})\.?[\s,./-]+(\d{1,2})(?:st|nd|rd|th)?[\s,./-]+(\d{4})")
-
-
-def parse_time(text: object, *, hour: int = 12) -> datetime | None:
-    """The moment, in UTC, that a data file means by `1:56 pm on 8 May, 2023`, `March-15-2024` or an ISO time.
-
-    A date alone means `hour` o'clock (noon is the same day nearly everywhere); a time without a zone is taken as UTC.
-    None if there is no date in `text`.
-    """
+def parse_time(text: object) -> datetime | None:
+    """Returns the UTC time of a text in ISO format, or None. A time without a zone is taken as UTC."""
     if not isinstance(text, str):
         return None
-    text = text.strip()
     try:
-        moment = datetime.fromisoformat(text)
-        if len(text) <= len("2024-03-15"):
-            moment = moment.replace(hour=hour)
+        moment = datetime.fromisoformat(text.strip())
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except OverflowError:  # the year 10000, in UTC
+    except (ValueError, OverflowError):  # OverflowError: the year 10000 in UTC
         return None
-    except ValueError:
-        pass
-    clock, rest = _CLOCK.search(text), text
-    if clock:
-        rest = text[: clock.start()] + " " + text[clock.end() :]
-    day, month, year = _date(rest)
-    try:
-        return datetime(year, month, day, *(_clock(clock) if clock else (hour, 0, 0)), tzinfo=UTC)
-    except ValueError:
-        return None
-
-
-def _date(text: str) -> tuple[int, int, int]:
-    for match in _DAY_FIRST.finditer(text):
-        if month := _MONTHS.get(match[2].lower()):
-            return int(match[1]), month, int(match[3])
-    for match in _MONTH_FIRST.finditer(text):
-        if month := _MONTHS.get(match[1].lower()):
-            return int(match[2]), month, int(match[3])
-    return 0, 0, 0
-
-
-def _clock(match: re.Match[str]) -> tuple[int, int, int]:
-    if match[4]:
-        hour = int(match[1])
-        if not 1 <= hour <= 12:
-            raise ValueError(f"no such hour: {match[0]}")
-        return hour % 12 + (12 if match[4] in "pP" else 0), int(match[2] or 0), int(match[3] or 0)
-    return int(match[5]), int(match[6]), int(match[7] or 0)
 
 
 def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:

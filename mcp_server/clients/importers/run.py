@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 
 import anyio
 
-from mcp_server.clients.importers import beam, chatgpt, claude_ai, exports, locomo, markdown
+from mcp_server.clients.importers import chatgpt, claude_ai, exports, markdown
 from mcp_server.clients.importers.claude_code import record as claude_code
 from mcp_server.clients.importers.claude_code.places import transcripts
 from mcp_server.clients.importers.detect import detect
@@ -68,8 +68,6 @@ async def import_path(
         case "claude-ai" | "chatgpt":
             report, written = await _import_export(memory, path, chosen, project, anew, watch)
             return await _committed(memory, report, short_name(path), written)
-        case "locomo" | "beam":
-            report = await _import_chats(memory, path, chosen, project, watch)
     return await _committed(memory, report, short_name(path), [])
 
 
@@ -79,20 +77,6 @@ def _look_at(path: Path, kind: Format | None) -> tuple[Path, Format]:
     if not path.exists():
         raise NotFound(f"there is nothing at {path}; give a file or folder that exists")
     return path, kind or detect(path)
-
-
-async def _import_chats(memory: Memory, path: Path, kind: Format, project: str | None, watch: Watch) -> ImportReport:
-    files = [path] if kind == "locomo" else beam.chats(path)
-    if not files:
-        raise NotFound(f"{path} holds no {beam.CHAT}; give the chat file itself, or another --format")
-    read = locomo.read if kind == "locomo" else beam.read
-    report, done = ImportReport(kind), 0
-    total = sum(file.stat().st_size for file in files)
-    for file in files:
-        offsets = [0]
-        report = await _pieces(memory, read(file, project, offsets.append), report, _shown(watch, done, total, offsets))
-        done += file.stat().st_size
-    return report
 
 
 async def _import_export(

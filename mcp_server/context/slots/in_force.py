@@ -29,7 +29,7 @@ the others leave; with a message, all but the rules share the room by their rank
 LENGTH_STEP = 80
 """Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
 lines of about one length the newest come first. Short lines say more per token, and search finds a long line for a
-later prompt more easily than a short one (`bench push`, eight conversations: prompts met in full .49, so .54)."""
+later prompt more easily than a short one (`benchmarks push`, eight conversations: prompts met in full .49, so .54)."""
 
 SETTLED = frozenset((REPLACED, CLOSED))
 """Sections whose derived lines no context shows unless search finds them."""

@@ -9,20 +9,13 @@ import pytest
 
 from mcp_server.clients.importers.detect import detect
 from mcp_server.errors import Invalid, NotFound
-from tests.clients.importers import claude_code_files, data, test_chatgpt, test_claude_ai
+from tests.benchmarks import data
+from tests.clients.importers import claude_code_files, test_chatgpt, test_claude_ai
 
 
-def test_each_format_is_recognised(tmp_path: Path) -> None:
-    (tmp_path / "talk.json").write_text(json.dumps(data.locomo()))
-    (tmp_path / "one.json").write_text(json.dumps(data.locomo()[0]))
-    (tmp_path / "chats" / "1").mkdir(parents=True)
-    (tmp_path / "chats" / "1" / "chat.json").write_text(json.dumps(data.beam()))
+def test_notes_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.MD").write_text("# A")
-    assert detect(tmp_path / "talk.json") == "locomo"
-    assert detect(tmp_path / "one.json") == "locomo"
-    assert detect(tmp_path / "chats") == "beam"
-    assert detect(tmp_path / "chats" / "1" / "chat.json") == "beam"
     assert detect(tmp_path / "notes") == "markdown"
     assert detect(tmp_path / "notes" / "a.MD") == "markdown"
 
@@ -45,7 +38,10 @@ def test_what_is_not_known_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"a": 1}')
     (tmp_path / "note.txt").write_text("text")
     (tmp_path / "empty").mkdir()
-    for path in ("other.json", "note.txt", "empty"):
+    (tmp_path / "locomo.json").write_text(json.dumps(data.locomo()))
+    (tmp_path / "chats").mkdir()
+    (tmp_path / "chats" / "chat.json").write_text(json.dumps(data.beam()))
+    for path in ("other.json", "note.txt", "empty", "locomo.json", "chats", "chats/chat.json"):
         with pytest.raises(Invalid, match="--format"):
             detect(tmp_path / path)
     with pytest.raises(NotFound, match="nothing at"):

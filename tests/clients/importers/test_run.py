@@ -24,15 +24,7 @@ def write(path: Path, text: str) -> None:
 @pytest.fixture
 def talk(tmp_path: Path) -> Path:
     path = tmp_path / "talk.json"
-    path.write_text(json.dumps(data.locomo()), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def chat(tmp_path: Path) -> Path:
-    path = tmp_path / "1" / "chat.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(data.beam()), encoding="utf-8")
+    path.write_text(json.dumps(data.chats()), encoding="utf-8")
     return path
 
 
@@ -48,32 +40,31 @@ def notes(tmp_path: Path) -> Path:
 
 async def test_a_conversation_file_becomes_closed_sessions_with_their_turns(memory: Memory, talk: Path) -> None:
     report = await import_path(memory, talk)
-    assert (report.format, report.sessions, report.new_sessions, report.new_turns) == ("locomo", 2, 2, 3)
-    assert [item.name for item in report.skipped] == ["talk-1, session_1, D1:3"]
+    assert (report.format, report.sessions, report.new_sessions, report.new_turns) == ("claude-ai", 2, 2, 3)
+    assert [(item.name, item.why) for item in report.skipped] == [("Kayaks", "message without text")]
     rows = {row.session: row.status for row in await list_sessions(memory)}
-    assert rows == {"talk-1-session_1": "closed", "talk-1-session_2": "closed"}
-    said = await session_turns(memory, "talk-1-session_1")
-    assert [(turn.name, turn.turn_id) for turn in said] == [("Mira", "D1:1"), ("Oto", "D1:2")]
-    assert said[1].content.endswith("[image: a red kayak on a lawn]")
+    assert rows == {"claude-ai-c1": "closed", "claude-ai-c2": "closed"}
+    said = await session_turns(memory, "claude-ai-c1")
+    assert [(turn.role, turn.turn_id) for turn in said] == [("user", "m1"), ("agent", "m2")]
 
 
-async def test_importing_again_adds_nothing(memory: Memory, talk: Path, chat: Path, notes: Path) -> None:
-    for path in (talk, chat.parent, notes):
+async def test_importing_again_adds_nothing(memory: Memory, talk: Path, notes: Path) -> None:
+    for path in (talk, notes):
         first = await import_path(memory, path)
         assert first.new_turns + first.new_files > 0
-        again = await import_path(memory, path)
+        again = await import_path(memory, path, anew=True)
         assert (again.new_sessions, again.new_turns, again.new_files, again.changed_files) == (0, 0, 0, 0)
         assert (again.turns, again.files) == (first.turns, first.files)
         assert again.skipped == first.skipped
 
 
-async def test_what_has_grown_adds_only_what_is_new(memory: Memory, chat: Path) -> None:
-    await import_path(memory, chat)
-    document = data.beam()
-    document[0]["turns"].append([{"role": "user", "id": 7, "content": "And one on the balcony."}])
-    write(chat, json.dumps(document))
-    report = await import_path(memory, chat)
-    assert (report.new_turns, report.new_sessions, report.turns) == (1, 0, 6)
+async def test_what_has_grown_adds_only_what_is_new(memory: Memory, talk: Path) -> None:
+    await import_path(memory, talk)
+    document = data.chats()
+    document[1]["chat_messages"].append({"uuid": "m5", "sender": "human", "text": "And she sings."})
+    write(talk, json.dumps(document))
+    report = await import_path(memory, talk)
+    assert (report.new_turns, report.new_sessions, report.turns) == (1, 0, 4)
 
 
 async def test_notes_go_to_reference_under_the_folders_name(memory: Memory, notes: Path, workspace: Path) -> None:
@@ -89,7 +80,7 @@ async def test_notes_go_to_reference_under_the_folders_name(memory: Memory, note
 
 async def test_a_broken_file_keeps_what_came_before_the_break(memory: Memory, tmp_path: Path) -> None:
     path = tmp_path / "talk.json"
-    write(path, json.dumps(data.locomo())[:-1] + ', {"sample_id": "cut')
+    write(path, json.dumps(data.chats())[:-1] + ', {"uuid": "cut')
     with pytest.raises(Invalid, match=r"talk\.json"):
         await import_path(memory, path)
     assert len(await list_sessions(memory)) == 2
@@ -106,13 +97,13 @@ async def test_what_is_not_there_is_said(memory: Memory, tmp_path: Path) -> None
     with pytest.raises(NotFound, match="nothing at"):
         await import_path(memory, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFound, match=r"chat\.json"):
-        await import_path(memory, tmp_path / "empty", kind="beam")
+    with pytest.raises(NotFound, match=r"conversations\.json"):
+        await import_path(memory, tmp_path / "empty", kind="claude-ai")
 
 
 async def test_the_account_reads_well(memory: Memory, talk: Path, notes: Path) -> None:
     assert "2 sessions, 3 turns imported" in (await import_path(memory, talk)).markdown
-    again = (await import_path(memory, talk)).markdown
+    again = (await import_path(memory, talk, anew=True)).markdown
     assert "3 turns already recorded" in again
     assert "imported:" not in again
     said = (await import_path(memory, notes)).markdown

@@ -13,7 +13,7 @@ class Depth:
     `postings`: most passages that the words which fetch may stand in together, about 0.7 µs each; words that are more
     common than that only rank.
     `meaning`: sqlite-vec's time grows with the neighbours asked for, 31 ms for 100, 46 ms for 200 among 100,000
-    passages; 200 find no more of what answers (`bench retrieval`). `lines`: each stands by its turn, and most turns
+    passages; 200 find no more evidence (`benchmarks retrieval`). `lines`: each is ranked with its turn, and most turns
     have none.
     """
 

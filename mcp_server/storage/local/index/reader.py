@@ -70,7 +70,7 @@ def around(
     """The passages of the turns at one and two steps from the `best_units` that match best, if not found yet.
 
     An answer often shares no word with the question that its neighbour repeats: without these, 7% of the turns that
-    answer a question are no candidates at all (`bench retrieval`).
+    answer a question are no candidates at all (`benchmarks retrieval`).
     """
     ids = {id(one.candidate): one.source or one.row_id for one in found}
     best = [ids[id(one)] for one in matching_best(asking.asked, [one.candidate for one in found], best_units)]

@@ -16,7 +16,7 @@ SCHEMA = 6
 
 LEADING: Mapping[str, int] = {"wordllama": 128}
 """Embedders whose first numbers are nearly as good as all (Matryoshka representations, arXiv 2205.13147). Only these
-numbers are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`bench retrieval`) stays .659."""
+numbers are used to find neighbors, in half the time. NDCG@10 on LoCoMo (`benchmarks retrieval`) stays .659."""
 
 LINES = -1
 """The session of derived lines in the vector table, so that searches can exclude them."""

@@ -1,0 +1,1 @@
+"""Benchmarks, and scripts that fit weights. They are not part of the installed package."""

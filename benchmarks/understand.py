@@ -1,0 +1,261 @@
+"""`understand`: measures how well decisions, rules, facts and open items are found in labeled conversations.
+
+The recognizer reads each conversation session by session; then all its items are settled together, as on a page. An
+item counts as found if one line of its kind contains all its keywords. A line counts as right if it contains all
+keywords of an item of its kind. `benchmarks/README.md` describes the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from mcp_server.errors import Invalid
+from mcp_server.model import ToolCall, Turn
+from mcp_server.understanding import recognizer
+from mcp_server.understanding.model import Model
+from mcp_server.understanding.settling import Statement, settle
+
+KINDS: Mapping[str, str] = {"decision": "decisions", "rule": "rules", "fact": "facts", "open": "open_items"}
+"""Kind of a line → the list in a file with its labels."""
+
+NEVER_IN_TALK = ("decision", "rule", "open")
+"""Kinds that must not be found in a conversation without such labels."""
+
+MINUTES_A_TURN = 2
+"""Minutes between two turns of a session: the files have no time for each turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A labeled item. `ended`: a decision was superseded, or an open item closed, later in the conversation."""
+
+    kind: str
+    text: str
+    keywords: tuple[str, ...]
+    ended: bool
+    id: str = ""
+
+    def is_in(self, line: str) -> bool:
+        folded = line.casefold()
+        return all(word in folded for word in self.keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt that somebody types in a later session, and the items that it needs: none, one or several."""
+
+    text: str
+    needs: tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Labeled:
+    """A conversation of a file: the turns of each session, its labels, and the prompts of later sessions.
+
+    `by_program` are the turns, as (session, number), that a program wrote under the user's name.
+    """
+
+    name: str
+    sessions: tuple[tuple[Turn, ...], ...]
+    labels: tuple[Label, ...]
+    prompts: tuple[Prompt, ...] = ()
+    by_program: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def is_talk(self) -> bool:
+        """True if the conversation has no decisions, rules and open items."""
+        return not any(label.kind in NEVER_IN_TALK for label in self.labels)
+
+
+@dataclass(slots=True)
+class Share:
+    """How many of `of` results are `right`."""
+
+    right: int = 0
+    of: int = 0
+
+    def count(self, right: bool) -> None:
+        self.right += right
+        self.of += 1
+
+    @property
+    def share(self) -> float | None:
+        """Returns the share, or None if there was nothing to count."""
+        return self.right / self.of if self.of else None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"right": self.right, "of": self.of, "share": self.share}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A label without a line (`missed`), a line without a label (`false`), or a line in a wrong state."""
+
+    conversation: str
+    what: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnderstandReport:
+    """Precision and recall by kind, the states of decisions and open items, and the time.
+
+    `superseded` and `closed` are the share of found, ended labels with a line that is marked as ended;
+    `wrongly_replaced` and `wrongly_closed` are the share of found labels that never ended and have such a line.
+    """
+
+    conversations: int
+    turns: int
+    precision: Mapping[str, Share]
+    recall: Mapping[str, Share]
+    superseded: Share
+    wrongly_replaced: Share
+    closed: Share
+    wrongly_closed: Share
+    talk_turns: int
+    talk_items: int
+    ms_per_turn: float
+    mistakes: tuple[Mistake, ...]
+
+    @property
+    def false_per_100(self) -> float | None:
+        """Returns the decisions, rules and open items per 100 turns of conversations that have none."""
+        return 100 * self.talk_items / self.talk_turns if self.talk_turns else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the report as JSON values."""
+        shares = ("superseded", "wrongly_replaced", "closed", "wrongly_closed")
+        return {
+            "conversations": self.conversations,
+            "turns": self.turns,
+            "kinds": {
+                kind: {"precision": self.precision[kind].as_dict(), "recall": self.recall[kind].as_dict()}
+                for kind in KINDS
+            },
+            **{name: getattr(self, name).as_dict() for name in shares},
+            "false_per_100_turns": self.false_per_100,
+            "ms_per_turn": self.ms_per_turn,
+            "mistakes": [asdict(one) for one in self.mistakes],
+        }
+
+
+def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandReport:
+    """Measures `model` on the conversations of these files. Raises Invalid for any other file."""
+    some = [one for path in paths for one in load(path)]
+    precision, recall = ({kind: Share() for kind in KINDS} for _ in range(2))
+    superseded, wrongly_replaced, closed, wrongly_closed = (Share() for _ in range(4))
+    mistakes: list[Mistake] = []
+    seconds = 0.0
+    talk_items = 0
+    for one in some:
+        began = perf_counter()
+        lines = understood(one, model)
+        seconds += perf_counter() - began
+        for line in lines:
+            if line.kind not in KINDS:
+                continue
+            right = any(label.kind == line.kind and label.is_in(line.text) for label in one.labels)
+            precision[line.kind].count(right)
+            talk_items += one.is_talk and line.kind in NEVER_IN_TALK
+            if not right:
+                mistakes.append(Mistake(one.name, "false", line.kind, line.text))
+        for label in one.labels:
+            found = [line for line in lines if line.kind == label.kind and label.is_in(line.text)]
+            recall[label.kind].count(bool(found))
+            if not found:
+                mistakes.append(Mistake(one.name, "missed", label.kind, label.text))
+            elif label.kind in ("decision", "open"):
+                marked = any(line.state != "current" for line in found)
+                ended, wrongly = (
+                    (superseded, wrongly_replaced) if label.kind == "decision" else (closed, wrongly_closed)
+                )
+                (ended if label.ended else wrongly).count(marked)
+                if marked != label.ended:
+                    what = "not marked as ended" if label.ended else "wrongly marked as ended"
+                    mistakes.append(Mistake(one.name, what, label.kind, label.text))
+    turns = sum(len(session) for one in some for session in one.sessions)
+    return UnderstandReport(
+        conversations=len(some),
+        turns=turns,
+        precision=precision,
+        recall=recall,
+        superseded=superseded,
+        wrongly_replaced=wrongly_replaced,
+        closed=closed,
+        wrongly_closed=wrongly_closed,
+        talk_turns=sum(len(session) for one in some if one.is_talk for session in one.sessions),
+        talk_items=talk_items,
+        ms_per_turn=1000 * seconds / max(1, turns),
+        mistakes=tuple(mistakes),
+    )
+
+
+def understood(one: Labeled, model: Model) -> list[Statement]:
+    """Returns the items of all sessions of a conversation, settled."""
+    found = [
+        Statement(item.kind, item.text, (item.at, str(number), item.turn), item.changes)
+        for number, session in enumerate(one.sessions)
+        for item in recognizer.read(session, model)
+    ]
+    settle(found)
+    return found
+
+
+def load(path: Path) -> list[Labeled]:
+    """Returns the conversations of a file. Raises Invalid if it is not what `benchmarks/README.md` describes."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        return [_labeled(one) for one in (found if isinstance(found, list) else [found])]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Invalid(f"{path} is not a labeled conversation ({type(error).__name__}: {error})") from error
+
+
+def _labeled(one: Mapping[str, Any]) -> Labeled:
+    sessions = tuple(tuple(_turns(session)) for session in one["sessions"])
+    labels = tuple(
+        Label(
+            kind,
+            item["text"],
+            tuple(word.casefold() for word in item["keywords"]),
+            _has_ended(item),
+            item.get("id", ""),
+        )
+        for kind, key in KINDS.items()
+        for item in one[key]
+    )
+    known = {label.id: label for label in labels if label.id}
+    prompts = tuple(
+        Prompt(prompt["text"], tuple(known[name] for name in prompt["needs"] if name in known))
+        for prompt in one.get("prompts") or ()
+    )
+    by_program = frozenset(
+        (place, number)
+        for place, session in enumerate(one["sessions"])
+        for number, turn in enumerate(session["turns"], 1)
+        if turn.get("by_program")
+    )
+    return Labeled(one["name"], sessions, labels, prompts, by_program)
+
+
+def _turns(session: Mapping[str, Any]) -> Iterator[Turn]:
+    started = datetime.fromisoformat(session["started"].replace("Z", "+00:00")).astimezone(UTC)
+    for number, turn in enumerate(session["turns"], 1):
+        if turn["role"] not in ("user", "agent"):
+            raise ValueError(f"a turn is of 'user' or 'agent', not of {turn['role']!r}")
+        calls = tuple(
+            ToolCall(call["name"], call.get("summary") or "", call.get("result") or "", tuple(call.get("files") or ()))
+            for call in turn.get("tool_calls") or ()
+        )
+        at = started + timedelta(minutes=MINUTES_A_TURN * number)
+        yield Turn(number, turn["role"], turn["content"], at, tool_calls=calls)
+
+
+def _has_ended(item: Mapping[str, Any]) -> bool:
+    return (item.get("superseded_by") or item.get("closed_at")) is not None

@@ -1,0 +1,34 @@
+"""A workbench whose workspaces use keywords only, and a small data set of each kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.workbench import Workbench
+from tests.benchmarks import data
+from tests.conftest import KEYWORDS_ONLY
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return Workbench(KEYWORDS_ONLY)
+
+
+@pytest.fixture
+def locomo_file(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.json"
+    other = data.locomo()[0] | {"sample_id": "talk-2"}
+    path.write_text(json.dumps([*data.locomo(), other]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def beam_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "chats" / "1"
+    folder.mkdir(parents=True)
+    (folder / "chat.json").write_text(json.dumps(data.beam()), encoding="utf-8")
+    (folder / "probing_questions.json").write_text(json.dumps(data.probing_questions()), encoding="utf-8")
+    return folder.parent
