@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FILES = [file for top in ("mcp_server", "tools", "resources", "prompts") for file in sorted((ROOT / top).rglob("*.py"))]
+FILES = [
+    file
+    for top in ("mcp_server", "tools", "resources", "prompts", "benchmarks")
+    for file in sorted((ROOT / top).rglob("*.py"))
+]
 
 ORDER = (
     *("mcp_server", "errors", "garbage", "home", "endpoints", "data", "model", "project", "text", "settings"),
@@ -29,19 +33,19 @@ ORDER = (
         "logs",
     ),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
-    *("aside", "serve", "agent_loop", "agent", "demo", "bench", "cli", "__main__"),
+    *("aside", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )
 """Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
 
 PORTS = {"storage", "memory", "logs", "llm"}
 
 ONLY_IN = {
-    "mcp": {"tools", "resources", "prompts", "serve", "clients", "demo", "bench"},
+    "mcp": {"tools", "resources", "prompts", "serve", "clients", "demo", "benchmarks"},
     "aiosqlite": {"storage"},
-    "sqlite3": {"storage"},
+    "sqlite3": {"storage", "benchmarks"},
     "git": {"storage"},
-    "click": {"cli"},
-    "rich": {"cli", "demo", "bench"},
+    "click": {"cli", "benchmarks"},
+    "rich": {"cli", "demo", "benchmarks"},
 }
 """Modules that only these rooms may import."""
 
