@@ -15,14 +15,12 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, 
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.pressure.after_turn import after_turns
 from mcp_server.project import slugify
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.redaction import redact, redact_turn
 from mcp_server.text.transcript_head import slug_of_title, title_of
 from mcp_server.text.yaml_line import to_utc
-from mcp_server.topics import watch
 
 FULL = 8 * 1024 * 1024
 """Bytes of an open transcript; a longer conversation goes on in another one, so that reading one stays cheap."""
@@ -93,7 +91,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         if not fresh:
             return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
         if row is not None and row.status == "open":
-            row = await sessions.seal(memory, row)
+            row = await memory.rooms.close_session(memory, row)
         head = await _head(memory, imported, fresh, row)
         tokens = await run_sync(sessions.token_sums, memory, fresh)
         head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
@@ -120,7 +118,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
         if not fresh:
             return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
         if row is not None and row.status == "open" and (sessions.is_idle(memory, row, arrived) or row.size > FULL):
-            row = await sessions.seal(memory, row)
+            row = await memory.rooms.close_session(memory, row)
         if row is not None and row.status == "open":
             size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
             row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, size=size)
@@ -132,9 +130,9 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
                 path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
                 row = replace(_row(head, path, fresh, row), status="open", size=size, last_arrival=arrived)
                 await memory.state.save_session(row, keys)
-        await after_turns(memory, row, fresh)
+        await memory.rooms.after_turn(memory, row, fresh, ())
     memory.changes.publish(Change("turn", row.path, imported.session_id))
-    await watch.heard(memory, row, fresh)
+    await memory.rooms.watch_topics(memory, row, fresh, ())
     return _recorded(imported, row.path, turns, fresh, sorted_out)
 
 

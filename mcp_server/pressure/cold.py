@@ -28,13 +28,12 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import log, pressure
 from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.pressure.put_away import put_away
-from mcp_server.relevance.chunks import LiveChunk, score
+from mcp_server.relevance.chunks import LiveChunk, original_of, score
 from mcp_server.relevance.live_set import change, live_set
 from mcp_server.relevance.similar import Seen, says_something
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage.local.changes import Change
-from mcp_server.text.words import content_words
+from mcp_server.text.words import bounded, content_words
 
 IMMUNE = 3
 """Exchanges after its own in which what came back cannot be dropped again."""
@@ -201,6 +200,33 @@ async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, Live
             break
         back.pop()
     return back
+
+
+async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
+    """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number.
+
+    A record says whether its chunk was whole: if the session goes on later, the chunk is live again in that form.
+    `turns` are all of the session's. Call it under the transcript's lock.
+    """
+    chunks = await memory.live.of(session)
+    if not chunks:
+        return 0
+    now, knobs = memory.clock(), memory.settings.context
+    by_number = {turn.number: turn for turn in turns}
+    last = bounded(next((turn.content for turn in reversed(turns) if turn.role == "user"), ""))
+
+    def record(chunk: LiveChunk) -> ColdRecord:
+        content = original_of(chunk, by_number.get(chunk.turn)) or ""
+        return ColdRecord.of(chunk, session, content, "session_end", now, knobs.recoverable_for_days, prompt=last)
+
+    def write() -> int:
+        records = [record(chunk) for chunk in chunks if chunk.form == "whole"]  # of all others the record is there
+        memory.cold.put_all(records, copies=True)
+        return len(records)
+
+    written = await run_sync(write) if knobs.cold_storage_enabled else 0
+    await memory.live.clear(session)
+    return written
 
 
 async def expire(memory: Memory) -> int:

@@ -1,6 +1,6 @@
 """Clarity: what a conversation is about, counted as it is said, scored when somebody looks (S0).
 
-    a turn is on disk → `heard` counts it → state.db              S0's hooks before_agent_start and agent_end
+    a turn is on disk → `counted` counts it → state.db
     somebody looks    → counts + anchors → scores → verdicts → the block, the tables
     compaction, or somebody asks → `prune` takes what fades out of the block; the counts stay
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -60,21 +60,12 @@ class ItemsPruned:
     out_already: tuple[str, ...] = ()
 
 
-async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Counts turns that were just recorded, oldest first, and stores the counts. Call it under the transcript's lock.
-
-    A turn counts once, whoever calls; turns that were recorded and not counted (a crash came between) are counted now.
-    """
-    if not memory.settings.clarity.enabled or not turns:
-        return
-    counts = await _stored(memory, session)
-    if turns[-1].number <= counts.turn:
-        return
-    if turns[0].number > counts.turn + 1:
-        turns = await sessions.session_turns(memory, session)
-    now = memory.clock()
-    document = await run_sync(_counted, counts, turns, await run_sync(_anchored, memory), now)
-    await memory.state.put(NAMESPACE, f"{STATE}:{session}", document, waits=False)  # the transcript has it all
+def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
+    """Returns the stored counts of a session with the turns after their last one, as they are stored. Reads a file:
+    call it in a thread. `since` returns the turns after a number, oldest first."""
+    counts = _read(stored)
+    _take_all(counts, since(counts.turn))
+    return counts.as_dict(memory.clock(), _anchored(memory))
 
 
 async def tracker(memory: Memory, session: str) -> Tracker:
@@ -203,7 +194,7 @@ def _rounded(terms: Mapping[str, float]) -> dict[str, float]:
 async def _as_of_now(memory: Memory, session: str) -> Tracker:
     """The counts as of the session's last turn; turns that the state did not have are counted from the transcript."""
     row = await sessions.require(memory, session)
-    counts = await _stored(memory, row.session)
+    counts = await run_sync(_read, await memory.state.get(NAMESPACE, f"{STATE}:{row.session}"))
     hidden = await as_of(memory, row.session)
     last = row.turns if hidden is None else hidden
     missing = last - counts.turn
@@ -216,11 +207,10 @@ async def _as_of_now(memory: Memory, session: str) -> Tracker:
     return counts
 
 
-async def _stored(memory: Memory, session: str) -> Tracker:
-    """The stored counts; none for a session that has none, or where what is stored cannot be read."""
-    document = await memory.state.get(NAMESPACE, f"{STATE}:{session}")
+def _read(stored: object) -> Tracker:
+    """Returns the stored counts; none if a session has none, or if they cannot be read."""
     try:
-        return await run_sync(Tracker.from_dict, document) if isinstance(document, Mapping) else Tracker()
+        return Tracker.from_dict(stored) if isinstance(stored, Mapping) else Tracker()
     except (KeyError, TypeError, ValueError, OverflowError):
         return Tracker()
 
@@ -230,12 +220,6 @@ async def _pruned(memory: Memory, session: str) -> dict[str, int]:
     if not isinstance(stored, Mapping):
         return {}
     return {str(name): at for name, at in stored.items() if isinstance(at, int)}
-
-
-def _counted(counts: Tracker, turns: Sequence[Turn], anchored: Mapping[str, datetime], now: datetime) -> dict[str, Any]:
-    """The counts after `turns`, as they are stored: with the flags of S0's shape, without items nobody mentioned."""
-    _take_all(counts, turns)
-    return counts.as_dict(now, anchored)
 
 
 def _take_all(counts: Tracker, turns: Sequence[Turn]) -> None:

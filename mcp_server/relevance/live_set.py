@@ -6,19 +6,22 @@ is lost with `.local/state.db` and then made again from both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.pressure.advisor_items import ESTIMATES, ItemType
+from mcp_server.pressure.advisor_items import ESTIMATES
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
 from mcp_server.storage.local.live_sets import Entered
+from mcp_server.text.redaction import redact
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
@@ -37,71 +40,62 @@ def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None
     return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
 
 
-QUICK = 5_000
-"""Characters that are counted in less time than a thread takes to begin."""
-
 FIRST_LOADED = 1000
-"""`part` of the first thing that was loaded with a turn: behind the turn's own tool calls."""
+"""`part` of the first item that was loaded with a turn: after the turn's own tool calls."""
 
 
-async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()) -> Entered:
-    """Turns that were just recorded, and what was loaded with the last of them, become live; returns how full that
-    makes the set. What was loaded before counts as accessed once more. A set that was lost, or that another version
-    never kept, is made again first."""
+async def enter(
+    memory: Memory,
+    session: str,
+    turns: Sequence[Turn],
+    chunks: Sequence[LiveChunk],
+    loaded: Sequence[ContextChunk] = (),
+    entries: Mapping[tuple[str, str], Any] = MappingProxyType({}),
+) -> Entered:
+    """Adds turns that were just recorded to the session's live set. Returns how full the set is.
 
-    def counted() -> list[LiveChunk]:
-        return [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
-
-    quick = memory.tokens.is_loaded and sum(len(turn.content) for turn in turns) <= QUICK
-    said = counted() if quick else await run_sync(counted)
-    before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
-    again = [
-        replace(chunk, accesses=before[chunk.id].accesses + 1, added=before[chunk.id].added)
-        if chunk.id in before
-        else chunk
-        for chunk in loaded
-    ]
+    `chunks` are those of the turns, `loaded` what entered the client's context with the last of them: an item that was
+    loaded before counts as accessed once more. `entries` are values by namespace and key that the same transaction
+    stores. A set that is missing is first made again.
+    """
     first, last = turns[0].number, turns[-1]
+    before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
+    items = [_loaded_chunk(session, last, place, chunk, before) for place, chunk in enumerate(loaded)]
     reading = (memory.clock(), last.context_tokens, GROWTH_WINDOW)
-    entered = await memory.live.add(session, first, [*said, *again], *reading)
+    entered = await memory.live.add(session, first, [*chunks, *items], *reading, entries)
     if entered is None:
         await memory.live.put(session, await _made_again(memory, session))
-        entered = await memory.live.add(session, last.number + 1, again, *reading)
+        entered = await memory.live.add(session, last.number + 1, items, *reading)
         await run_sync(_without_copies, memory, session)
     return entered or await memory.live.entered(session)
 
 
 def _without_copies(memory: Memory, session: str) -> None:
-    """A session that goes on is live again: what its end had put away is no longer cold."""
+    """Deletes the cold records of whole chunks: a session that goes on is live again."""
     memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
-def loaded_chunk(
-    session: str,
-    turn: int,
-    place: int,
-    kind: ItemType,
-    name: str,
-    at: datetime,
-    *,
-    tokens: int | None = None,
-    tags: tuple[str, ...] = (),
-    topics: tuple[str, ...] = (),
-    mtime: datetime | None = None,
+def _loaded_chunk(
+    session: str, turn: Turn, place: int, item: ContextChunk, before: Mapping[str, LiveChunk]
 ) -> LiveChunk:
-    """A file, skill or agent output that a client says it loaded; without a count of its own it gets S2's estimate."""
+    """Returns the chunk of an item that a client loaded with `turn`. Without a count of its own it has the estimate of
+    its kind. `before` are the chunks of the live set by id."""
+    name = redact(item.id).text
+    number = chunk_id(session, f"{item.type}:{name}")
+    known = before.get(number)
     return LiveChunk(
-        id=chunk_id(session, f"{kind}:{name}"),
-        kind=kind,
-        turn=turn,
+        id=number,
+        kind=item.type,
+        turn=turn.number,
         part=FIRST_LOADED + place,
-        tokens=tokens if tokens is not None else ESTIMATES[kind],
-        added=at,
+        tokens=item.tokens if item.tokens is not None else ESTIMATES[item.type],
+        added=known.added if known else turn.at,
         name=name,
-        accessed=at,
-        tags=tags,
-        topics=topics,
-        mtime=mtime,
+        accesses=known.accesses + 1 if known else 1,
+        accessed=turn.at,
+        tags=tuple(redact(tag).text for tag in item.tags),
+        topics=tuple(redact(topic).text for topic in item.topics),
+        mtime=item.mtime,
     )
 
 
