@@ -11,7 +11,7 @@ from datetime import datetime
 
 from mcp_server.bench import made_up
 from mcp_server.bench.server_process import resident
-from mcp_server.relevance.clarity_tracker import ClarityWeights, Tracker
+from mcp_server.relevance.clarity_scores import ClarityWeights, Tracker
 
 POINTS = (100, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 """Exchanges at which somebody looks."""

@@ -15,9 +15,8 @@ from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery, Turn
 from mcp_server.pressure import log
-from mcp_server.pressure.advise import MOST, QUIET, Advice, advise
-from mcp_server.pressure.advisor_items import ContextItem, items_of
-from mcp_server.pressure.advisor_report import message, state_of
+from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, state_of
+from mcp_server.relevance.advisor_items import ContextItem, items_of
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, holders

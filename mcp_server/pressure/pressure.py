@@ -9,7 +9,7 @@ still live, and its record is written again or stays unused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -20,13 +20,17 @@ from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import head_and_tail
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import project_of
+from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import remember
 from mcp_server.knowledge.anchor import anchored_ids
+from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Turn
-from mcp_server.pressure import flush, ladder, log, reword
+from mcp_server.model import COMPACTION, Caller, Turn
+from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
+from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.pressure.ladder import LadderRules, Protected, Scored
-from mcp_server.pressure.words import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
@@ -36,7 +40,48 @@ from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.live_sets import STEPS, Entered
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.budget import Meter
+from mcp_server.text.destinations import place_for
+from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
+
+
+async def before_drop(
+    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
+) -> tuple[str, ...]:
+    """Writes what `chunks` hold for the journal, each line once, of the day on which it was said, with its source;
+    returns the new lines. A line that cannot be written (a secret in it, a full disk) stays in the transcript alone.
+
+    Call it under the transcript's lock; `turns` are the session's, by their number.
+    """
+    found = await run_sync(_lines, chunks, turns)
+    row = await memory.state.session(session) if found else None
+    if row is None:
+        return ()
+    project = await project_of(memory, Caller(), row.project or "global")
+    paths = (await sessions.show_session(memory, session)).paths_by_turn
+    written: list[str] = []
+    for line in found:
+        day = memory.local_date(turns[line.turn].at)
+        entry = line.entry(paths[line.turn])
+        try:
+            place = place_for("journal", entry, project.slug, day, None)
+            done = await remember.write_entry(memory, entry, place, session)
+        except ContextManagerError:
+            continue
+        if done.diff:
+            written.append(entry)
+            memory.changes.publish(Change("file", done.path, session))
+    return tuple(written)
+
+
+def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
+    texts = []
+    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
+        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
+        if said is not None:
+            texts.append((chunk.turn, said))
+    return [line for line in lines(texts) if not secrets(line.text)]
+
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
@@ -191,7 +236,7 @@ async def carry_out(
         return Relief(decided, decided.tokens_before, ())
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
-    flushed = await flush.before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
+    flushed = await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now = memory.clock()
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:

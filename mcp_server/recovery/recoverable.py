@@ -11,8 +11,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.revert import taken_back
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import find_cold
-from mcp_server.pressure.drops import cold_records, one_line
+from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.names import entry_id, lost_lines, matching
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.local.checkpoint_files import CheckpointFiles

@@ -26,10 +26,8 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.relevance import clarity_pruner
-from mcp_server.relevance.clarity_block import BlockItem
-from mcp_server.relevance.clarity_pruner import PruningRules, Verdict
-from mcp_server.relevance.clarity_tracker import ClarityWeights, Tracker
+from mcp_server.relevance import clarity_scores
+from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict
 from mcp_server.settings import Settings
 from mcp_server.storage.local.changes import Change
 from mcp_server.text.named_things import CATEGORIES
@@ -240,7 +238,7 @@ def _judged(
     essential = _essential(memory, counts, of_topics)
     rules = rules_of(memory.settings)
     judged = []
-    for one in clarity_pruner.prune([(item, score.total) for item, score in scored], essential, rules):
+    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, rules):
         name = one.item.id
         one = replace(one, essential=name in essential, terms=terms[name])
         protected = one.item.anchored or (rules.strict and one.essential)

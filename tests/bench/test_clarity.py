@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcp_server.bench.clarity import curve
-from mcp_server.relevance.clarity_tracker import MOST_CANDIDATES, MOST_ITEMS
+from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS
 
 
 def test_what_is_held_does_not_grow_with_the_exchanges() -> None:
