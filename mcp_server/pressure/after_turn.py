@@ -33,7 +33,7 @@ from mcp_server.storage.local.live_sets import Entered
 from mcp_server.storage.local.state import SessionRow
 
 STEPS = "checkpoint_steps"
-"""Namespace of the state: session → how often a checkpoint was made since its window was last empty."""
+"""Namespace of the state: session → the last step of the client's gauge that made a checkpoint."""
 
 
 async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) -> None:

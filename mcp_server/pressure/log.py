@@ -1,6 +1,12 @@
-"""What the logs keep of pressure: S1's fields and `event` values, and some of ours (SPEC §15).
+"""The logs of pressure: writes one line for each event, and sums the lines up for tuning.
 
-A log that cannot be written costs nothing but its line.
+    drops.jsonl           reasons, and a histogram of scores
+    curation.jsonl        tokens saved by each curation
+    compaction.jsonl      tokens saved by each compaction
+    recovery.jsonl        chunks that came back: they should not have been dropped
+    context-health.jsonl  how full each session is
+
+If a log cannot be written, only its line is lost.
 """
 
 from __future__ import annotations
@@ -30,12 +36,12 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 BINS = 10
-"""Of the histogram: a tenth each; the last one takes 1.0 and what lies above it."""
+"""Bins of the histogram, a tenth each; the last one includes 1.0 and more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Numbers of tokens summed up, as `| stats` would; all 0 where there are none."""
+    """A summary of token counts; all 0 if there are none."""
 
     count: int = 0
     total: int = 0
@@ -47,7 +53,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Scores from `start` on, under `end` (the last one: and over it), and how many there are."""
+    """The number of scores from `start` to below `end`; the last bin has no upper bound."""
 
     start: float
     end: float
@@ -56,7 +62,8 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class LogStats:
-    """The logs on one page. `reasons` are the most frequent first; times are those of the oldest and newest line."""
+    """A summary of the logs. `reasons` are the most frequent first; `first` and `last` are the times of the oldest and
+    newest line."""
 
     first: str | None
     last: str | None
@@ -71,7 +78,7 @@ class LogStats:
 
     @property
     def dropped(self) -> int:
-        """How many chunks went cold."""
+        """Returns the number of drops."""
         return sum(self.reasons.values())
 
 
@@ -82,7 +89,7 @@ def log_stats(
     recoveries: Iterable[Record],
     healths: Iterable[Record],
 ) -> LogStats:
-    """The lines of five logs, in any order, summed up; a field that is missing or of a wrong type counts as none."""
+    """Returns a summary of five logs. A field that is missing or has a wrong type counts as none."""
     drops, curations, compactions = list(drops), list(curations), list(compactions)
     recoveries, healths = list(recoveries), list(healths)
     times = sorted(
@@ -106,13 +113,13 @@ def log_stats(
 
 
 def histogram(scores: Iterable[float]) -> tuple[Bin, ...]:
-    """How many scores lie in each tenth."""
+    """Returns the number of scores in each tenth."""
     counts = Counter(min(BINS - 1, max(0, int(score * BINS + 1e-9))) for score in scores)
     return tuple(Bin(place / BINS, (place + 1) / BINS, counts[place]) for place in range(BINS))
 
 
 def spread(values: Iterable[int]) -> Spread:
-    """Count, sum, least, median, mean and most."""
+    """Returns count, sum, least, median, mean and most of these values."""
     known = list(values)
     if not known:
         return Spread()
@@ -120,7 +127,7 @@ def spread(values: Iterable[int]) -> Spread:
 
 
 def since(lines: Iterable[Record], moment: datetime | None, session: str | None) -> list[Record]:
-    """The lines of a session (None: of all) that are not older than a moment (None: all)."""
+    """Returns the lines of a session (None: of all) from a moment on (None: all)."""
     return [
         line
         for line in lines
@@ -143,15 +150,15 @@ def _number(line: Record, field: str) -> float:
 
 KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
 LOOKED_BACK = 200_000
-"""Lines of each log that are looked through."""
+"""Most lines of each log that are read."""
 
 KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The logs summed up. `lines` says how many of each were read; `knobs` are what to turn, as they are set;
-    `sessions` are the conversations that they are about."""
+    """A summary of the logs beside the settings. `lines` is the number of lines read from each log, `sessions` the
+    conversations in them."""
 
     stats: LogStats
     lines: Mapping[str, int]
@@ -159,12 +166,12 @@ class Tuning:
     sessions: frozenset[str] = frozenset()
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns values for JSON."""
         return {"lines": dict(self.lines), "stats": self.stats, "knobs": dict(self.knobs)}
 
 
 async def tuning(memory: Memory, session: str | None = None, start: datetime | None = None) -> Tuning:
-    """The logs of one conversation (None: of all) from a moment on (None: all of them).
+    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all).
 
     Raises:
         NotFound: no such session.
@@ -186,7 +193,7 @@ async def tuning(memory: Memory, session: str | None = None, start: datetime | N
 
 
 def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
-    """One line for the curation or compaction, and one for each chunk that went."""
+    """Writes one line for a curation or compaction, and one for each dropped chunk."""
     knobs = memory.settings.context
     at = {"timestamp": written(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
@@ -250,7 +257,8 @@ def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
 
 
 def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
-    """One line on how full a session is. `next_compaction_estimate`: the tokens at which it is compacted."""
+    """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
+    compaction."""
     knobs = memory.settings.context
     if not knobs.log_compaction:
         return
@@ -273,8 +281,7 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> No
 
 
 def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
-    """S2's growth alarm, for the client's gauge where it tells one, else for the live one; silent while little is
-    used."""
+    """Returns whether the context grows fast, by the client's gauge if it gives one, else by the live one."""
     if gauges.advised < GROWTH_FROM:
         return False
     if gauges.client_tokens is not None:
@@ -284,11 +291,11 @@ def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
 
 
 GROWTH_FROM = 0.2
-"""Share of the limit below which growing fast is what conversations do."""
+"""Share of the limit below which fast growth raises no alarm."""
 
 
 def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | None, query: str) -> None:
-    """One line for a chunk that came back."""
+    """Writes one line for a chunk that came back."""
     if memory.settings.context.log_recovery:
         append(
             memory,

@@ -61,8 +61,11 @@ MOST_POINTS = 30
 async def prune_ladder(
     memory: Memory, row: SessionRow, strategy: Strategy, target: int | None, dry_run: bool
 ) -> Pruned:
-    """`compact`: the ladder down to `target` percent of the limit, by default under the trigger of compaction, or,
-    where that holds already, to half of what is live. `auto`: what the gauge asks for now, curation or compaction."""
+    """Prunes by the ladder: down to `target` percent of the limit.
+
+    `compact`: by default to below the compaction trigger or, if that is reached already, to half of the live tokens.
+    `auto`: what the gauge asks for now, curation or compaction.
+    """
     if dry_run:
         decided = await _planned(memory, row.session, strategy, target)
         return await _ladder_told(memory, row, strategy, decided, dry_run=True, after=decided.tokens_after)
@@ -127,7 +130,7 @@ def _fated(decision: Decision, turns: dict[int, Turn]) -> Fated:
 
 
 def described(chunk: LiveChunk, turn: Turn | None) -> str:
-    """A chunk as a person knows it: `turn 4, user: "I went to …"`, `turn 5, tool Bash: …`, `file src/app.py`."""
+    """Returns a chunk in words: `turn 4, user: "I went to …"`, `turn 5, tool Bash: …`, `file src/app.py`."""
     if chunk.kind not in ("message", "tool"):
         return f"{chunk.kind} {chunk.name}"
     who = f"tool {chunk.name}" if chunk.kind == "tool" else turn.role if turn else "message"
@@ -145,8 +148,8 @@ def _mirror(delivery: Delivery | None) -> tuple[str, ...]:
 
 
 async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
-    """What the advisor proposes: its `prune` goes, its `review` is named, all else stays. Anchored and important things
-    stay, and so does a tool's result as long as one of its files is to stay."""
+    """Prunes what the advisor proposes to prune. Anchored and important chunks stay, and so does a tool's result if one
+    of its files stays."""
     if dry_run:
         return await _advised(memory, row, dry_run)
     async with memory.locks.transcript(row.session):
@@ -206,7 +209,7 @@ async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
 
 
 def _held(chunk: LiveChunk, others: set[str], guard: Protected) -> str:
-    """Why a chunk stays although the advisor would let it go; empty if it goes."""
+    """Returns why a chunk stays although the advisor proposes it; empty if it goes."""
     if why := guard.why(chunk):
         return why
     return f"came in one tool result with {sorted(others)[0]}, which stays" if others else ""
@@ -220,7 +223,7 @@ def _order(one: Fated, proposed: dict[str, Recommendation]) -> int:
 
 
 async def prune_clarity(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
-    """Items that the conversation is no longer about leave the block; their counts stay."""
+    """Removes items that the conversation is no longer about from the block; their counts stay."""
     if dry_run:
         done = await clarity.prune(memory, row.session, dry_run=True)
     else:

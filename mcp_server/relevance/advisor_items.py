@@ -1,4 +1,4 @@
-"""The advisor's score: should this file, skill or agent output stay in the context?        (S2 "Scoring Factors")
+"""The advisor's items (files, skills and agent outputs in a client's context) and their scores.
 
     score = recency + frequency + relevance, each 0 to 10, together 0 to 30
 
@@ -9,7 +9,8 @@
                  6 for the same technology, 4 for the same architectural layer (by the lexicon)
                  2 for something generic, 0 for something unrelated
 
-On the first prompt of a session nothing was accessed yet: recency is 10 and frequency 0 for all (S2 "Case 1").
+On the first prompt of a session recency is 10 and frequency 0 for all. Items are what clients say they loaded, and the
+files that tool calls name.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from mcp_server.text.words import words
 ItemType = Literal["skill", "file", "agent"]
 
 ESTIMATES: Mapping[ItemType, int] = {"skill": 550, "file": 850, "agent": 1500}
-"""Tokens where nobody counted: the middle of S2's size estimates."""
+"""Estimated tokens of an item without a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """One item with its accesses. `path` is what the client calls it; times are aware, in UTC; `chunks` are the ids of
-    the live chunks that hold it."""
+    """An item and its accesses. `path` is the client's name for it; times are aware, in UTC; `chunks` are the ids of
+    the live chunks that contain it."""
 
     id: str
     type: ItemType
@@ -49,20 +50,20 @@ class ContextItem:
 
     @property
     def named(self) -> frozenset[str]:
-        """The words of its path and tags, folded."""
+        """Returns the folded words of its path and tags."""
         return frozenset(words(" ".join((self.path.replace("_", " "), *self.tags))))
 
     @property
     def described(self) -> frozenset[str]:
-        """The words of its description and topics, folded."""
+        """Returns the folded words of its description and topics."""
         return frozenset(words(" ".join((self.description, *self.topics))))
 
 
 def items_of(live: Iterable[LiveChunk], turns: Mapping[int, Turn], *, estimated: bool) -> list[ContextItem]:
-    """The items of a live set, the one that came first first; what is cold is in no context any more.
+    """Returns the items of a live set in the order in which they came, without cold ones.
 
-    `turns` by their number. What a tool read counts with the tokens of its result in the live set; where there is no
-    result, and the client's window surely holds one (`estimated`), with S2's estimate.
+    `turns` are by number. A file that a tool read has the tokens of the tool's result; without a result it has an
+    estimate if `estimated` (the client's window has the result).
     """
     found: dict[str, ContextItem] = {}
     for chunk in live:
@@ -103,7 +104,7 @@ def _loaded(chunk: LiveChunk, kind: ItemType) -> ContextItem:
 
 
 def _add(found: dict[str, ContextItem], new: ContextItem) -> None:
-    """What is in the context twice is one item, accessed as often as both."""
+    """Adds an item; one that is there already gets the accesses and tokens of both."""
     known = found.get(new.id)
     if known is None:
         found[new.id] = new
@@ -126,7 +127,7 @@ def _plain(path: str) -> str:
 
 
 def short_name(path: str) -> str:
-    """What a skill or an agent is called: `skills/api-design/SKILL.md` and `api-design` are `api-design`."""
+    """Returns the name of a skill or agent: `skills/api-design/SKILL.md` and `api-design` are `api-design`."""
     return path.removesuffix("/SKILL.md").removesuffix(".md").rsplit("/", 1)[-1]
 
 
@@ -139,7 +140,7 @@ Band = Literal["prune", "consider", "keep unless critical", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Which words belong together, folded: technology or layer → its words; and words of what everybody uses."""
+    """Groups of folded words: technology or layer → its words; and generic words."""
 
     technologies: Mapping[str, frozenset[str]]
     layers: Mapping[str, frozenset[str]]
@@ -148,7 +149,7 @@ class Lexicon:
 
 @dataclass(frozen=True, slots=True)
 class AdvisorScore:
-    """A score that is its own explanation: `total` is the sum of the three; `why` says what made the relevance."""
+    """A score with its terms: `total` is their sum; `why` explains the relevance."""
 
     recency: int
     frequency: int
@@ -161,16 +162,16 @@ class AdvisorScore:
 
     @property
     def band(self) -> Band:
-        """S2 "Pruning Thresholds": what the score says by itself, whatever the gauge."""
+        """Returns the label of the score, whatever the gauge."""
         return band(self.total)
 
     def terms(self) -> Mapping[str, int]:
-        """The terms by name, as S2's state file keeps them."""
+        """Returns the terms by name, as in the state file."""
         return {"recency": self.recency, "frequency": self.frequency, "relevance": self.relevance}
 
 
 def band(total: int) -> Band:
-    """0–8 prune, 9–15 consider, 16–22 keep unless critical, 23–30 keep."""
+    """Returns the label of a score: 0–8 prune, 9–15 consider, 16–22 keep unless critical, 23–30 keep."""
     if total <= 8:
         return "prune"
     if total <= 15:
@@ -179,20 +180,20 @@ def band(total: int) -> Band:
 
 
 def recency(minutes: float) -> int:
-    """Points for an item that was accessed `minutes` ago; the bounds belong to the better tier."""
+    """Returns the points for an item that was last accessed `minutes` ago."""
     return next((points for most, points in MINUTES if minutes <= most), 0)
 
 
 def frequency(accesses: int) -> int:
-    """Points for the number of accesses in this session."""
+    """Returns the points for the number of accesses in this session."""
     return next((points for least, points in ACCESSES if accesses >= least), 0)
 
 
 def relevance(
     keywords: Iterable[str], named: frozenset[str], described: frozenset[str], lexicon: Lexicon
 ) -> tuple[int, str]:
-    """Points, and why. `keywords` are the prompt's content words, `named` the words of an item's name, path and tags,
-    `described` those of its description and category; all folded."""
+    """Returns the points and the reason. `keywords` are the prompt's content words, `named` the words of an item's
+    name, path and tags, `described` those of its description and category; all folded."""
     asked = frozenset(keywords)
     if direct := sorted(asked & named):
         return DIRECT, f"named in the prompt: {', '.join(direct)}"
@@ -209,5 +210,5 @@ def relevance(
 
 
 def _shared(asked: frozenset[str], words: frozenset[str], groups: Mapping[str, frozenset[str]]) -> str:
-    """The first group that both have a word of; empty if there is none."""
+    """Returns the first group with words in both sets; empty if there is none."""
     return next((name for name, group in groups.items() if asked & group and words & group), "")

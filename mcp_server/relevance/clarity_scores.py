@@ -1,14 +1,17 @@
-"""The pruner: which items stay in the block, and why the others leave it (S0 "Integration with Clarity Strict Mode").
+"""Clarity's items: the tracker counts them, the score ranks them, the pruner selects them, the block shows them.
 
-Rules, the stronger first (SPEC §5):
+A user's message mentions items; an agent's message only refers to known ones. A keyword becomes an item with its second
+mention in the session; before that it is a candidate. The numbers of items and candidates are bounded: the one that was
+silent longest is removed first. The counts are a function of the turns alone; anchors are added for a view
+(`with_anchors`).
+
+The pruner's rules, the stronger first:
 
     1. anchored items stay; in strict mode essential ones too
     2. over `max_context_items` (50): the lowest go until `target_context_items` (30) are left
     3. over `max_items_per_category` (20): the lowest of the category go; in strict mode none at 25 points or more
     4. mentioned `min_mentions_preserve` (3) times or more: stays
     5. under `prune_threshold` (8 points): goes
-
-A pruned item leaves the block; its counts stay with the tracker.
 """
 
 from __future__ import annotations
@@ -25,11 +28,11 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.named_things import CATEGORIES, ItemCategory, extract, known_in
 
 COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
-"""S0's commands; `status` is the one without a word."""
+"""The commands; `status` is the default."""
 
 MOST_TOKENS = 150
 HIGH, MIDDLE = 50, 40
-"""Points from which an item is marked ● and ◐; below stands ○."""
+"""Points from which an item is marked ● and ◐; below them ○."""
 
 LONGEST_SHOWN = 100
 
@@ -38,7 +41,7 @@ HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
 
 @dataclass(frozen=True, slots=True)
 class BlockItem:
-    """An item that the block may show: its id, its points and their terms, why it stays."""
+    """An item for the block: its id, its points with their terms, and why it stays."""
 
     id: str
     score: float
@@ -48,7 +51,7 @@ class BlockItem:
 
 
 def line(item: BlockItem) -> str:
-    """One item: its mark, its anchor, its id, its points."""
+    """Returns the line of an item: mark, anchor, id, points."""
     mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
     anchor = "⚓ " if item.anchored else ""
     name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
@@ -56,7 +59,8 @@ def line(item: BlockItem) -> str:
 
 
 def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
-    """The items, the highest first as they are given, as many as fit into `most` tokens; empty without any."""
+    """Returns the block `[CLARITY CONTEXT]` with as many items, in the order given, as fit into `most` tokens; empty
+    without items."""
     text = head
     for item in items:
         longer = f"{text}\n{line(item)}"
@@ -68,7 +72,7 @@ def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = M
 
 @dataclass(frozen=True, slots=True)
 class ClarityWeights:
-    """S0 "Configuration", `scoring`: points, and exchanges for `half_life` and `recency_window`."""
+    """The weights of an item's score: points, and exchanges for `half_life` and `recency_window`."""
 
     half_life: float = 5
     recency_window: int = 3
@@ -80,7 +84,7 @@ class ClarityWeights:
 
 @dataclass(frozen=True, slots=True)
 class ClarityScore:
-    """A score that is its own explanation: `total` is the sum of the terms; `staleness` is never positive."""
+    """A score with its terms: `total` is their sum; `staleness` is never positive."""
 
     base: float
     recency: float
@@ -93,7 +97,7 @@ class ClarityScore:
         return self.base + self.recency + self.utility + self.staleness + self.anchor
 
     def terms(self) -> Mapping[str, float]:
-        """The terms by name, as every view shows them."""
+        """Returns the terms by name."""
         return {
             "base": self.base,
             "recency": self.recency,
@@ -104,7 +108,8 @@ class ClarityScore:
 
 
 def score(mentions: int, references: int, silent: int, anchored: bool, weights: ClarityWeights) -> ClarityScore:
-    """Scores an item that was mentioned `mentions` times, the last time `silent` exchanges ago (all 0 or more)."""
+    """Returns the score of an item with this many mentions and references that was last mentioned `silent` exchanges
+    ago."""
     base = weights.frequency_scale * math.log2(mentions + 1)
     stale = max(0, silent - weights.recency_window)
     return ClarityScore(
@@ -119,7 +124,7 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
 LONGEST_HEARD = 100_000
-"""Characters of a message that are looked at: what comes later in a pasted log is not what it is about."""
+"""Characters of a message that are counted: a conversation is not about the end of a pasted log."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -127,7 +132,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is known of one item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, 0 for never."""
+    """One item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, or 0 for never."""
 
     id: str
     category: ItemCategory
@@ -140,18 +145,18 @@ class Item:
 
 @dataclass(slots=True)
 class Tracker:
-    """The counts of one session, changed in place by `hear`; `exchange` is the number of the current exchange, `turn`
-    that of the last turn that was counted."""
+    """The counts of one session, changed in place by `hear`. `exchange` is the number of the current exchange, `turn`
+    that of the last counted turn."""
 
     exchange: int = 0
     turn: int = 0
     items: dict[str, Item] = field(default_factory=dict)
-    """By id, the one that was silent for longest first."""
+    """By id, the one that was silent longest first."""
     candidates: dict[str, int] = field(default_factory=dict)
-    """Keywords said once, and the exchange in which they were; oldest first."""
+    """Keywords that were said once, with the exchange; oldest first."""
 
     def take(self, turn: Turn) -> None:
-        """Counts one turn of the session, once: what was counted before is passed over."""
+        """Counts one turn of the session, unless it was counted before."""
         if turn.number > self.turn:
             self.turn = turn.number
             files = "\n".join(file for call in turn.tool_calls for file in call.files)
@@ -159,7 +164,7 @@ class Tracker:
             self.hear(turn.role, text, turn.at, [call.name for call in turn.tool_calls])
 
     def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
-        """Counts one message: of a user as mentions, of an agent as references; what a system says is not counted."""
+        """Counts one message: a user's as mentions, an agent's as references; a system message is not counted."""
         text = text[:LONGEST_HEARD]
         if role == "user":
             self.exchange += 1
@@ -171,8 +176,8 @@ class Tracker:
                 self.items[item] = replace(known, references=known.references + 1)
 
     def with_anchors(self, anchored: Mapping[str, datetime]) -> Tracker:
-        """The same counts with the user's anchors on them (id → since when): what a view shows. An item that was never
-        mentioned comes in with 0 mentions."""
+        """Returns the counts with the user's anchors (id → since when). An anchored item that was never mentioned has 0
+        mentions."""
         items = {
             name: item if item.anchored == (name in anchored) else replace(item, anchored=name in anchored)
             for name, item in self.items.items()
@@ -183,17 +188,18 @@ class Tracker:
         return Tracker(self.exchange, self.turn, items, dict(self.candidates))
 
     def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
-        """Every item with its score now, the highest first; ties go by id."""
+        """Returns every item with its current score, highest first; ties by id."""
         scored = [(item, self.score(item, weights)) for item in self.items.values()]
         return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
 
     def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
-        """The score of one item as of the current exchange."""
+        """Returns the score of one item as of the current exchange."""
         silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
         return score(item.mentions, item.references, silent, item.anchored, weights)
 
     def as_dict(self, now: datetime, anchored: Container[str] = ()) -> dict[str, Any]:
-        """S0's shape, for JSON. Times are milliseconds since 1970, UTC; `anchored` are ids to be marked so as well."""
+        """Returns JSON values. Times are milliseconds since 1970, UTC; `anchored` are ids that are also marked as
+        anchored."""
         return {
             "currentTurn": self.exchange,
             "lastPersistAt": _milliseconds(now),
@@ -215,8 +221,8 @@ class Tracker:
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Tracker:
-        """Reads the counts back from S0's shape, without anchors: those have a file of their own. Raises KeyError,
-        TypeError or ValueError if it is none."""
+        """Returns the counts in JSON values, without anchors. Raises KeyError, TypeError or ValueError if they are
+        invalid."""
         items = [
             Item(
                 id=str(one["id"]),
@@ -250,7 +256,7 @@ class Tracker:
 
 
 def category_of(item: str) -> ItemCategory:
-    """What an id looks like, for items that were anchored before anybody named them."""
+    """Returns the category of an id by its form, for items that were anchored before they were mentioned."""
     return next((category for name, category in extract(item).items() if name == item), "keyword")
 
 
@@ -263,12 +269,12 @@ def _milliseconds(moment: datetime) -> int:
 
 
 FADING = 15
-"""Points: half of what one mention gives just then (10 for being mentioned, 20 for just now)."""
+"""Points: half of what a new mention gives (10 for the mention, 20 for being recent)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PruningRules:
-    """S0 "Configuration", `pruning`: points and numbers of items."""
+    """The pruner's settings: points and numbers of items."""
 
     prune_threshold: float = 8
     strict_mode_preserve_threshold: float = 25
@@ -281,8 +287,8 @@ class PruningRules:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are
-    given; `essential` is its tier."""
+    """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are given;
+    `essential` is its tier."""
 
     item: Item
     score: float
@@ -293,14 +299,14 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """`keep`, `fading` (stays, but by no more than half of what a fresh mention gives) or `gone`."""
+        """Returns `keep`, `fading` (it stays with at most half the points of a new mention) or `gone`."""
         if not self.keep:
             return "gone"
         return "fading" if self.score < FADING and not self.item.anchored else "keep"
 
 
 def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules: PruningRules) -> list[Verdict]:
-    """A verdict for every item, the highest score first. `essential` holds ids of the essential tier."""
+    """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier."""
     ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
     verdicts = {item.id: _alone(item, score, essential, rules) for item, score in ordered}
 
@@ -326,7 +332,7 @@ def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules
 
 
 def _alone(item: Item, score: float, essential: frozenset[str], rules: PruningRules) -> Verdict:
-    """The verdict on an item by itself, before the caps."""
+    """Returns the verdict on an item without the limits on numbers."""
     if item.anchored:
         return Verdict(item, score, True, "anchored")
     if rules.strict and item.id in essential:

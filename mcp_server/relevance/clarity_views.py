@@ -17,7 +17,7 @@ from mcp_server.text.fencing import neutralise
 View = Literal["status", "state", "scores", "stats", "config"]
 TOP = 10
 STATUS_HEAD, STATUS_ROW = 500, 50
-"""About the tokens of `status` for Clarity without its items, and for each item."""
+"""Approximate tokens of Clarity in `status` without its items, and of each item."""
 
 MOST_ROWS = 100
 COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", "", "why")

@@ -1,7 +1,7 @@
-"""The live set: which pieces a session's context is made of now, kept beside its transcript.
+"""The live set: the chunks that a session's context consists of now, stored in state.db.
 
-The transcript is the truth about what was said, cold storage about what left; the live set only says what is where. It
-is lost with `.local/state.db` and then made again from both.
+The transcript has what was said, cold storage what left; the live set only has the form of each chunk. If
+`.local/state.db` is lost, the live set is made again from both.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp_server.text.redaction import redact
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
-    """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
+    """Returns how full the session's context is. Without `client_tokens` the client's last recent count is used."""
     entered = await memory.live.entered(session)
     if not entered.live + entered.cold:  # a set that was lost holds what it held
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
@@ -34,7 +34,7 @@ async def gauges(memory: Memory, session: str, client_tokens: int | None = None)
 
 
 def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
-    """As `gauges`, of a live set that was just looked at."""
+    """Returns the gauges of a live set that was just read."""
     said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
     client = next((tokens for tokens in said if tokens is not None), None)
     return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
@@ -100,21 +100,21 @@ def _loaded_chunk(
 
 
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
-    """All chunks of an open session, cold ones too, in the order in which they came; as a session that is over left
-    them. Writes nothing: a lost set is made again for whoever asks, and kept with the next turn."""
+    """Returns all chunks of a session, cold ones too, oldest first. Writes nothing: a missing set is made again for the
+    caller, and stored with the next turn."""
     return await memory.live.of(session) or await _made_again(memory, session)
 
 
 async def change(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
-    """Puts chunks of an open session in the place of those with the same ids. A set that was lost is kept again first:
-    what is changed would be all of it. Call it under the transcript's lock."""
+    """Replaces chunks of an open session by those with the same ids. A missing set is stored first. Call it under the
+    transcript's lock."""
     kept = [] if await memory.live.any_of(session) else await _made_again(memory, session)
     changed = {chunk.id for chunk in chunks}
     await memory.live.put(session, [*(chunk for chunk in kept if chunk.id not in changed), *chunks])
 
 
 async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> list[LiveChunk]:
-    """The chunks of some kinds that are in the context of an open session, cold ones left out, as they came."""
+    """Returns the chunks of some kinds in the context of an open session, without cold ones, oldest first."""
     if await memory.live.any_of(session):
         return await memory.live.of_kinds(session, kinds)
     made = await _made_again(memory, session)
@@ -122,7 +122,7 @@ async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> l
 
 
 async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
-    """The live set by transcript and cold storage: what has a record stands as the record says."""
+    """Returns the live set according to transcript and cold storage: a chunk with a record has the record's form."""
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
 
