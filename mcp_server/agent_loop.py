@@ -209,7 +209,8 @@ class ContextLoop:
         return replace(seen, numbers=aligned(messages, turns, seen.chunks, self._clean, self._handed))
 
     async def _hand_out(self, seen: _Seen) -> None:
-        """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole again."""
+        """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole
+        again."""
         short = {
             mark(face(seen.turns[number], parts).text): number
             for number, parts in seen.chunks.items()

@@ -53,7 +53,8 @@ class Said:
 
 
 def said(message: Message) -> Said | None:
-    """Returns the text of a message; None for our own note and for a message without text (a bare tool call, an image)."""
+    """Returns the text of a message; None for our own note and for a message without text (a bare tool call, an
+    image)."""
     role = str(message.get("role", ""))
     content = message.get("content")
     if isinstance(content, list | tuple):
@@ -65,7 +66,7 @@ def said(message: Message) -> Said | None:
 
 
 def face(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Said:
-    """Returns the text that the message of a turn has now, by the turn's chunks; for a cold one, a line that says so."""
+    """Returns the current text of a turn's message, by the turn's chunks; for a cold one, a line that says so."""
     tool = turn.tool_calls[0].name if not turn.content and len(turn.tool_calls) == 1 else None
     shown = as_shown(turn, chunks)
     chunk = chunks.get(1 if tool else 0)
@@ -179,7 +180,8 @@ def note_of(turns: Mapping[int, Turn], cold: Sequence[LiveChunk], most: int, cou
 
 
 def _must_stay(message: Message) -> bool:
-    """Returns whether a message has more than text: models require an answer to every call, and a call to every answer."""
+    """Returns whether a message has more than text. Models require an answer to every call, and a call to every
+    answer."""
     content = message.get("content")
     parts = content if isinstance(content, list | tuple) else ()
     return (
