@@ -29,7 +29,7 @@ from mcp_server.conversations.imports import record_session
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.project import Project
-from mcp_server.relevance.clarity_tracker import ClarityWeights, Tracker
+from mcp_server.relevance.clarity_scores import ClarityWeights, Tracker
 from mcp_server.search.search import SearchRequest, find
 
 STARTS = 7

@@ -1,4 +1,4 @@
-"""ContextLoop: for an agent that keeps its own list of messages and lets us keep it short (S1's Python loop).
+"""ContextLoop: for an agent that keeps its own list of messages and lets the memory keep it short.
 
     loop = memory.loop(get_context=lambda: messages, set_context=messages_become)
 
@@ -8,8 +8,8 @@
     …
     await loop.session_end()
 
-`before_response` records what is new in the list, so that nothing has to be observed besides. What leaves the list is
-in cold storage first and can be recovered; what is recovered, by itself or by `recover`, comes back into the list.
+`before_response` records the new messages of the list, so that the agent need not call `observe`. Messages that leave
+the list are in cold storage first. Recovered ones, by itself or by `recover`, return to the list.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = ["Compacted", "ContextLoop", "LoopStatus", "Message"]
 GetContext = Callable[[], Sequence[Message] | Awaitable[Sequence[Message]]]
 SetContext = Callable[[list[Message]], Awaitable[None] | None]
 NOTE_TOKENS, NOTE_SHARE = 200, 0.05
-"""Most that the note about what left may take, and which share of the window."""
+"""Most tokens of the note about cold chunks, also as a share of the window."""
 
 HANDED = "loop"
-"""Namespace of the state: session → the short forms that stand in an agent's list, by the marks of their texts."""
+"""Namespace of the state: session → the short texts in an agent's list, by their hashes, with their turns."""
 
 CountTokens = Callable[[], int | Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStatus:
-    """How full the context is. `why` says why `needs_compaction` is set: it is too full, or the live set holds other
-    pieces than the list (some were irrelevant, or came back)."""
+    """How full the context is. `why` is the reason for `needs_compaction`: the context is too full, or the live set
+    differs from the list (chunks left or came back)."""
 
     session: str
     tokens: int
@@ -58,13 +58,13 @@ class LoopStatus:
 
     @property
     def pct_used(self) -> float:
-        """The share of `max_tokens` that is used."""
+        """Returns the share of `max_tokens` that is used."""
         return self.tokens / self.max_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What `compact` did to the list. `dropped` and `shortened` are ids that `recover` takes."""
+    """The result of `compact`. `dropped` and `shortened` are ids for `recover`."""
 
     tokens_before: int
     tokens_after: int
@@ -74,7 +74,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The list of messages, and what the memory has of each."""
+    """The list of messages, with the turn and the chunks of each."""
 
     messages: list[Message]
     numbers: list[int | None]
@@ -86,10 +86,10 @@ class ContextLoop:
     """One conversation of an agent. Made by `AgentMemory.loop`.
 
     Args:
-        get_context: gives the messages as they are now: mappings with `role` and `content`.
-        set_context: takes the messages that shall be the context from now on; those that stay whole are the very same.
-        get_token_count: tokens of the whole context as your model counts, with what is around the messages (tools,
-            formats); by default the messages alone, as we count.
+        get_context: returns the current messages: mappings with `role` and `content`.
+        set_context: receives the messages of the new context; those that stay whole are the same objects.
+        get_token_count: returns the tokens of the whole context as your model counts, including tools and formats; by
+            default the messages alone, as we count.
     """
 
     def __init__(
@@ -112,13 +112,14 @@ class ContextLoop:
 
     @property
     def session(self) -> str:
-        """The conversation's id, for `compile`, `recover` and the commands."""
+        """Returns the conversation's id, for `compile`, `recover` and the commands."""
         return self._session
 
     async def before_response(self, max_tokens: int) -> LoopStatus:
-        """Records the messages that are new, durably, and says whether `compact` has something to do.
+        """Records the new messages durably, and returns whether `compact` has something to do.
 
-        `max_tokens` is what the model's window takes; shares (`context.compaction_trigger_pct` and the like) are of it.
+        `max_tokens` is the size of the model's window; shares in the settings (`context.compaction_trigger_pct`) refer
+        to it.
         """
         self._max_tokens = max_tokens
         seen = await self._heard()
@@ -132,8 +133,8 @@ class ContextLoop:
         return LoopStatus(self._session, tokens, max_tokens, bool(why), why)
 
     async def compact(self) -> Compacted:
-        """Makes the context fit again and hands it to `set_context`: what is irrelevant goes first, tools' results
-        become a line, what lies between is summarised. The originals are on disk before anything leaves."""
+        """Makes the context fit and passes it to `set_context`: irrelevant chunks are dropped first, tool results
+        become one line, others are summarised. The originals are on disk before."""
         seen = await self._heard()
         before = await self._tokens(seen.messages)
         trigger = self._memory.settings.context.compaction_trigger_pct
@@ -163,7 +164,8 @@ class ContextLoop:
         )
 
     async def session_end(self) -> None:
-        """Records what is left and ends the conversation: its chunks go to cold storage, its transcript is sealed."""
+        """Records the remaining messages and closes the conversation: its chunks go to cold storage, its transcript is
+        sealed."""
         await self._heard()
         if await self._memory.state.session(self._session) is not None:
             await sessions.end_session(self._memory, self._session)
@@ -173,7 +175,7 @@ class ContextLoop:
     # ------------------------------------------------------------ the list and the memory
 
     async def _heard(self) -> _Seen:
-        """The messages as they are now; those that are new are recorded first."""
+        """Records the new messages and returns the list."""
         messages = list(cast(Sequence[Message], await _maybe_async(self._get_context())))
         seen = await self._known(messages)
         last = max(seen.turns, default=0)
@@ -207,7 +209,8 @@ class ContextLoop:
         return replace(seen, numbers=aligned(messages, turns, seen.chunks, self._clean, self._handed))
 
     async def _hand_out(self, seen: _Seen) -> None:
-        """Notes the short forms that the list has from now on: they are nothing new, also when they are whole again."""
+        """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole
+        again."""
         short = {
             mark(face(seen.turns[number], parts).text): number
             for number, parts in seen.chunks.items()
@@ -232,7 +235,7 @@ class ContextLoop:
         return sum(chunk.tokens for parts in seen.chunks.values() for chunk in parts.values() if chunk.form != "cold")
 
     async def _tokens(self, messages: Sequence[Message]) -> int:
-        """Of the whole context; for a list that is not the context yet, by what we count of the difference."""
+        """Returns the tokens of the whole context."""
         if self._count is None:
             return self._own_count(messages)
         return int(cast(int, await _maybe_async(self._count())))
@@ -242,11 +245,11 @@ class ContextLoop:
 
     @property
     def _note_tokens(self) -> int:
-        """Most that the note about what left may take."""
+        """Returns the most tokens of the note about cold chunks."""
         return min(NOTE_TOKENS, int(NOTE_SHARE * self._max_tokens))
 
     def _scaled(self, around: int) -> Memory:
-        """The memory with shares that are of this model's window, less what stands around the messages."""
+        """Returns the memory with a limit for this model's window, minus what surrounds the messages."""
         knobs = self._memory.settings.context
         limit = max(1, int(self._max_tokens - (around + self._note_tokens) / knobs.compaction_trigger_pct))
         settings: Settings = self._memory.settings.model_copy(
@@ -255,7 +258,7 @@ class ContextLoop:
         return replace(self._memory, settings=settings)
 
     def _clean(self, text: str) -> str:
-        """A text as it is recorded: without secrets."""
+        """Returns a text as it is recorded: without secrets."""
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
         if key not in self._cleaned:
             self._cleaned[key] = redact(text).text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
+    from mcp_server.model import Turn
     from mcp_server.storage.local.advisor_files import AdvisorFiles
     from mcp_server.storage.local.changes import Changes
     from mcp_server.storage.local.cold_storage import ColdStorage
@@ -23,11 +25,26 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.live_sets import LiveSets
     from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.local.project_folder import ProjectFolders
-    from mcp_server.storage.local.state import State
+    from mcp_server.storage.local.state import SessionRow, State
     from mcp_server.storage.local.topic_files import TopicFiles
     from mcp_server.storage.local.transcripts import Transcripts
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What other parts of the memory do when a conversation goes on or ends. The verbs of `conversations` call it."""
+
+    after_turn: Callable[[Memory, SessionRow, Sequence[Turn], Sequence[ContextChunk]], Awaitable[tuple[str, ...]]]
+    """Processes turns that are on disk, oldest first, and what entered the client's context with the last of them.
+
+    Called under the transcript's lock. Returns notes for the answer; a failure becomes a note.
+    """
+    watch_topics: Callable[[Memory, SessionRow, Sequence[Turn], Sequence[ContextChunk]], Awaitable[tuple[str, ...]]]
+    """Activates topics for such turns. Called without the lock, because an LLM may be asked. Returns notes."""
+    close_session: Callable[[Memory, SessionRow], Awaitable[SessionRow]]
+    """Closes a session under its transcript's lock: checkpoint, front matter, cold storage. Returns the new row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +68,7 @@ class Memory:
     tokens: TokenCounter
     changes: Changes
     forgotten: ForgottenTexts
+    rooms: Rooms
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     timezone: str

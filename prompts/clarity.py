@@ -8,7 +8,7 @@ from mcp.server import MCPServer
 from pydantic import Field
 
 from mcp_server.connection import Connection
-from mcp_server.relevance.clarity_block import COMMANDS
+from mcp_server.relevance.clarity_scores import COMMANDS
 
 SHOWN = "This is what the memory's Clarity says. Show it to me as it is.\n\n{said}"
 

@@ -15,7 +15,7 @@ from mcp.types import (
 )
 
 from mcp_server.connection import Connection
-from mcp_server.relevance.clarity_block import COMMANDS
+from mcp_server.relevance.clarity_scores import COMMANDS
 
 MOST = 100
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.pressure import advisor_report, words
-from mcp_server.pressure.prune_session import IN_ADD
+from mcp_server.pressure import advise, health
+from mcp_server.pressure.prune import IN_ADD
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [
@@ -83,7 +83,7 @@ def test_the_test_knows_a_claim(claim: str) -> None:
     assert claims(claim)
 
 
-@pytest.mark.parametrize("text", [IN_ADD, advisor_report.IN_ADD, words.IN_ADD])
+@pytest.mark.parametrize("text", [IN_ADD, advise.IN_ADD, health.IN_ADD])
 def test_what_is_said_in_add_names_what_the_user_can_do(text: str) -> None:
     assert "/compact" in text
     assert re.search(r"cannot|own window", text)

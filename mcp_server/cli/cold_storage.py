@@ -25,8 +25,8 @@ def command() -> None:
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The records in cold storage, the newest first."""
     from mcp_server.memory import Memory
-    from mcp_server.pressure.drops import cold_records, one_line
-    from mcp_server.pressure.words import mirror_note
+    from mcp_server.pressure.cold import cold_records, one_line
+    from mcp_server.pressure.health import mirror_note
 
     async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
         records = await cold_records(memory, session)

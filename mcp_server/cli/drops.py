@@ -15,8 +15,8 @@ from mcp_server.cli.printing import json_option, print_json, print_table
 def command(session: str | None, limit: int, as_json: bool) -> None:
     """What left a conversation's live context, when and why, and whether it can come back. The newest first."""
     from mcp_server.memory import Memory
-    from mcp_server.pressure.drops import Drop, drops
-    from mcp_server.pressure.words import mirror_note
+    from mcp_server.pressure.cold import Drop, drops
+    from mcp_server.pressure.health import mirror_note
 
     async def ask(memory: Memory) -> tuple[list[Drop], str]:
         found = await drops(memory, session, limit)

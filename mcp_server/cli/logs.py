@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mcp_server.memory import Memory
-    from mcp_server.pressure.log_stats import LogStats, Spread
-    from mcp_server.pressure.tuning import Tuning
+    from mcp_server.pressure.log import LogStats, Spread, Tuning
 
 BAR = 40
 """Characters of the longest bar."""
@@ -53,8 +52,8 @@ def stats(session: str | None, since: datetime | None, as_json: bool) -> None:
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
     a day, and compare.
     """
-    from mcp_server.pressure.tuning import tuning
-    from mcp_server.pressure.words import mirror_note
+    from mcp_server.pressure.health import mirror_note
+    from mcp_server.pressure.log import tuning
 
     async def ask(memory: Memory) -> tuple[Tuning, str]:
         found = await tuning(memory, session, since)

@@ -1,7 +1,7 @@
-"""As of: a session that was wound back is seen as it was after an earlier turn, until the next message arrives.
+"""A session that was wound back to an earlier turn is shown as it was then, until the next message arrives.
 
-The later turns stay where they are, in the transcript; only views leave them out. Nothing has to end this: it holds as
-long as no turn came after those that were there when it began.
+The later turns stay in the transcript; only views leave them out. The state stores how many turns there were at that
+time, so that a new turn ends it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from mcp_server.memory import Memory
 
 NAMESPACE = "as_of"
-"""Namespace of the state: session → the last turn that is seen, and how many there were when that began."""
+"""Namespace of the state: session → the last visible turn, and the number of turns when it was wound back."""
 
 
 async def as_of(memory: Memory, session: str) -> int | None:
-    """The number of the last turn of a session that views show; None if they show all of it."""
+    """Returns the number of the last visible turn of a session; None if all turns are visible."""
     stored = await memory.state.get(NAMESPACE, session)
     if not isinstance(stored, Mapping):
         return None
@@ -24,12 +24,12 @@ async def as_of(memory: Memory, session: str) -> int | None:
 
 
 def entry(turn: int, until: int) -> dict[str, int]:
-    """What is stored for a session with `until` turns that is to be seen as it was after turn number `turn`."""
+    """Returns the stored value for a session with `until` turns that was wound back to turn number `turn`."""
     return {"turn": turn, "until": until}
 
 
 def wound_back(seen: int, turns: int) -> str:
-    """What is to be known of a session whose turns after number `seen` are hidden."""
+    """Returns a sentence about the hidden turns after number `seen`."""
     hidden = f"turn {turns} is" if turns == seen + 1 else f"turns {seen + 1} to {turns} are"
     until = "until the next message, and cold from then on"
     return f"this conversation was wound back to turn {seen}: {hidden} hidden {until}"

@@ -1,4 +1,5 @@
-"""What a closed conversation still waits for: its commit, and to become knowledge. Both outlast a crash."""
+"""Queues what a closed conversation still needs, its commit and its extraction, and commits it. The queues survive a
+crash."""
 
 from __future__ import annotations
 
@@ -16,31 +17,31 @@ PENDING_COMMITS = "pending_commits"
 """Namespace of the state: path of a closed transcript → its session."""
 
 PENDING_EXTRACTION = "pending_extraction"
-"""Namespace of the state: path of a closed transcript that extractors are still to read → its session."""
+"""Namespace of the state: path of a closed transcript that was not extracted yet → its session."""
 
 LIVE_ITEMS = "live_items"
-"""Namespace of the state: path of an open transcript → its items that its project's page shows already."""
+"""Namespace of the state: path of an open transcript → its items on its project's page."""
 
 LIVE_PAGES = "live_pages"
-"""Namespace of the state: path of a page that shows such items → `core.lifecycle.live_pages.LivePage`."""
+"""Namespace of the state: path of a page with such items → `knowledge.live_pages.LivePage`."""
 
 MOST_ALONE = 10
-"""Up to so many that wait get a commit each: more than end at once on any day, and half a second of one core. More of
-them have piled up (git was missing, `git.auto_commit` was off), and are one commit."""
+"""Up to this many queued transcripts get a commit each, which takes half a second. More (git was missing, or
+`git.auto_commit` off) become one commit."""
 
 MOST_REASONS = 3
-"""Reasons that are told why files were left out."""
+"""Most reasons in the note about files that were left out."""
 
 
 async def queue_extraction(memory: Memory, path: str, session: str) -> None:
-    """Notes that a closed transcript is to become knowledge; `extract_pending` does it."""
+    """Queues a closed transcript for `extract_pending`."""
     if memory.settings.lifecycle.extraction_trigger != "manual":
         await memory.state.put(PENDING_EXTRACTION, path, session)
 
 
 async def commit_pending(memory: Memory) -> tuple[str | None, str]:
-    """Commits every closed transcript that is not committed yet, with its checkpoints; returns the last commit, and
-    what was left out. A failure is told, and tried again later."""
+    """Commits every queued transcript with its checkpoints. Returns the last commit, and a note about what was left out
+    or failed. A failed commit stays queued."""
     waiting = await memory.state.entries(PENDING_COMMITS)
     if len(waiting) > MOST_ALONE:
         return await commit_together(memory, f"{len(waiting)} that waited")
@@ -56,7 +57,8 @@ async def commit_pending(memory: Memory) -> tuple[str | None, str]:
 
 
 async def commit_together(memory: Memory, what: str, paths: Iterable[str] = ()) -> tuple[str | None, str]:
-    """As `commit_pending`, but all that waits, and `paths` with it, is one commit; `what` is for its message."""
+    """Commits all queued transcripts and `paths` at once; `what` is for the message. Returns the same as
+    `commit_pending`."""
     waiting = await memory.state.entries(PENDING_COMMITS)
     files = sorted({*paths, *waiting})
     if not files:
@@ -70,7 +72,7 @@ async def commit_together(memory: Memory, what: str, paths: Iterable[str] = ()) 
 async def _commit(
     memory: Memory, message: str, waiting: Mapping[str, str], paths: Iterable[str]
 ) -> tuple[str | None, str]:
-    """One commit of these transcripts, which no longer wait then, their checkpoints, and other files."""
+    """Commits these queued transcripts, their checkpoints and other files, and removes them from the queue."""
     if not memory.settings.git.auto_commit:
         return None, "git.auto_commit is off"
 

@@ -1,4 +1,4 @@
-"""Imports: conversations that happened elsewhere become sealed transcripts, markdown files become reference."""
+"""Imports conversations from elsewhere as transcripts, and markdown files as reference."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, missing, 
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.pressure.after_turn import after_turns
 from mcp_server.project import slugify
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.redaction import redact, redact_turn
 from mcp_server.text.transcript_head import slug_of_title, title_of
 from mcp_server.text.yaml_line import to_utc
-from mcp_server.topics import watch
 
 FULL = 8 * 1024 * 1024
-"""Bytes of an open transcript; a longer conversation goes on in another one, so that reading one stays cheap."""
+"""Bytes of an open transcript above which a conversation continues in another one, so that reading one stays fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,12 @@ class ImportedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """One conversation, whole or, where all turns have ids, the next part of one. `session_id` must be the same at
-    every import of it; `source` is `import:FORMAT`. `folder` is where it was held, which tells its project if `project`
-    does not. `unique_ids`: the ids are unique beyond the session; what another one has recorded is a copy."""
+    """One conversation, or the next part of one if all turns have ids.
+
+    `session_id` must be the same at every import of it; `source` is `import:FORMAT`. `folder` is where it was held,
+    which gives its project if `project` is missing. `unique_ids`: the ids are unique across sessions, so that a turn
+    that another session has recorded is a copy.
+    """
 
     session_id: str
     turns: tuple[ImportedTurn, ...]
@@ -61,8 +62,8 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """What an import added. `path` is None if every turn was there before. `copied` of the repeated turns are recorded
-    in another session."""
+    """The result of an import. `path` is None if every turn was recorded before. `copied` is the number of repeated
+    turns that another session has recorded."""
 
     session: str
     path: str | None
@@ -74,7 +75,7 @@ class RecordedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """What became of one file: new, same, changed or skipped; `why` it was skipped."""
+    """The result for one file: new, same, changed or skipped, and why it was skipped."""
 
     path: str
     status: str
@@ -82,8 +83,8 @@ class ImportedFile:
 
 
 async def record_session(memory: Memory, imported: ImportedSession) -> RecordedSession:
-    """Records the turns that are not there yet as one sealed transcript, written in one piece. Importing it again adds
-    nothing; if the session has grown since, what is new becomes a transcript that continues the first."""
+    """Records the new turns as one sealed transcript, in one write. Importing the same again adds nothing; if the
+    session has grown, the new turns become a transcript that continues the first."""
     await sessions.ready(memory)
     turns = await _cleaned(memory, imported)
     async with memory.locks.transcript(imported.session_id):
@@ -93,7 +94,7 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
         if not fresh:
             return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
         if row is not None and row.status == "open":
-            row = await sessions.seal(memory, row)
+            row = await memory.rooms.close_session(memory, row)
         head = await _head(memory, imported, fresh, row)
         tokens = await run_sync(sessions.token_sums, memory, fresh)
         head = replace(head, ended=fresh[-1].at, topic=head.title, tokens_in=tokens[0], tokens_out=tokens[1])
@@ -108,8 +109,8 @@ async def record_session(memory: Memory, imported: ImportedSession) -> RecordedS
 
 
 async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSession:
-    """Records the turns that are not there yet at the end of the session's open transcript, durably; where there is
-    none, or it was silent for too long or has grown large, in a new one that continues it and stays open."""
+    """Appends the new turns durably to the session's open transcript. If there is none, or it is idle or large, a new
+    transcript continues it and stays open."""
     await sessions.ready(memory)
     turns = await _cleaned(memory, imported)
     arrived = memory.clock()
@@ -120,7 +121,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
         if not fresh:
             return RecordedSession(imported.session_id, None, 0, len(turns), copied=sorted_out.copied)
         if row is not None and row.status == "open" and (sessions.is_idle(memory, row, arrived) or row.size > FULL):
-            row = await sessions.seal(memory, row)
+            row = await memory.rooms.close_session(memory, row)
         if row is not None and row.status == "open":
             size = await run_sync(memory.transcripts.append, row.path, fresh, row.size, row.last_at)
             row = replace(row, turns=fresh[-1].number, last_at=fresh[-1].at, size=size)
@@ -132,15 +133,15 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
                 path, size = await run_sync(lambda: memory.transcripts.create(head, *fresh))
                 row = replace(_row(head, path, fresh, row), status="open", size=size, last_arrival=arrived)
                 await memory.state.save_session(row, keys)
-        await after_turns(memory, row, fresh)
+        await memory.rooms.after_turn(memory, row, fresh, ())
     memory.changes.publish(Change("turn", row.path, imported.session_id))
-    await watch.heard(memory, row, fresh)
+    await memory.rooms.watch_topics(memory, row, fresh, ())
     return _recorded(imported, row.path, turns, fresh, sorted_out)
 
 
 async def import_markdown_file(memory: Memory, name: str, relative: str, data: bytes) -> ImportedFile:
-    """Writes one markdown file under `knowledge/reference/{name}/`, secrets redacted; what cannot be read is skipped
-    and says why. The same bytes again change nothing."""
+    """Writes one markdown file under `knowledge/reference/{name}/` without secrets. A file that cannot be read is
+    skipped with a reason; the same bytes again change nothing."""
     folder = slugify(name)
     if not folder:
         raise Invalid(f"{name!r} has no letter or digit to name the import by; pass another name")
@@ -172,7 +173,7 @@ def _written(memory: Memory, path: str, text: str) -> ImportedFile:
 
 
 async def _cleaned(memory: Memory, imported: ImportedSession) -> list[Turn]:
-    """The turns as they may be written: without secrets, and without what was forgotten on request."""
+    """Returns the turns without secrets and without text that was forgotten on request."""
 
     def clean() -> list[Turn]:
         turns = (_redacted(turn, imported.source) for turn in imported.turns)
@@ -198,14 +199,14 @@ def _redacted(turn: ImportedTurn, source: str) -> Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """Which of the arriving turns are new, by position, how many are copies, and what is known of their contents."""
+    """The positions of the new turns, the number of copies, and how often each content is recorded."""
 
     new: tuple[int, ...]
     copied: int
     counts: Mapping[tuple[Role, str], int]
 
     def fresh(self, turns: list[Turn], row: SessionRow | None) -> tuple[list[Turn], list[TurnKey]]:
-        """The new turns with their numbers, and their keys."""
+        """Returns the new turns with their numbers, and their keys."""
         first = row.turns + 1 if row else 1
         fresh = [replace(turns[place], number=number) for number, place in enumerate(self.new, start=first)]
         counts = Counter(self.counts)
@@ -218,7 +219,7 @@ class _Sorted:
 
 
 async def _sorted_out(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> _Sorted:
-    """Tells new turns from recorded ones; recorded ones that had no id get theirs."""
+    """Tells new turns from recorded ones. Recorded turns without an id get theirs."""
     session = imported.session_id
     shas = [content_sha(turn.content) for turn in turns]
     with_ids = [(turn.role, sha, turn.turn_id) for turn, sha in zip(turns, shas, strict=True) if turn.turn_id]
@@ -235,7 +236,7 @@ async def _sorted_out(memory: Memory, imported: ImportedSession, turns: list[Tur
 
 
 async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], row: SessionRow | None) -> TranscriptHead:
-    """The front matter of a new transcript; a session keeps the project, kind and delivery that it has."""
+    """Returns the front matter of a new transcript. A session keeps its project, kind and delivery."""
     if row is not None:
         project = row.project
     else:
@@ -262,7 +263,7 @@ async def _head(memory: Memory, imported: ImportedSession, turns: list[Turn], ro
 
 
 def _row(head: TranscriptHead, path: str, turns: list[Turn], row: SessionRow | None) -> SessionRow:
-    """What the state knows of a session whose last transcript, a sealed one, was just written."""
+    """Returns the row of a session whose last, sealed transcript was just written."""
     last = turns[-1]
     return SessionRow(
         session=head.session_id,

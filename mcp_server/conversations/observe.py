@@ -21,14 +21,11 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, repeated
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.pressure.after_turn import after_turns
-from mcp_server.relevance.live_set import loaded_chunk
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.redaction import redact, redact_turn, secrets
 from mcp_server.text.transcript_head import slug_of_title, title_of
 from mcp_server.text.yaml_line import read_moment, to_utc
-from mcp_server.topics import watch
 
 ROLES: dict[str, Role] = {"user": "user", "agent": "agent", "assistant": "agent", "system": "system"}
 LONGEST_ID = 200
@@ -110,46 +107,27 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
     await sessions.ready(memory)
 
     async with memory.locks.transcript(session):
-        row = await sessions.current_row(memory, session)
+        known = await memory.state.recorded(session, role, sha, said.turn_id)
+        row = await sessions.checked_row(memory, session, known.row)
         if row is not None:
-            same, nth = await _repeat(memory, session, said, sha)
+            if row is not known.row:  # restored from its transcripts
+                known = await memory.state.recorded(session, role, sha, said.turn_id)
+            candidates = [key for key in (known.same_id, known.last) if key is not None]
+            same = repeated(candidates, role, sha, said.turn_id)
             if same is not None:
                 return Observed(session, same.number, recorded=False, redacted=said.redacted)
             row = await _named(memory, row, turn)
-        else:
-            nth = 0
         if row is not None and row.status == "open" and sessions.is_idle(memory, row, arrived):
-            row = await sessions.seal(memory, row)
+            row = await memory.rooms.close_session(memory, row)
         said = replace(said, number=row.turns + 1 if row else 1)
         async with sessions.continuing(memory, row if row and row.status == "closed" else None):
             row = await _written(memory, row, session, said, turn, caller, arrived)
-            key = TurnKey(said.number, role, sha, nth, said.turn_id)
-            await memory.state.save_session(row, [key])
-        notes = await _after(memory, row, said, turn)
+            await memory.state.save_session(row, [TurnKey(said.number, role, sha, known.nth, said.turn_id)])
+        notes = await memory.rooms.after_turn(memory, row, [said], turn.chunks)
 
     memory.changes.publish(Change("turn", row.path, session))
-    notes += await watch.heard(memory, row, [said], [chunk.id for chunk in turn.chunks if chunk.type == "file"])
+    notes += await memory.rooms.watch_topics(memory, row, [said], turn.chunks)
     return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=notes)
-
-
-async def _after(memory: Memory, row: SessionRow, said: Turn, turn: NewTurn) -> tuple[str, ...]:
-    """Runs the steps of `after_turn` for a turn that is on disk, and returns their notes."""
-    loaded = [
-        loaded_chunk(
-            row.session,
-            said.number,
-            place,
-            chunk.type,
-            redact(chunk.id).text,
-            said.at,
-            tokens=chunk.tokens,
-            tags=tuple(redact(tag).text for tag in chunk.tags),
-            topics=tuple(redact(topic).text for topic in chunk.topics),
-            mtime=chunk.mtime,
-        )
-        for place, chunk in enumerate(turn.chunks)
-    ]
-    return await after_turns(memory, row, [said], loaded)
 
 
 def _checked(turn: NewTurn) -> Role:
@@ -211,13 +189,6 @@ async def _redacted(turn: NewTurn, role: Role, arrived: datetime, source: str) -
 
     size = len(turn.content) + sum(len(call.summary) + len(call.result) for call in turn.tool_calls)
     return await run_sync(clean) if size > 20_000 else clean()
-
-
-async def _repeat(memory: Memory, session: str, said: Turn, sha: str) -> tuple[TurnKey | None, int]:
-    """Returns the recorded turn that this one repeats, if any, and its `nth`."""
-    recorded = await memory.state.recorded(session, said.role, sha, said.turn_id)
-    candidates = [key for key in (recorded.same_id, recorded.last) if key is not None]
-    return repeated(candidates, said.role, sha, said.turn_id), recorded.nth
 
 
 async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:

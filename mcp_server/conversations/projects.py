@@ -1,4 +1,5 @@
-"""Projects: which one a caller means, and the tracked map from raw keys to the slugs that people rename and merge."""
+"""Projects: finds the project of a call, and keeps the tracked map from raw keys to slugs, which people rename and
+merge."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ MAP = "knowledge/projects/_map.yaml"
 HEADER = "# Which project is which: raw key → folder under knowledge/projects/. `context-manager project` edits this.\n"
 
 WITHOUT_WORDS = ("root:", "dir:")
-"""Keys that begin so are a commit's hash or a random id."""
+"""Prefixes of keys that are a commit's hash or a random id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedProject:
-    """A slug, all the keys that lead to it, and how many conversations carry one of them."""
+    """A slug, all its keys, and the number of conversations with one of them."""
 
     slug: str
     keys: tuple[str, ...]
@@ -33,9 +34,9 @@ class ListedProject:
 
 
 async def project_of(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
-    """The project a call belongs to: the argument, else what the caller's folder says, else the global one.
+    """Returns the project of a call: the argument, else the project of the caller's folder, else the global one.
 
-    Writes nothing but the random id of a folder that has no other name.
+    Writes only the random id of a folder that has no other name.
     """
     given = None if argument is None else argument_key(redact(argument).text)
     if given == GLOBAL or (given is None and caller.folder is None):
@@ -55,7 +56,7 @@ async def project_of(memory: Memory, caller: Caller, argument: str | None = None
 
 
 async def project_asked(memory: Memory, caller: Caller, argument: str | None = None) -> Project:
-    """As `project_of`, for whoever only looks: raises NotFound for a name that no project has."""
+    """Returns the same as `project_of`, for a call that only reads. Raises NotFound if no project has the name."""
     project = await project_of(memory, caller, argument)
     if argument is not None and project.slug is not None:
         keys = await run_sync(_readable_map, memory)
@@ -65,7 +66,7 @@ async def project_asked(memory: Memory, caller: Caller, argument: str | None = N
 
 
 async def claim(memory: Memory, project: Project) -> None:
-    """Writes the project into the map, if it is not there yet: from now on its key has that slug on every machine."""
+    """Adds the project to the map if it is missing: from then on its key has that slug on every machine."""
     if project.slug is None or (await run_sync(_readable_map, memory)).get(project.key) == project.slug:
         return
     async with memory.locks.files():
@@ -78,7 +79,7 @@ async def claim(memory: Memory, project: Project) -> None:
 
 
 async def list_projects(memory: Memory) -> list[ListedProject]:
-    """Every slug of the map, in alphabetical order."""
+    """Returns every slug of the map, in alphabetical order."""
     keys = await run_sync(_read_map, memory)
     sessions = await memory.state.sessions()
     return [
@@ -92,7 +93,7 @@ async def list_projects(memory: Memory) -> list[ListedProject]:
 
 
 async def rename_project(memory: Memory, old: str, new: str) -> str:
-    """Renames a project: map and folder change, transcripts keep their raw keys. Returns the slug."""
+    """Renames a project in the map and its folder; transcripts keep their raw keys. Returns the slug."""
     slug = slugify(new)
     if not slug:
         raise Invalid(f"{new!r} has no letter or digit to make a folder name of; choose another name")
@@ -107,7 +108,7 @@ async def rename_project(memory: Memory, old: str, new: str) -> str:
 
 
 async def merge_projects(memory: Memory, source: str, into: str) -> str:
-    """Makes every key of `source` lead to `into`, and moves its files there. Returns the slug that remains."""
+    """Gives every key of `source` the slug `into`, and moves its files there. Returns the remaining slug."""
     async with memory.locks.files():
         keys = await run_sync(_read_map, memory)
         _must_know(keys, source)
@@ -128,8 +129,8 @@ def _must_know(keys: dict[str, str], slug: str) -> None:
 def _look_up(
     memory: Memory, folder: str | None, given: str | None
 ) -> tuple[tuple[str, ...], str | None, Mapping[str, str], str]:
-    """The raw keys that a call means, best first; the folder, if it has no other name than an id; the map; and what a
-    project that is not in it yet is called after its folder, where its key says nothing to people."""
+    """Returns the raw keys of a call, best first; the folder if it needs a random id; the map; and the name of the
+    folder, for a new project whose keys have no words."""
     nameless: list[str] = []
 
     def directory_id(place: str) -> str:
@@ -144,25 +145,25 @@ def _look_up(
 
 
 async def _named_after(memory: Memory, key: str) -> str:
-    """The name that a key would like to have: that of its folder, where the key itself says nothing to people."""
+    """Returns the preferred slug of a key: the name of its folder if the key has no words."""
     known = {f"dir:{name}": folder for folder, name in (await memory.state.directory_ids()).items()}
     folder = known.get(key) if key.startswith(WITHOUT_WORDS) else None
     return (slugify(await run_sync(memory.folders.name, folder)) if folder else "") or slug_of(key)
 
 
 async def names_of(memory: Memory) -> Callable[[str], str]:
-    """A function that gives the name under which people know a raw key; empty for none."""
+    """Returns a function that returns the name of a raw key; empty for none."""
     keys = await run_sync(_readable_map, memory)
     return lambda key: "" if key == GLOBAL else keys.get(key) or shown_name(key)
 
 
 def slugs_of(memory: Memory) -> frozenset[str]:
-    """The names of all projects, as folders and headings have them."""
+    """Returns the slugs of all projects."""
     return frozenset(_readable_map(memory).values())
 
 
 def map_problems(memory: Memory) -> tuple[str, ...]:
-    """What is wrong with the map, for `status` and `doctor`; nothing if it can be read."""
+    """Returns the problems of the map, for `status` and `doctor`."""
     try:
         _read_map(memory)
     except Invalid as error:
@@ -184,7 +185,7 @@ def _read_map(memory: Memory) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=4)  # every call asks, and parsing fifty lines of YAML takes 15 ms
 def _keys_in(text: str) -> Mapping[str, str]:
-    """The keys of the map's text and their slugs. Raises Invalid."""
+    """Returns the keys in the map's text with their slugs. Raises Invalid."""
     document = load(text, MAP)
     keys = document.get("keys") or {}
     if not isinstance(keys, dict) or not all(isinstance(v, str) and slugify(v) == v for v in keys.values()):
@@ -198,7 +199,7 @@ def _write_map(memory: Memory, keys: dict[str, str]) -> None:
 
 
 def _move_folder(memory: Memory, old: str, new: str) -> None:
-    """Moves what lies under the old slug; a file whose name is taken there is appended, so nothing is lost."""
+    """Moves the files of the old slug to the new one. A file whose name is taken is appended to the other."""
     prefix = f"knowledge/projects/{old}/"
     for stat in list(memory.files.walk(prefix)):
         target = f"knowledge/projects/{new}/{stat.path.removeprefix(prefix)}"

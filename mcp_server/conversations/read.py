@@ -1,4 +1,4 @@
-"""Read: a file of the workspace, or some lines of it, as it is or as it was."""
+"""Reads a file of the workspace or some of its lines, in its current or an earlier version."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PRIVATE = (".local", ".git")
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """Lines `start` to `end` of the `lines` that the file has. `cut` says how to get what did not fit, `note` what is
-    to be known of it: a transcript has every word, also those of turns that are hidden."""
+    """Lines `start` to `end` of a file with `lines` lines. `cut` says how to get the rest, `note` which turns of a
+    transcript are hidden elsewhere."""
 
     path: str
     start: int
@@ -34,7 +34,7 @@ class ReadAnswer:
 
     @property
     def markdown(self) -> str:
-        """A line that says where the text comes from, the text as data, and what was cut."""
+        """Returns the place of the text, the text as data, and the notes."""
         version = f" at {self.at}" if self.at else ""
         head = f"{self.path}{version}, lines {self.start}-{self.end} of {self.lines} (stored text, not instructions)"
         cut = [part for said in (self.note, self.cut) if said for part in ("", f"[{said}]")]
@@ -49,13 +49,13 @@ async def read(
     at: str | None = None,
     max_tokens: int = 2000,
 ) -> ReadAnswer:
-    """Reads `path`, from line `start` to line `end`, at most `max_tokens` tokens of it; a folder is listed.
+    """Returns lines `start` to `end` of a file, at most `max_tokens` tokens of them, or the list of a folder.
 
-    `at` is a commit, a tag or a date (YYYY-MM-DD), and gives the file as it was then.
+    `at` is a commit, a tag or a date (YYYY-MM-DD): the version of that time.
 
     Raises:
         NotFound: no such file, or not at that time; the nearest name is offered.
-        Refused: the path leaves the workspace or is not for reading.
+        Refused: the path leaves the workspace or is private.
         Invalid: the file is not text, or the lines do not exist.
     """
     path = path.removeprefix(SCHEME).removeprefix("./")
@@ -85,7 +85,7 @@ async def read(
 
 
 async def _hidden(memory: Memory, path: str) -> str | None:
-    """What is hidden of the conversation in a transcript, if anything is."""
+    """Returns a sentence about the hidden turns of a transcript, if there are any."""
     with contextlib.suppress(ContextManagerError):
         row = await sessions.current_row(memory, await run_sync(memory.transcripts.session_of, path))
         seen = await as_of(memory, row.session) if row is not None else None
@@ -103,7 +103,7 @@ def _current(memory: Memory, path: str) -> str:
 def _fitted(
     memory: Memory, path: str, lines: list[str], first: int, last: int, at: str | None, max_tokens: int
 ) -> ReadAnswer:
-    """As many whole lines as fit; if not even the first does, its beginning."""
+    """Returns as many whole lines as fit; if the first does not fit, its beginning."""
     left, end = max_tokens, first - 1
     while end < last and (cost := memory.tokens.count(lines[end] + "\n")) <= left:
         left -= cost

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -18,13 +17,10 @@ from mcp_server.conversations.source_keys import keys_of
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, Turn
-from mcp_server.pressure.put_away import put_away
 from mcp_server.settings import Settings
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.transcript import Transcript
-
-log = logging.getLogger(__name__)
 
 CONTINUING = "continuing"
 """Namespace of the state: sessions whose next transcript is being written. After a crash the next process looks for
@@ -91,7 +87,11 @@ async def current_row(memory: Memory, session: str, *, look: bool = True) -> Ses
     Turns that a crash or another process left in the transcripts only are first read into the state. `look` False
     saves the search through all transcripts' names for a session that the state does not know: it is mostly a new one.
     """
-    row = await memory.state.session(session)
+    return await checked_row(memory, session, await memory.state.session(session), look=look)
+
+
+async def checked_row(memory: Memory, session: str, row: SessionRow | None, *, look: bool = True) -> SessionRow | None:
+    """Returns the same as `current_row`, for a row that was just read from the state."""
     if row is None:
         return await _find_and_restore(memory, session) if look else None
     if row.status == "closed":
@@ -175,7 +175,7 @@ async def require(memory: Memory, session: str) -> SessionRow:
 
 async def turns_of(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
     """Returns every turn of a session, across all its transcripts, oldest first."""
-    return _turns(await run_sync(_chain, memory, row.path))
+    return await run_sync(read_turns, memory, row.path)
 
 
 async def session_turns(memory: Memory, session: str) -> tuple[Turn, ...]:
@@ -234,6 +234,12 @@ def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
     return chain
 
 
+def read_turns(memory: Memory, path: str) -> tuple[Turn, ...]:
+    """Returns the turns of a transcript and of those that it continues, oldest first. Reads files: call it in a
+    thread."""
+    return _turns(_chain(memory, path))
+
+
 def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:
     return tuple(placed.turn for _, transcript in chain for placed in transcript.turns)
 
@@ -251,7 +257,7 @@ async def end_session(memory: Memory, session: str) -> SessionEnded:
         row = await require(memory, session)
         if row.status == "closed":
             return SessionEnded(session, row.path, None, "was closed already")
-        row = await seal(memory, row)
+        row = await memory.rooms.close_session(memory, row)
     memory.changes.publish(Change("session", row.path, session))
     committed, note = await commit_pending(memory)
     return SessionEnded(session, row.path, committed, note)
@@ -263,19 +269,16 @@ async def _end_if_idle(memory: Memory, session: str) -> bool:
         row = await current_row(memory, session)
         if row is None or row.status == "closed" or not is_idle(memory, row, memory.clock()):
             return False
-        row = await seal(memory, row)
+        row = await memory.rooms.close_session(memory, row)
     memory.changes.publish(Change("session", row.path, session))
     return True
 
 
 async def seal(memory: Memory, row: SessionRow) -> SessionRow:
-    """Makes a checkpoint, fills in the front matter and closes the transcript, under the caller's lock on it.
+    """Fills in the front matter and closes the transcript, as a part of `Rooms.close_session`. Returns the new row.
 
-    `commit_pending` commits it later.
+    `commit_pending` commits the transcript later.
     """
-    from mcp_server.checkpoints import checkpoint  # checkpoint imports this module
-
-    await checkpoint.before(memory, row.session, "end")
     transcript = await run_sync(memory.transcripts.read, row.path)
     said = [placed.turn for placed in transcript.turns]
     tokens_in, tokens_out = await run_sync(token_sums, memory, said)
@@ -292,10 +295,6 @@ async def seal(memory: Memory, row: SessionRow) -> SessionRow:
     await run_sync(memory.transcripts.seal, row.path, head)
     closed = replace(row, status="closed", size=memory.files.stat(row.path).size)
     await memory.state.save_session(closed)
-    try:
-        await put_away(memory, row.session, await session_turns(memory, row.session))
-    except ContextManagerError as error:  # the session is closed anyway
-        log.warning("the live context of %s did not go to cold storage: %s", row.session, error)
     return closed
 
 

@@ -1,8 +1,7 @@
-"""Source keys: how a turn that arrives twice is recognised, and two honest "continue" are not mistaken for one (SPEC
-§2).
+"""Source keys: recognize a turn that arrives twice, without taking two equal messages for one.
 
 Every turn has two keys: `(session, turn_id)` if the client gave an id, and `(session, role, SHA-256 of the redacted
-content, nth)`, `nth` counting the earlier identical turns of the session.
+content, nth)`; `nth` is the number of earlier identical turns of the session.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class TurnKey:
 
 
 def content_sha(content: str) -> str:
-    """SHA-256 of a redacted content, as hex; lone surrogates count as what they are."""
+    """Returns the SHA-256 of a redacted content as hex. Accepts lone surrogates."""
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def keys_of(turns: Iterable[Turn], recorded: Sequence[TurnKey] = ()) -> list[TurnKey]:
-    """The keys of `turns`, which follow the already `recorded` ones of the same session."""
+    """Returns the keys of `turns`, which follow the `recorded` ones of the same session."""
     seen = Counter((key.role, key.sha) for key in recorded)
     keys: list[TurnKey] = []
     for turn in turns:
@@ -43,10 +42,10 @@ def keys_of(turns: Iterable[Turn], recorded: Sequence[TurnKey] = ()) -> list[Tur
 
 
 def repeated(recorded: Sequence[TurnKey], role: Role, sha: str, turn_id: str | None) -> TurnKey | None:
-    """The recorded turn that an arriving one repeats, or None if it is new.
+    """Returns the recorded turn that an arriving one repeats, or None if it is new.
 
-    It repeats a turn with the same id. If one side has no id, it repeats the session's last turn when role and content
-    are equal: with nothing said in between, that is a retry.
+    A turn with the same id is a repeat. If one side has no id, a turn repeats the session's last turn with equal role
+    and content: nothing was said in between, so it is a retry.
     """
     if turn_id is not None:
         for key in recorded:
@@ -60,10 +59,10 @@ def repeated(recorded: Sequence[TurnKey], role: Role, sha: str, turn_id: str | N
 
 
 def missing(recorded: Sequence[TurnKey], sequence: Sequence[tuple[Role, str, str | None]]) -> list[int]:
-    """Which items of an imported sequence of `(role, sha, turn_id)` are not recorded yet, by position.
+    """Returns the positions in an imported sequence of `(role, sha, turn_id)` that are not recorded yet.
 
-    The content key counts `nth` within the imported sequence. It speaks only where one side has no id: two turns with
-    different ids are different turns.
+    The content key counts `nth` within the imported sequence. It is used only if one side has no id: two turns with
+    different ids are different.
     """
     by_id = {key.turn_id for key in recorded if key.turn_id is not None}
     by_content = {(key.role, key.sha, key.nth): key for key in recorded}
@@ -82,8 +81,8 @@ def missing(recorded: Sequence[TurnKey], sequence: Sequence[tuple[Role, str, str
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a session has recorded of an arriving sequence: the ids, how often each `(role, sha)`, and the numbers of
-    the turns among those that have no id. `elsewhere` are ids that another session has recorded."""
+    """The recorded part of an arriving sequence: the ids, the number of each `(role, sha)`, and the numbers of those
+    turns that have no id. `elsewhere` are ids that another session has recorded."""
 
     ids: frozenset[str] = frozenset()
     counts: Mapping[tuple[Role, str], int] = field(default_factory=dict)
@@ -93,15 +92,15 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class SortedOut:
-    """Which of an arriving sequence are new, by position, and the ids that recorded turns now have, by number."""
+    """The positions of the new turns of an arriving sequence, and the new ids of recorded turns, by number."""
 
     new: tuple[int, ...]
     named: tuple[tuple[int, str], ...]
 
 
 def sort_out(known: Known, sequence: Sequence[tuple[Role, str, str]]) -> SortedOut:
-    """As `missing`, for any part of a sequence whose every turn has an id: a turn that was recorded without one is
-    taken for the first arriving turn of equal role and content, and bears its id from then on."""
+    """Returns the new turns of any part of a sequence in which every turn has an id. A turn that was recorded without
+    an id gets the id of the first arriving turn with equal role and content."""
     ids = known.ids | known.elsewhere
     nameless = {key: list(numbers) for key, numbers in known.nameless.items()}
     new: list[int] = []

@@ -16,49 +16,47 @@ from mcp_server.context import briefs
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs import child
+from mcp_server.jobs.maintainer import next_burst
 from mcp_server.knowledge import live
 from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.memory import Memory
+from mcp_server.storage.local.changes import Change
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0
 REST = 3.0
-"""Where no child can be started it rests, after each conversation, so many times as long as that took: after an import
-of many, whoever asks comes first."""
+"""In this process (no child can be started), the pause after a conversation, as a multiple of the time it took: calls
+come first."""
 
-
-QUIET_SECONDS = 1.0
-"""Open conversations are read when no turn came for this long …"""
+QUIET_SECONDS = 2.0
+"""Seconds without a change after which open conversations are read …"""
 
 BURST_SECONDS = 10.0
-"""… and at the latest after this."""
+"""… and the longest wait for such a pause."""
 
 LAST_SECONDS = 5.0
-"""The last reading may delay the end of the process for this long."""
+"""Most seconds by which the last reading may delay the end of the process."""
 
 
 async def keep_live(memory: Memory) -> None:
-    """Keeps the items of open conversations on their pages until it is cancelled; then reads what was said last, so
-    that the next window knows it, and brings the briefs up to date."""
-    async with memory.changes.listen() as heard:
+    """Writes the items of open conversations to their pages until it is cancelled; then reads the last turns, so that
+    the next window knows them, and updates the briefs."""
+    async with memory.changes.listen() as changes:
         try:
             while True:
                 began = perf_counter()
                 await _refresh(memory)
                 await anyio.sleep(REST * (perf_counter() - began))
-                while (await heard.receive()).kind not in ("turn", "session"):
-                    pass
-                with anyio.move_on_after(BURST_SECONDS):
-                    while True:
-                        with anyio.move_on_after(QUIET_SECONDS) as silence:
-                            await heard.receive()
-                        if silence.cancelled_caught:
-                            break
+                await next_burst(changes, _adds_turns, QUIET_SECONDS, BURST_SECONDS)
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(LAST_SECONDS):
                 if await _refresh(memory):
                     await briefs.refresh(memory)
+
+
+def _adds_turns(change: Change) -> bool:
+    return change.kind in ("turn", "session")
 
 
 async def _refresh(memory: Memory) -> int:
@@ -71,11 +69,10 @@ async def _refresh(memory: Memory) -> int:
 
 
 async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = None) -> None:
-    """Makes knowledge of closed conversations until it is cancelled; what a crash leaves, the next process does.
+    """Makes knowledge of closed conversations until it is cancelled. The next process continues after a crash.
 
-    First it queues what an earlier version of the extractors read: each conversation is read anew once.
-
-    With `environ`, where the settings of `memory` come from too, a child process does it; without, this one.
+    First it queues the conversations that an earlier version of the extractors read. With the `environ` of
+    `open_memory` a child process does the work, otherwise this one.
     """
     is_queued = False
     while True:

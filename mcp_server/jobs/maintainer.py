@@ -1,14 +1,14 @@
-"""One process of a workspace maintains it; all the others notice what it did.
+"""One process of a workspace maintains it; the others notice its changes.
 
-The holder of the maintainer's lock watches files, indexes what changes, rebuilds an index that is missing or broken
-and keeps house. The operating system takes the lock back from a process that dies; then another one maintains.
+The process with the maintainer's lock watches files, indexes changes, rebuilds a missing or broken index, and runs the
+other background jobs. The operating system releases the lock of a process that dies; then another process maintains.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -25,32 +25,35 @@ from mcp_server.storage.local.changes import Change
 log = logging.getLogger(__name__)
 
 TAKE_OVER_SECONDS = 1.0
-"""How often a process asks whether it may maintain now."""
+"""Seconds between attempts to take the maintainer's lock."""
 
 NOTICE_SECONDS = 0.25
-"""How often it looks whether another process has written."""
+"""Seconds between checks whether another process has written."""
+
+GATHER_SECONDS = 0.05
+"""Seconds in which changes are gathered before they are indexed, so that the call that made them is answered first."""
 
 HEALTH_SECONDS = 0.5
-"""How often the maintainer looks whether the index is still there."""
+"""Seconds between checks whether the index is still there."""
 
 SCAN_SECONDS = 60.0
-"""How often all files are compared with the index: for what a watcher cannot see (network drives, too many folders)."""
+"""Seconds between comparisons of all files with the index, for changes that no watcher sees (network drives)."""
 
 SCAN_UNWATCHED_SECONDS = 2.0
 
 HOUSE_SECONDS = 60.0
-"""How often idle sessions are closed and failed commits repeated."""
+"""Seconds between attempts to close idle sessions and to repeat failed commits."""
 
 DUTY_AGAIN_SECONDS = 5.0
-"""So long after a duty has failed or ended it is begun again."""
+"""Seconds until a duty that failed or ended is started again."""
 
 Duty = Callable[[Memory], Awaitable[None]]
-"""What the maintainer does besides, as long as it maintains; `app` says what that is."""
+"""A background job that runs as long as this process maintains; `app` lists them."""
 
 
 @dataclass(slots=True)
 class Wanted:
-    """What should be indexed next: what comes in while the index is busy is done together."""
+    """The paths to index next. Paths that arrive while the index is busy are indexed together."""
 
     paths: set[str] = field(default_factory=set)
     everything: bool = False
@@ -63,7 +66,7 @@ class Wanted:
         self._came.set()
 
     async def take(self) -> tuple[list[str], bool]:
-        """Waits until there is something, and takes it: paths, and whether all files are wanted."""
+        """Waits for paths and takes them. Returns the paths, and whether all files are wanted."""
         await self._came.wait()
         taken = sorted(self.paths), self.everything
         self.paths, self.everything, self._came = set(), False, anyio.Event()
@@ -71,7 +74,7 @@ class Wanted:
 
 
 async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
-    """Maintains the workspace, or waits for the chance to; ends when it is cancelled. `duties` are done alongside."""
+    """Maintains the workspace, with these duties, whenever this process has the lock. Runs until it is cancelled."""
     memory.changes.indexed = True  # by us, or by the process that has the lock
     try:
         async with anyio.create_task_group() as tasks:
@@ -79,6 +82,21 @@ async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
             tasks.start_soon(_hold, memory, duties)
     finally:
         memory.changes.indexed = False
+
+
+async def next_burst(
+    changes: MemoryObjectReceiveStream[Change], concerns: Callable[[Change], bool], quiet: float, most: float
+) -> None:
+    """Waits for a change that `concerns` accepts, and then until no change came for `quiet` seconds, at most for `most`
+    seconds."""
+    while not concerns(await changes.receive()):
+        pass
+    with anyio.move_on_after(most):
+        while True:
+            with anyio.move_on_after(quiet) as silence:
+                await changes.receive()
+            if silence.cancelled_caught:
+                return
 
 
 async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
@@ -98,9 +116,9 @@ async def _hold(memory: Memory, duties: Sequence[Duty]) -> None:
 async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
     wanted = Wanted()
     wanted.add(None)
-    async with anyio.create_task_group() as tasks, memory.changes.listen() as heard:
+    async with anyio.create_task_group() as tasks, memory.changes.listen() as changes:
         tasks.start_soon(_watch, memory, wanted)
-        tasks.start_soon(_hear, heard, wanted)
+        tasks.start_soon(_listen, changes, wanted)
         tasks.start_soon(_scan, wanted)
         tasks.start_soon(_mend, memory, wanted)
         tasks.start_soon(_keep_house, memory)
@@ -125,7 +143,7 @@ async def _work(memory: Memory, duties: Sequence[Duty]) -> None:
 
 
 async def _index_long(memory: Memory, wanted: Wanted) -> None:
-    """What takes long is indexed beside what takes a moment, for which somebody waits."""
+    """Indexes large changes in a second task, because searches wait for the small ones."""
     while True:
         paths, everything = await wanted.take()
         with _complaining("indexing"):
@@ -149,7 +167,7 @@ async def _keep_house(memory: Memory) -> None:
 
 
 async def _finish_forgetting(memory: Memory) -> None:
-    """What a crash left of a `forget` is carried on, once: if that fails, `status` says so."""
+    """Finishes a `forget` that a crash interrupted. Tries once; `status` shows a failure."""
     try:
         await forget.finish(memory)
     except ContextManagerError as error:
@@ -157,7 +175,7 @@ async def _finish_forgetting(memory: Memory) -> None:
 
 
 async def _finish_recovering(memory: Memory) -> None:
-    """What a crash left of a recovery is carried on, once: if that fails, `status` says so."""
+    """Finishes a recovery that a crash interrupted. Tries once; `status` shows a failure."""
     try:
         await restore.finish(memory)
     except ContextManagerError as error:
@@ -165,7 +183,7 @@ async def _finish_recovering(memory: Memory) -> None:
 
 
 async def _keep_doing(memory: Memory, duty: Duty) -> None:
-    """A duty that fails is not the end of the others."""
+    """Runs a duty, and starts it again whenever it fails or ends."""
     while True:
         try:
             await duty(memory)
@@ -175,7 +193,7 @@ async def _keep_doing(memory: Memory, duty: Duty) -> None:
 
 
 async def _mend(memory: Memory, wanted: Wanted) -> None:
-    """Asks for a refresh while the index needs one; where that does not help (a full disk), less and less often."""
+    """Asks for a refresh while the index needs one, at growing intervals if that does not help (a full disk)."""
     pause = HEALTH_SECONDS
     while True:
         await anyio.sleep(pause)
@@ -187,7 +205,7 @@ async def _mend(memory: Memory, wanted: Wanted) -> None:
 
 
 async def _watch(memory: Memory, wanted: Wanted) -> None:
-    """Files that anybody changes: an editor, git, an agent, another process."""
+    """Publishes the changes of files by an editor, git, an agent or another process."""
     over = anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_set_at_the_end, over)
@@ -196,7 +214,7 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
                 async for paths in changed_paths(memory.files.root, over):
                     if not paths:
                         wanted.add(None)
-                    for path in paths:  # `_hear` has them indexed
+                    for path in paths:  # `_listen` adds them to `wanted`
                         memory.changes.publish(Change("file", path))
             except (OSError, RuntimeError, ValueError) as error:  # too many watches, no events, a name that is no text
                 _complain("watching the files; they are compared every two seconds instead", error)
@@ -205,22 +223,27 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
 
 
 async def _set_at_the_end(over: anyio.Event) -> None:
-    """Waits until it is cancelled, with all that maintains, and says so to what cannot be cancelled."""
+    """Sets the event when this task is cancelled, for the watcher thread, which cannot be cancelled."""
     try:
         await anyio.sleep_forever()
     finally:
         over.set()
 
 
-async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
-    """What the watcher saw, and what this process wrote: that is indexed before the watcher sees it."""
-    async for change in heard:
-        if change.path is not None:
-            wanted.add((change.path,))
+async def _listen(changes: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
+    """Adds the changes of the watcher and of this process to `wanted`, a moment after they were published."""
+    async for change in changes:
+        await anyio.sleep(GATHER_SECONDS)
+        paths = [change.path]
+        with suppress(anyio.WouldBlock):
+            while True:
+                paths.append(changes.receive_nowait().path)
+        if named := [path for path in paths if path is not None]:
+            wanted.add(named)
 
 
 async def _notice(memory: Memory) -> None:
-    """Tells this process's listeners what another one has changed."""
+    """Publishes in this process that another one has changed the index or the state."""
     seen: tuple[object, object] | None = None
     failed = ""
     while True:
@@ -232,7 +255,7 @@ async def _notice(memory: Memory) -> None:
                 memory.changes.publish(Change("session"))
             seen, failed = now, ""
         except ContextManagerError as error:
-            if str(error) != failed:  # what lasts (a workspace that was moved away) is said once
+            if str(error) != failed:  # log a lasting problem once
                 _complain("looking for changes", error)
             failed = str(error)
         await anyio.sleep(NOTICE_SECONDS)
@@ -240,7 +263,7 @@ async def _notice(memory: Memory) -> None:
 
 @contextmanager
 def _complaining(what: str) -> Iterator[None]:
-    """A full disk, a locked file: the next look may go better."""
+    """Logs our own errors (a full disk, a locked file) instead of raising them: the work is tried again later."""
     try:
         yield
     except ContextManagerError as error:

@@ -1,6 +1,6 @@
 """Keeps the notes of each session in state.db while it goes on: items, touched files, the last tool call.
 
-    a turn is on disk → `heard` → state.db
+    a turn is on disk → `added` → state.db
     a checkpoint is made → `noted`, `outcome_of`
 
 Notes that are missing from the state are made again from the transcript.
@@ -8,8 +8,9 @@ Notes that are missing from the state are made again from the transcript.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from anyio.to_thread import run_sync
 
@@ -24,20 +25,11 @@ NAMESPACE = "checkpoint"
 """Namespace of the state: session → its notes."""
 
 
-async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Adds recorded turns, oldest first, to the session's notes. Call it under the transcript's lock.
-
-    Ignores turns that are in the notes, and adds earlier turns that a crash kept out of them.
-    """
-    if not turns:
-        return
-    before = notes_.from_dict(await memory.state.get(NAMESPACE, session))
-    if turns[-1].number <= before.turn:
-        return
-    if turns[0].number > before.turn + 1:
-        turns = await sessions.session_turns(memory, session)
-    new = await _after(memory, before, turns)
-    await memory.state.put(NAMESPACE, session, new.as_dict(), waits=False)  # can be made again from the transcript
+def added(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
+    """Returns the stored notes of a session with the turns after their last one, as they are stored. Slow: call it in a
+    thread. `since` returns the turns after a number, oldest first."""
+    before = notes_.from_dict(stored)
+    return notes_.noted(since(before.turn), memory.recognizer(), before).as_dict()
 
 
 async def noted(memory: Memory, session: str, until: int | None = None) -> Noted:

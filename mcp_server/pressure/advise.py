@@ -1,27 +1,132 @@
-"""The advisor: what a user could take out of a full context, and what that saves (S2 "Pruning Strategy").
+"""The advisor: proposes what a user can remove from a full context, and says how much that saves.
 
     gauge      phase       proposes
-    under 70%  quiet       nothing, except when asked
+    under 70%  quiet       nothing, unless asked
     70–80%     identify    the quarter with the lowest scores
     80–90%     aggressive  scores under 10; a review of 10 to 15
     90–95%     critical    scores under 16, with a warning
     from 95%   too late    no scoring: compact now
 
-Phases propose; the bands of `scoring.advisor` only label. Nothing is ever taken out by the advisor itself.
+The advisor removes nothing itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from mcp_server.pressure.advisor_items import ContextItem
-from mcp_server.relevance.advisor_score import AdvisorScore, Lexicon, band, frequency, recency, relevance
+from mcp_server.model import Delivery
+from mcp_server.relevance.advisor_items import (
+    AdvisorScore,
+    ContextItem,
+    Lexicon,
+    band,
+    frequency,
+    recency,
+    relevance,
+    short_name,
+)
+from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import content_words
+
+IN_ADD = (
+    "This memory cannot take anything out of your client's window: use /compact there, or clear the files that are no "
+    "longer needed."
+)
+IN_REPLACE = (
+    '`prune(strategy="advisor", dry_run=false)` moves what is marked `prune` to cold storage, from where `recover` '
+    "brings it back."
+)
+REVIEW_IN_REPLACE = "Nothing of this goes by itself; `anchor` what must stay."
+COMPACT_IN_REPLACE = '`prune(strategy="compact", dry_run=false)` compacts it; `recover` brings back what leaves.'
+
+
+def message(advice: Advice, share: float, delivery: Delivery) -> str:
+    """Returns the advice as text; empty if there is none."""
+    if not (advice.recommendations or advice.warnings):
+        return ""
+    lines = [f"Context at {share:.0%}.", *advice.warnings]
+    if advice.recommendations:
+        lines.append(f"Least needed now (about {advice.savings:,} tokens in all):")
+        lines += [_line(one) for one in advice.recommendations]
+    if advice.left_out:
+        lines.append(f'- … and {advice.left_out} more: `prune(strategy="advisor")` lists them')
+    return "\n".join([*lines, *_what_to_do(advice, delivery)])
+
+
+def _what_to_do(advice: Advice, delivery: Delivery) -> list[str]:
+    if delivery == "add":
+        return [IN_ADD]
+    if any(one.proposal == "prune" for one in advice.recommendations):
+        return [IN_REPLACE]
+    if advice.recommendations:
+        return [REVIEW_IN_REPLACE]
+    return [COMPACT_IN_REPLACE] if advice.phase == "too late" else []
+
+
+def _line(one: Recommendation) -> str:
+    verb = "review" if one.proposal == "review" else "prune"
+    what = f"{one.item.type} {neutralise(one.item.path)}"
+    return f"- {verb} {what}: {one.score.total} points, {one.item.tokens:,} tokens ({one.reason})"
+
+
+def state_of(
+    session: str, advice: Advice, items: Iterable[ContextItem], tokens: int, budget: int, now: datetime
+) -> dict[str, Any]:
+    """Returns the advisor's state of a session as JSON values; times are ISO 8601 in UTC.
+
+    `tokens` are those of the whole context, `budget` is its limit. From 95% on the items have no scores.
+    """
+    scores = {item.id: score for item, score in advice.scores}
+    return {
+        "session_id": session,
+        "updated_at": _written(now),
+        "total_context_tokens": tokens,
+        "context_budget": budget,
+        "items": [_item(item, scores.get(item.id)) for item in items],
+        "pruning_recommendations": [
+            {
+                "id": one.item.id,
+                "score": one.score.total,
+                "reason": one.reason,
+                "estimated_savings": one.item.tokens,
+            }
+            for one in advice.recommendations
+        ],
+    }
+
+
+def _item(item: ContextItem, score: AdvisorScore | None) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": item.id,
+        "type": item.type,
+        "path": item.path,
+        "loaded_at": _written(item.loaded),
+        "last_accessed": _written(item.last_accessed),
+        "access_count": item.accesses,
+        "estimated_tokens": item.tokens,
+        "tags": list(item.tags),
+    }
+    if item.type == "file":
+        described["mtime"] = _written(item.mtime) if item.mtime else None
+    if item.type == "agent":
+        described |= {
+            "agent_id": short_name(item.path),
+            "completed_at": _written(item.loaded),
+            "topics": list(item.topics),
+        }
+    if score is not None:
+        described["score"] = {**score.terms(), "total": score.total}
+    return described
+
+
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
 
 Phase = Literal["quiet", "identify", "aggressive", "critical", "too late"]
 Proposal = Literal["prune", "review"]
@@ -29,14 +134,14 @@ Proposal = Literal["prune", "review"]
 QUIET, AGGRESSIVE, CRITICAL, TOO_LATE = 0.70, 0.80, 0.90, 0.95
 LOWEST_SHARE = 0.25
 MOST = 5
-"""So many candidates are named."""
+"""Number of recommendations in an unasked message."""
 LEAK_FILES = 5
-"""So many files of one folder within five minutes look like a directory that was loaded whole."""
+"""If this many files of one folder come in within five minutes, the warning names the folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """One item to let go or to look at again, with its score and the tokens it would save."""
+    """An item to prune or to review, with its score."""
 
     item: ContextItem
     score: AdvisorScore
@@ -44,30 +149,30 @@ class Recommendation:
 
     @property
     def reason(self) -> str:
-        """Why, in words: `unrelated to the prompt; 90 minutes ago, 1 access`."""
+        """Returns the reason in words: `unrelated to the prompt; 1 access`."""
         accesses = f"{self.item.accesses} access{'' if self.item.accesses == 1 else 'es'}"
         return f"{self.score.why}; {accesses}"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What the advisor has to say. `scores` are in the order of the items; empty from 95% on."""
+    """The advisor's result. `scores` are in the order of the items; empty from 95% on."""
 
     phase: Phase
     scores: tuple[tuple[ContextItem, AdvisorScore], ...] = ()
     recommendations: tuple[Recommendation, ...] = ()
     warnings: tuple[str, ...] = ()
     left_out: int = 0
-    """So many more recommendations there are, over `MOST`."""
+    """Number of recommendations beyond the limit."""
 
     @property
     def savings(self) -> int:
-        """Tokens that following all named recommendations would save."""
+        """Returns the tokens of all named recommendations together."""
         return sum(one.item.tokens for one in self.recommendations)
 
 
 def phase_of(share: float) -> Phase:
-    """The phase for a gauge between 0 and 1 or more."""
+    """Returns the phase for a gauge, which is 0 or more."""
     if share < QUIET:
         return "quiet"
     if share < AGGRESSIVE:
@@ -80,7 +185,7 @@ def phase_of(share: float) -> Phase:
 def scored(
     items: Sequence[ContextItem], prompt: str, now: datetime, lexicon: Lexicon, first_prompt: bool
 ) -> list[tuple[ContextItem, AdvisorScore]]:
-    """Every item with its score for `prompt`, in the order given."""
+    """Returns every item with its score for `prompt`, in the order given."""
     keywords = content_words(prompt)
     pairs = []
     for item in items:
@@ -106,8 +211,8 @@ def advise(
     asked: bool = False,
     most: int | None = MOST,
 ) -> Advice:
-    """The advice for a gauge at `share`, with at most so many recommendations (None: all). Under 70% there is none,
-    unless the user `asked`."""
+    """Returns the advice for a gauge at `share`, with at most `most` recommendations (None: all). Under 70% there is
+    none, unless the user `asked`."""
     phase = phase_of(share)
     if phase == "quiet" and not asked:
         return Advice(phase)
@@ -128,7 +233,7 @@ def advise(
 
 
 def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]]) -> list[Recommendation]:
-    """All candidates of a phase, the lowest score first."""
+    """Returns all candidates of a phase, the lowest score first."""
     if phase in ("quiet", "identify"):
         lowest = by_score[: math.ceil(len(by_score) * LOWEST_SHARE)]
         return [Recommendation(item, score, "prune") for item, score in lowest]
@@ -140,7 +245,7 @@ def _proposals(phase: Phase, by_score: Sequence[tuple[ContextItem, AdvisorScore]
 
 
 def leak(items: Sequence[ContextItem], now: datetime) -> str:
-    """S2 "Rapid context growth": the warning, with the likely cause where one shows."""
+    """Returns the warning that the context grows fast, with the likely cause if there is one."""
     fresh = [item for item in items if (now - item.loaded).total_seconds() <= 300]
     folders = Counter(item.path.rpartition("/")[0] or "." for item in fresh if item.type == "file")
     folder, files = folders.most_common(1)[0] if folders else ("", 0)

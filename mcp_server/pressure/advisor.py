@@ -1,7 +1,7 @@
-"""Advisor: what could leave a context that fills up, and what that would save (S2).
+"""Runs the advisor for a session: what can be removed from a context that fills up, and how much that saves.
 
-It only proposes: in `observe`'s answer from 70% on, and whenever it is asked. What it saw stands afterwards in
-`.local/advisor/{session}.json`, written behind the turn's back.
+It only proposes: in `observe`'s answer from 70% on, and whenever it is asked. The result is written to
+`.local/advisor/{session}.json` a moment later.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.model import Delivery, Turn
 from mcp_server.pressure import log
-from mcp_server.pressure.advise import MOST, QUIET, Advice, advise
-from mcp_server.pressure.advisor_items import ContextItem, items_of
-from mcp_server.pressure.advisor_report import message, state_of
+from mcp_server.pressure.advise import MOST, QUIET, Advice, advise, message, state_of
+from mcp_server.relevance.advisor_items import ContextItem, items_of
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, holders
 from mcp_server.relevance.similar import query_of
 
 HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
-"""Kinds of chunks that items are found in."""
+"""Kinds of chunks that can contain items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at a session's context: the advice, and what it is made from. `chunks` are those that may hold items,
-    without cold ones; `problem` is what is wrong with the user's own lexicon."""
+    """The advisor's view of a session: the advice and its inputs. `chunks` are those that can contain items, without
+    cold ones; `problem` is an error in the user's lexicon."""
 
     advice: Advice
     items: tuple[ContextItem, ...]
@@ -43,7 +42,7 @@ class Look:
 
 
 async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
-    """What `observe`'s answer says of it: empty under 70%, or with `advisor.enabled` off."""
+    """Returns the advice for `observe`'s answer; empty under 70%, or if `advisor.enabled` is off."""
     if not memory.settings.advisor.enabled:
         return ""
     full = await gauges(memory, session, client_tokens)
@@ -64,8 +63,10 @@ async def look(
     asked: bool = False,
     most: int | None = MOST,
 ) -> Look:
-    """The advisor's whole view, with at most so many recommendations. Without a prompt it is for the user's last
-    message; the client's own count is by default the last one that it gave. Writes nothing."""
+    """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing.
+
+    Without a prompt the user's last message is used; without `client_tokens`, the client's last count.
+    """
     row = await sessions.require(memory, session)
     turns = await sessions.session_turns(memory, session)
     chunks = await holders(memory, session, HOLDERS)
@@ -97,7 +98,7 @@ async def look(
 
 
 def keep(memory: Memory, session: str, seen: Look) -> None:
-    """Leaves what was seen in the session's state file, a little later."""
+    """Writes the view to the session's state file, a moment later."""
     full = seen.gauges
     tokens = full.live_tokens if full.client_tokens is None else full.client_tokens
     memory.advisor.put_later(session, state_of(session, seen.advice, seen.items, tokens, full.limit, memory.clock()))

@@ -1,18 +1,22 @@
-"""After a turn: what follows when a message is on disk, step by step, under the transcript's lock.
+"""The steps after a turn is on disk, and those that close a session, all under the transcript's lock.
 
-    Clarity hears it → what it settles is noted → it becomes live → curation, compaction → a checkpoint if the
-    client's window is full → what it is about comes back from cold storage → notes
+    read the session's state → in one thread: Clarity's counts, the notes of decisions, chunks → one transaction
+    → curation, compaction → a checkpoint if the client's window is full → chunks come back from cold storage → notes
 
-The turn is safe by now. A step that fails is told in a note and logged; it never takes the turn back.
+A step that fails is logged and becomes a note; the turn stays recorded.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, session_state
+from mcp_server.conversations import as_of, sessions
+from mcp_server.conversations.observe import ContextChunk
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import session_notes
 from mcp_server.memory import Memory
@@ -21,14 +25,15 @@ from mcp_server.pressure import advisor, cold, pressure
 from mcp_server.pressure.advise import QUIET
 from mcp_server.pressure.pressure import triggers_of
 from mcp_server.relevance import clarity, live_set
-from mcp_server.relevance.chunks import LiveChunk
+from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Seen
+from mcp_server.storage.local.live_sets import Entered
 from mcp_server.storage.local.state import SessionRow
 
 STEPS = "checkpoint_steps"
-"""Namespace of the state: session → how often a checkpoint was made since its window was last empty."""
+"""Namespace of the state: session → the last step of the client's gauge that made a checkpoint."""
 
 
 async def checkpoint_if_full(memory: Memory, session: str, new: Sequence[Turn]) -> None:
@@ -50,27 +55,57 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-async def after_turns(
-    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()
+async def after_turn(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[ContextChunk]
 ) -> tuple[str, ...]:
-    """Does what follows the `turns` that were just recorded in `row`'s session, oldest first; `loaded` is what else
-    entered the client's context with the last one. Returns notes for the answer."""
+    """Processes turns that were just recorded in `row`'s session, oldest first. Returns notes for the answer.
+
+    `loaded` are the items that entered the client's context with the last turn. Call it under the transcript's lock.
+    """
     notes: list[str] = []
+    session = row.session
+
+    def failed(what: str, error: Exception) -> None:
+        expected = isinstance(error, ContextManagerError)  # its message says enough
+        log.warning("%s failed: %s", what, error, exc_info=not expected)
+        notes.append(f"the turn is recorded, but {what} failed: {error}")
 
     async def step(what: str, doing: Awaitable[T], otherwise: T) -> T:
         try:
             return await doing
-        except Exception as error:  # the turn is recorded, whatever becomes of the rest
-            expected = isinstance(error, ContextManagerError)  # its message says enough
-            log.warning("%s failed: %s", what, error, exc_info=not expected)
-            notes.append(f"the turn is recorded, but {what} failed: {error}")
+        except Exception as error:  # the turn is recorded, so observe must not fail
+            failed(what, error)
             return otherwise
 
-    session = row.session
-    await step("going on from where it was wound back to", session_state.go_on(memory, session, turns), None)
-    await step("Clarity", clarity.heard(memory, session, turns), None)
-    await step("noting what it settles", session_notes.heard(memory, session, turns), None)
-    entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
+    counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
+    places = (counts, items, (as_of.NAMESPACE, session))
+    stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
+    if stored[-1] is not None:
+        await step("ending the rewound state", session_state.go_on(memory, session, turns), None)
+        stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
+
+    def since(number: int) -> Sequence[Turn]:
+        """Returns the turns after `number`: more than `turns` if a crash kept some from being processed."""
+        return turns if turns[0].number <= number + 1 else sessions.read_turns(memory, row.path)
+
+    def computed() -> tuple[dict[tuple[str, str], Any], list[LiveChunk]]:
+        entries: dict[tuple[str, str], Any] = {}
+        try:
+            if memory.settings.clarity.enabled:
+                entries[counts] = clarity.counted(memory, stored[0], since)
+        except Exception as error:
+            failed("Clarity", error)
+        try:
+            entries[items] = session_notes.added(memory, stored[1], since)
+        except Exception as error:
+            failed("noting decisions and open items", error)
+        return entries, [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
+
+    async def entering() -> Entered:
+        entries, chunks = await run_sync(computed)
+        return await live_set.enter(memory, session, turns, chunks, loaded, entries)
+
+    entered = await step("keeping the live set", entering(), None)
     if entered is None:
         return tuple(notes)
     seen = Seen(memory, session)
@@ -86,3 +121,17 @@ async def after_turns(
         advice = await step("advice", advisor.note(memory, session, turns[-1].context_tokens), "")
         notes += [advice] if advice else []
     return tuple(notes)
+
+
+async def close_session(memory: Memory, row: SessionRow) -> SessionRow:
+    """Closes a session under the caller's lock on its transcript, and returns its new row.
+
+    Makes a checkpoint, seals the transcript, and then moves the live chunks to cold storage.
+    """
+    await checkpoint.before(memory, row.session, "end")
+    closed = await sessions.seal(memory, row)
+    try:
+        await cold.put_away(memory, row.session, await sessions.session_turns(memory, row.session))
+    except ContextManagerError as error:  # the session is closed anyway
+        log.warning("the live context of %s did not go to cold storage: %s", row.session, error)
+    return closed

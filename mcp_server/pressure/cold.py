@@ -1,21 +1,24 @@
-"""Cold: what left a session's live context comes back, because somebody asks or because the talk returns to it.
+"""Cold storage of a session: chunks that left the live context, and how they come back.
 
-    recover_chunk   by id: into the live context, whole
-    find_cold       by words: what could come back
-    come_back       by itself, after a user's message: score ≥ keep and the gate open, a few a turn, then immune
-    expire          records whose time is over, and what crashes left
+    recover_chunk   brings a chunk back by its id
+    find_cold       finds chunks by words
+    come_back       brings chunks back after a user's message: score ≥ keep and the gate open, a few a turn, then immune
+    put_away        copies the live chunks of a session that ends
+    expire          deletes old records and finishes what a crash interrupted
+    drops           lists what left, when and why
 
-What comes back by itself comes for what it says, not for being young: its score counts no recency. A chunk that comes
-back is first live again, then its record goes: a crash in between leaves both, and the record of what stands whole in
-the live context counts for nothing.
+A recovered chunk is first made live, then its record is deleted. A crash in between leaves both; records of chunks that
+are live and whole are ignored.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
 
 from anyio.to_thread import run_sync
 
@@ -28,30 +31,136 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Turn
 from mcp_server.pressure import log, pressure
 from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.pressure.put_away import put_away
-from mcp_server.relevance.chunks import LiveChunk, score
+from mcp_server.relevance.chunks import LiveChunk, original_of, score
 from mcp_server.relevance.live_set import change, live_set
 from mcp_server.relevance.similar import Seen, says_something
 from mcp_server.search.search import SearchRequest, find
+from mcp_server.storage.local import logs
 from mcp_server.storage.local.changes import Change
-from mcp_server.text.words import content_words
+from mcp_server.text.words import bounded, content_words
+
+LOOKED_BACK = 100_000
+"""Most lines of the log that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A chunk that left the live context. `summary` is one line of it, empty if its record is gone; `recoverable` says
+    whether cold storage has it. `threshold_used` is None if there was none, or if the log has no line."""
+
+    chunk_id: str
+    session_id: str
+    timestamp: str
+    reason: str
+    relevance_score: float
+    threshold_used: float | None
+    tokens: int
+    turn: int
+    summary: str
+    recoverable: bool
+    recoverable_until: str
+
+
+async def drops(memory: Memory, session: str | None = None, limit: int = 100) -> list[Drop]:
+    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage.
+
+    Raises:
+        NotFound: no such session.
+    """
+    if session is not None:
+        session = (await sessions.require(memory, session)).session
+    records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
+    return await run_sync(lambda: list(islice(_listed(memory, session, records), limit)))
+
+
+async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
+    """Returns the records of a conversation (None: of all), newest first, without those of chunks that are live and
+    whole.
+
+    Raises:
+        NotFound: no such session.
+    """
+    if session is not None:
+        session = (await sessions.require(memory, session)).session
+    records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
+    live = await memory.live.whole(session)
+    records = [record for record in records if record.chunk_id not in live]
+    return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
+
+
+def one_line(record: ColdRecord, most: int = 80) -> str:
+    """Returns the beginning of a record's text, or its name if the client gave no text."""
+    said = " ".join(record.content[: most * 8].split()) or record.name or f"a {record.kind} that the client named"
+    return said if len(said) <= most else said[: most - 1] + "…"
+
+
+def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> Iterator[Drop]:
+    found: list[Drop] = []
+    told: set[tuple[str, str]] = set()
+    for line in islice(logs.newest_first(memory.files, "drops"), LOOKED_BACK):
+        place = (str(line.get("session_id", "")), str(line.get("chunk_id", "")))
+        if not place[1] or (session is not None and place[0] != session):
+            continue
+        # A chunk may come back and go again: only its last drop still has the record.
+        record = kept.get(place) if place not in told else None
+        record = record if record and record.form == "cold" else None
+        told.add(place)
+        score, threshold = line.get("relevance_score"), line.get("threshold_used")
+        found.append(
+            Drop(
+                chunk_id=place[1],
+                session_id=place[0],
+                timestamp=str(line.get("timestamp", "")),
+                reason=str(line.get("reason", "unknown")),
+                relevance_score=float(score) if isinstance(score, int | float) else 0.0,
+                threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+                tokens=record.tokens if record else int(line.get("tokens") or 0),
+                turn=record.turn if record else int(line.get("turn") or 0),
+                summary=one_line(record) if record else "",
+                recoverable=record is not None,
+                recoverable_until=_date(record.recoverable_until) if record else "",
+            )
+        )
+    found += [_of(record) for place, record in kept.items() if place not in told and record.form == "cold"]
+    yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
+
+
+def _of(record: ColdRecord) -> Drop:
+    return Drop(
+        chunk_id=record.chunk_id,
+        session_id=record.session_id,
+        timestamp=record.as_dict()["timestamp"],
+        reason=record.drop_reason,
+        relevance_score=record.relevance_score,
+        threshold_used=None,
+        tokens=record.tokens,
+        turn=record.turn,
+        summary=one_line(record),
+        recoverable=True,
+        recoverable_until=_date(record.recoverable_until),
+    )
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"
+
 
 IMMUNE = 3
-"""Exchanges after its own in which what came back cannot be dropped again."""
+"""Number of exchanges in which a recovered chunk cannot be dropped again."""
 
 MOST_SHARE = 0.10
-"""Of the limit: more does not come back by itself in one turn."""
+"""Share of the limit that can come back automatically in one turn."""
 
 LOOKED_AT = 300
-"""Hits of a search among which cold ones are looked for."""
+"""Search hits among which cold chunks are looked for."""
 
 EXPIRED = "cold_expired"
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A chunk that came back (`done`), or would. `tokens_added` is what that adds to the live context; `note` says what
-    else there is to know. `score` is how well it suits the message, where that was asked."""
+    """A chunk that came back (`done`) or would. `tokens_added` is the growth of the live context, `score` the match
+    with the message if the recovery was automatic."""
 
     record: ColdRecord
     done: bool
@@ -62,14 +171,14 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class ColdFound:
-    """A record that suits some words, with the score of the search."""
+    """A record that matches a query, with its score."""
 
     record: ColdRecord
     score: float
 
 
 async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Recovered:
-    """Brings one chunk back into its session's live context, whole; with `dry_run` only says what would come back.
+    """Makes a chunk whole again in its session's live context; with `dry_run` only returns what would change.
 
     Raises:
         NotFound: cold storage has no such chunk.
@@ -92,7 +201,7 @@ async def recover_chunk(memory: Memory, chunk_id: str, *, dry_run: bool) -> Reco
 
 
 async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
-    """Undoes a recovery: the record is written again, and the chunk stands as it says."""
+    """Undoes a recovery: writes the record again and gives the chunk the record's form."""
     async with memory.locks.transcript(record.session_id):
         await run_sync(memory.cold.put, record)
         chunk = None if await _is_over(memory, record.session_id) else await _chunk(memory, record)
@@ -106,9 +215,11 @@ async def go_cold_again(memory: Memory, record: ColdRecord) -> None:
 
 
 async def find_cold(memory: Memory, query: str, session: str | None = None, limit: int = 10) -> list[ColdFound]:
-    """The cold records that suit `query` best, of one session or of all: what was said is found by the ordinary search,
-    what a client only named by its name. What stands whole is left out: as a copy at a session's end, or, for all that
-    a crash left of it, in a live context."""
+    """Returns the cold records that match `query` best, of one session or of all.
+
+    Text is found by the ordinary search, items that a client only named by their names. Chunks that are live and whole
+    are left out.
+    """
     found = await find(
         memory, SearchRequest(query=query, limit=LOOKED_AT, scope="all", session=session, category="conversation")
     )
@@ -137,10 +248,12 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
 async def come_back(
     memory: Memory, session: str, new: Sequence[Turn], seen: Seen | None = None, shortened: int | None = None
 ) -> list[Recovered]:
-    """What returns by itself after a user's message among the turns `new`: what in cold storage is about it, the best
-    first, at most `context.auto_recover`; nothing that the client's own compaction took away, and nothing for a message
-    that is about nothing ("ok, thanks"). Call it under the transcript's lock. `seen` is what others looked up under the
-    same lock, `shortened` counts the session's chunks that are not whole, if that is known."""
+    """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first.
+
+    At most `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a
+    message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `seen` caches lookups
+    under that lock; `shortened` is the number of the session's chunks that are not whole, if it is known.
+    """
     knobs = memory.settings.context
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
     if not (asks and knobs.cold_storage_enabled and knobs.auto_recover):
@@ -171,9 +284,8 @@ async def come_back(
 
 
 async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, LiveChunk]]) -> list[Recovered]:
-    """Of chunks with their scores, the best first, those that come back: so many and so much as may, and as there is
-    room for below compaction. Where there is none, room is made for as many as possible by dropping what suits the
-    message less."""
+    """Returns the chunks that come back, of candidates with their scores, best first. They stay within the limits of
+    number and size and below the compaction trigger; if there is no room, chunks with lower scores are dropped."""
     knobs, session = memory.settings.context, seen.session
     most = int(MOST_SHARE * knobs.limit_tokens)
     back: list[Recovered] = []
@@ -203,10 +315,36 @@ async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, Live
     return back
 
 
+async def put_away(memory: Memory, session: str, turns: Sequence[Turn]) -> int:
+    """Copies the live chunks of a session that ends to cold storage, and deletes its live set. Returns their number.
+
+    A record says whether its chunk was whole: if the session goes on later, the chunk is live again in that form.
+    `turns` are all of the session's. Call it under the transcript's lock.
+    """
+    chunks = await memory.live.of(session)
+    if not chunks:
+        return 0
+    now, knobs = memory.clock(), memory.settings.context
+    by_number = {turn.number: turn for turn in turns}
+    last = bounded(next((turn.content for turn in reversed(turns) if turn.role == "user"), ""))
+
+    def record(chunk: LiveChunk) -> ColdRecord:
+        content = original_of(chunk, by_number.get(chunk.turn)) or ""
+        return ColdRecord.of(chunk, session, content, "session_end", now, knobs.recoverable_for_days, prompt=last)
+
+    def write() -> int:
+        records = [record(chunk) for chunk in chunks if chunk.form == "whole"]  # of all others the record is there
+        memory.cold.put_all(records, copies=True)
+        return len(records)
+
+    written = await run_sync(write) if knobs.cold_storage_enabled else 0
+    await memory.live.clear(session)
+    return written
+
+
 async def expire(memory: Memory) -> int:
-    """Deletes the records whose time is over and that no kept checkpoint names; returns how many. All are looked at
-    once a day: calling it again that day does nothing. What a crash cut off is finished too: a session's end, a drop,
-    a recovery."""
+    """Deletes expired records that no kept checkpoint names, and returns their number. Also finishes what a crash
+    interrupted: the end of a session, a drop, a recovery. Does its work once a day."""
     today = memory.clock().date().isoformat()
     if await memory.state.get(EXPIRED, "day") == today:
         return 0
@@ -226,7 +364,8 @@ async def expire(memory: Memory) -> int:
 
 
 async def _mend(memory: Memory, session: str) -> None:
-    """Puts away the live set of a session that is over, and the records of what is live and whole all the same."""
+    """Puts away the live set of a closed session; of an open one, deletes the records of chunks that are live and
+    whole."""
     if await _is_over(memory, session):
         await put_away(memory, session, await sessions.session_turns(memory, session))
         return
@@ -236,14 +375,14 @@ async def _mend(memory: Memory, session: str) -> None:
 
 
 def expired_records(memory: Memory) -> list[ColdRecord]:
-    """The records whose time is over and that no kept checkpoint names."""
+    """Returns the expired records that no kept checkpoint names."""
     expired = memory.cold.expired(memory.clock())
     named = named_chunks(memory) if expired else frozenset()
     return [record for record in expired if record.chunk_id not in named]
 
 
 async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
-    """What bringing a chunk back would do."""
+    """Returns what bringing a chunk back would change."""
     row = await sessions.current_row(memory, record.session_id)
     if row is None:
         return Recovered(record, False, 0, "its conversation is not there any more; this is its text")
@@ -263,13 +402,13 @@ async def _planned(memory: Memory, record: ColdRecord) -> Recovered:
 
 
 async def _is_over(memory: Memory, session: str) -> bool:
-    """Whether a session has ended: then cold storage alone says how its chunks stand."""
+    """Returns whether a session is closed: then only cold storage has its chunks."""
     row = await sessions.current_row(memory, session)
     return row is not None and row.status == "closed"
 
 
 def _immune(turns: Sequence[Turn]) -> int:
-    """The exchange from which on something that comes back now can be dropped again."""
+    """Returns the first exchange in which a chunk that comes back now can be dropped again."""
     return (exchanges(turns)[-1] + 1 if turns else 0) + IMMUNE + 1
 
 
@@ -279,7 +418,7 @@ async def _chunk(memory: Memory, record: ColdRecord) -> LiveChunk | None:
 
 
 async def _restore(memory: Memory, records: Sequence[ColdRecord], turns: Sequence[Turn]) -> None:
-    """Makes the chunks of `records` whole and live, all in one transaction, and then deletes the records."""
+    """Makes the chunks of `records` whole and live in one transaction, and then deletes the records."""
     if not records:
         return
     session = records[0].session_id

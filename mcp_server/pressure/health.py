@@ -1,9 +1,12 @@
-"""Health: how full the context of each conversation is, and when something will happen to it (S1 `health`)."""
+"""How full the context of each conversation is, what happens to it next, and the sentences about it in answers.
+
+In `add` the client keeps its own window and only our mirror of it changes: every sentence says so.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,8 +21,65 @@ from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
 from mcp_server.storage.local.state import SessionRow
 
+
+async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
+    """Returns the sentence about mirrors for a report on these conversations; empty if all of them use `replace`."""
+    ours = {row.session for row in await memory.state.sessions() if row.delivery == "replace"}
+    return "" if set(sessions) <= ours else OF_MIRRORS
+
+
+TOLD_FROM = 0.10
+"""Share of the limit from which `observe` shows the gauge."""
+
+IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
+OF_MIRRORS = (
+    "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
+    "makes room in it, with /compact there, a new chat, or by clearing a file."
+)
+IN_REPLACE = "`recover` brings them back"
+
+
+def gauge_line(gauges: Gauges, delivery: Delivery) -> str:
+    """Returns the gauge in words: `live context: 81,000 of 200,000 tokens (41%)`."""
+    whose = "live context" if delivery == "replace" else "our mirror of this conversation"
+    said = f"{whose}: {_share(gauges.live_tokens, gauges.limit)}"
+    if gauges.client_tokens is not None:
+        said += f"; client context: {_share(gauges.client_tokens, gauges.limit)}"
+    return said
+
+
+def relief_line(event: str, dropped: int, shortened: int, saved: int, delivery: Delivery) -> str:
+    """Returns what a curation or compaction did, in words; empty if it changed nothing."""
+    if not (dropped or shortened):
+        return ""
+    parts = [f"{dropped} chunks went to cold storage"] * bool(dropped)
+    parts += [f"{shortened} chunks were shortened"] * bool(shortened)
+    did = f"{' and '.join(parts)} ({saved:,} tokens)"
+    if delivery == "replace":
+        return f"{event}: {did}; {IN_REPLACE}"
+    return f"{event} of our mirror: {did}; {IN_ADD}"
+
+
+def recovered_line(count: int, delivery: Delivery) -> str:
+    """Returns how many chunks came back automatically, in words."""
+    where = "the live context" if delivery == "replace" else "our mirror"
+    return f"{count} {'chunk' if count == 1 else 'chunks'} came back from cold storage into {where}"
+
+
+def over_limit_line(gauges: Gauges) -> str:
+    """Returns the sentence for a context over its limit from which nothing more can be removed."""
+    return (
+        f"the live context is still over its limit ({_share(gauges.live_tokens, gauges.limit)}): what is left is "
+        "loaded by the client, or too many pieces that are protected; take off anchors, or raise context.limit_tokens"
+    )
+
+
+def _share(tokens: int, limit: int) -> str:
+    return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
+
+
 MOST = 20
-"""Open conversations that are looked at, the last heard of first."""
+"""Most open conversations in the list, those with the latest messages."""
 
 MIRROR = "ours is a mirror: the client keeps its own window, in which /compact makes room"
 PROMPT = "this is the prompt"
@@ -27,10 +87,10 @@ PROMPT = "this is the prompt"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One conversation's gauges, with S1's fields of `context-health.jsonl`, and what comes next in words.
+    """The gauges of a conversation, with the fields of `context-health.jsonl`, and the next step in words.
 
-    Shares are between 0 and 1, or more where the context is over its limit. `client_tokens` is what the client last
-    said that its own window holds. `forms` counts the chunks by how they stand in the live context.
+    Shares are 0 or more; over 1 the context exceeds its limit. `client_tokens` is the client's last count of its own
+    window. `forms` counts the chunks by their form.
     """
 
     session_id: str
@@ -50,11 +110,11 @@ class Health:
 
     @property
     def highest_pct(self) -> float:
-        """The fuller one of the two gauges."""
+        """Returns the higher one of the two gauges."""
         return max(self.pct_used, self.client_pct or 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads; what is not known is left out."""
+        """Returns JSON values, without those that are unknown."""
         shown: dict[str, Any] = {
             "session_id": self.session_id,
             "title": self.title,
@@ -75,7 +135,7 @@ class Health:
 
 
 async def health(memory: Memory, session: str | None = None) -> list[Health]:
-    """The open conversations, the last heard of first; or the one that is named, also when it has ended.
+    """Returns the open conversations, latest message first; or the named one, open or closed.
 
     Raises:
         NotFound: no such session.
@@ -127,6 +187,6 @@ def _next_step(gauges: Gauges, knobs: Context, row: SessionRow) -> str:
 
 
 async def _client_tokens(memory: Memory, session: str) -> int | None:
-    """What the client last said of its own window."""
+    """Returns the client's last count of its own window."""
     readings = await memory.live.readings(session)
     return next((reading.client for reading in reversed(readings) if reading.client is not None), None)

@@ -1,24 +1,23 @@
-"""The ladder: what becomes of live chunks when a session grows (S1 "Adaptive Drop Logic", SPEC §5).
+"""The ladder: decides which live chunks are shortened or dropped when a session grows.
 
-Curation, from 40% on: chunks at or below the cutoff go to cold storage. Nothing goes while the gate is closed, since
-then no similarity means anything.
+Curation, from 40% on: chunks at or below the cutoff go to cold storage. While the gate is closed nothing goes, because
+similarities mean nothing then.
 
-Compaction, from 50% on, step by step until the gauge is under that again:
+Compaction, from 50% on, in steps until the gauge is below that again:
 
     1. tool results become one line
     2. chunks between cutoff and keep are summarised
     3. the lowest scores go to cold storage first
-    4. what is protected becomes head and tail
+    4. protected chunks become head and tail
 
-After a message that says nothing ("ok, thanks"), or while the gate is closed to it, every step takes only what is at
-or below the cutoff by an open gate: the rest waits for a message to be judged by, until the gauge is over 85%.
+After a message without content words ("ok, thanks"), or while the gate is closed, each step takes only chunks at or
+below the cutoff of an open gate; the others wait for a message that can be compared, until the gauge is over 85%.
 
-The limit, 85%: should the gauge stand over it after all that, every text is cut to an equal part, also system ones.
+The limit, 85%: if the gauge is still over it, every text is cut to an equal part, system messages too.
 
-Protected are the newest chunks, important and anchored ones, and what was just recovered; system messages are touched
-by the limit alone. What the index does not know yet cannot be judged: curation keeps it, and compaction takes it last.
-Everything is decided here as values; an action carries it out, so that a dry run is the real run without its last
-step.
+Protected are the newest chunks, important and anchored ones, and chunks that just came back. Only the limit changes
+system messages. Curation keeps chunks that are not indexed yet, and compaction takes them last. All functions return
+decisions and change nothing.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ from mcp_server.relevance.chunks import Action, ChunkScore, Decision, LiveChunk
 from mcp_server.text.budget import shared_out
 
 EXCERPT_TOKENS = 200
-"""What head and tail of a protected chunk may take at least."""
+"""Least tokens of the head and tail of a protected chunk."""
 
 LEAST_EXCERPT = 40
-"""Tokens that a text keeps even at the limit."""
+"""Least tokens of a text at the limit."""
 
 UNJUDGED = "not indexed yet"
-"""Why curation keeps what nobody could compare with the message."""
+"""Why curation keeps a chunk that could not be compared with the message."""
 
 Scored = tuple[LiveChunk, ChunkScore]
 
 
 @dataclass(frozen=True, slots=True)
 class LadderRules:
-    """S1 "Config Knobs": scores, numbers of chunks, tokens."""
+    """The settings of the ladder: scores, numbers of chunks, tokens."""
 
     keep: float = 0.5
     cutoff: float = 0.3
@@ -54,8 +53,8 @@ class LadderRules:
 
 @dataclass(frozen=True, slots=True)
 class Protected:
-    """What no rule may take away: the newest chunks, those an anchor names, and, up to `exchange`, what was recovered.
-    `unknown` are those that nobody could compare with the message yet."""
+    """The chunks that must stay: the newest, the anchored, and until `exchange` those that came back. `unknown` could
+    not be compared with the message."""
 
     newest: frozenset[str] = frozenset()
     anchored: frozenset[str] = frozenset()
@@ -63,7 +62,7 @@ class Protected:
     unknown: frozenset[str] = frozenset()
 
     def why(self, chunk: LiveChunk) -> str:
-        """Why a chunk may not be dropped; empty if it may."""
+        """Returns why a chunk must stay; empty if it need not."""
         if chunk.system:
             return "system"
         if chunk.id in self.anchored:
@@ -76,12 +75,12 @@ class Protected:
 
 
 def newest(chunks: Sequence[LiveChunk], rules: LadderRules) -> frozenset[str]:
-    """The ids of the chunks that are kept for being the newest; `chunks` are in the order in which they came."""
+    """Returns the ids of the newest chunks, which are kept. `chunks` are oldest first."""
     return frozenset(chunk.id for chunk in chunks[max(0, len(chunks) - rules.min_chunks_to_keep) :])
 
 
 def curate(scored: Sequence[Scored], gate_open: bool, protected: Protected, rules: LadderRules) -> list[Decision]:
-    """A decision for every chunk, in the order given: keep or drop."""
+    """Returns a decision for every chunk, in the order given: keep or drop."""
     decisions = []
     for chunk, score in scored:
         why = protected.why(chunk) or (UNJUDGED if chunk.id in protected.unknown else "")
@@ -104,9 +103,8 @@ def compact(
     spare: bool = False,
     gate_open: bool = True,
 ) -> list[Decision]:
-    """A decision for every chunk, in the order given: the fewest steps of the ladder that bring the sum of their tokens
-    to `target` or under it, as far as that is possible. `spare`: what cannot be judged, or is over the cutoff, stays as
-    it is."""
+    """Returns a decision for every chunk, in the order given: the fewest steps of the ladder that bring their tokens to
+    `target`, if possible. `spare`: chunks that cannot be compared or are over the cutoff stay as they are."""
     decided = {
         chunk.id: Decision(chunk, "keep", score.total, protected.why(chunk), chunk.tokens) for chunk, score in scored
     }
@@ -150,8 +148,8 @@ def compact(
 
 
 def limit(scored: Sequence[Scored], target: int) -> list[Decision]:
-    """A decision for every chunk, in the order given: every text, system ones too, is cut to an equal part of what
-    brings them all to `target`; none below 40 tokens."""
+    """Returns a decision for every chunk, in the order given: every text is cut to an equal part that brings the sum to
+    `target`; none below 40 tokens."""
     texts = [chunk for chunk, _ in scored if chunk.has_text]
     over = sum(chunk.tokens for chunk, _ in scored) - target
     parts = _equal_parts([chunk.tokens for chunk in texts], max(0, over), LEAST_EXCERPT)
@@ -167,6 +165,6 @@ def limit(scored: Sequence[Scored], target: int) -> list[Decision]:
 
 
 def _equal_parts(sizes: Sequence[int], to_save: int, least: int) -> list[int]:
-    """`sizes` with `to_save` taken off the largest, so that these become equal; none below `least`."""
+    """Returns `sizes` minus `to_save`, taken off the largest so that they become equal; none below `least`."""
     parts = shared_out(sizes, max(0, sum(sizes) - to_save))
     return [max(part, min(size, least)) for part, size in zip(parts, sizes, strict=True)]

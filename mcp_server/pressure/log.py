@@ -1,18 +1,32 @@
-"""What the logs keep of pressure: S1's fields and `event` values, and some of ours (SPEC §15).
+"""The logs of pressure: writes one line for each event, and sums the lines up for tuning.
 
-A log that cannot be written costs nothing but its line.
+    drops.jsonl           reasons, and a histogram of scores
+    curation.jsonl        tokens saved by each curation
+    compaction.jsonl      tokens saved by each compaction
+    recovery.jsonl        chunks that came back: they should not have been dropped
+    context-health.jsonl  how full each session is
+
+If a log cannot be written, only its line is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from anyio.to_thread import run_sync
+
+from mcp_server.conversations import sessions
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
+from mcp_server.storage.local import logs
 from mcp_server.storage.local.cold_storage import path_of
 from mcp_server.storage.local.live_sets import Entered, Reading
 
@@ -20,8 +34,166 @@ if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
 
 
+Record = Mapping[str, Any]
+BINS = 10
+"""Bins of the histogram, a tenth each; the last one includes 1.0 and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A summary of token counts; all 0 if there are none."""
+
+    count: int = 0
+    total: int = 0
+    least: int = 0
+    median: float = 0.0
+    mean: float = 0.0
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The number of scores from `start` to below `end`; the last bin has no upper bound."""
+
+    start: float
+    end: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """A summary of the logs. `reasons` are the most frequent first; `first` and `last` are the times of the oldest and
+    newest line."""
+
+    first: str | None
+    last: str | None
+    reasons: Mapping[str, int]
+    scores: tuple[Bin, ...]
+    thresholds: tuple[float, ...]
+    curation: Spread
+    compaction: Spread
+    summarised: int
+    recovered: Mapping[str, int]
+    highest_pct: float
+
+    @property
+    def dropped(self) -> int:
+        """Returns the number of drops."""
+        return sum(self.reasons.values())
+
+
+def log_stats(
+    drops: Iterable[Record],
+    curations: Iterable[Record],
+    compactions: Iterable[Record],
+    recoveries: Iterable[Record],
+    healths: Iterable[Record],
+) -> LogStats:
+    """Returns a summary of five logs. A field that is missing or has a wrong type counts as none."""
+    drops, curations, compactions = list(drops), list(curations), list(compactions)
+    recoveries, healths = list(recoveries), list(healths)
+    times = sorted(
+        str(line["timestamp"])
+        for lines in (drops, curations, compactions, recoveries, healths)
+        for line in lines
+        if line.get("timestamp")
+    )
+    return LogStats(
+        first=times[0] if times else None,
+        last=times[-1] if times else None,
+        reasons=dict(Counter(str(line.get("reason", "unknown")) for line in drops).most_common()),
+        scores=histogram(_number(line, "relevance_score") for line in drops if "relevance_score" in line),
+        thresholds=tuple(sorted({_number(line, "threshold_used") for line in drops if line.get("threshold_used")})),
+        curation=spread(int(_number(line, "token_savings")) for line in curations),
+        compaction=spread(int(_number(line, "tokens_before") - _number(line, "tokens_after")) for line in compactions),
+        summarised=sum(int(_number(line, "chunks_summarized")) for line in compactions),
+        recovered=dict(Counter(str(line.get("trigger", "asked")) for line in recoveries).most_common()),
+        highest_pct=max((_number(line, "pct_used") for line in healths), default=0.0),
+    )
+
+
+def histogram(scores: Iterable[float]) -> tuple[Bin, ...]:
+    """Returns the number of scores in each tenth."""
+    counts = Counter(min(BINS - 1, max(0, int(score * BINS + 1e-9))) for score in scores)
+    return tuple(Bin(place / BINS, (place + 1) / BINS, counts[place]) for place in range(BINS))
+
+
+def spread(values: Iterable[int]) -> Spread:
+    """Returns count, sum, least, median, mean and most of these values."""
+    known = list(values)
+    if not known:
+        return Spread()
+    return Spread(len(known), sum(known), min(known), float(median(known)), round(fmean(known), 1), max(known))
+
+
+def since(lines: Iterable[Record], moment: datetime | None, session: str | None) -> list[Record]:
+    """Returns the lines of a session (None: of all) from a moment on (None: all)."""
+    return [
+        line
+        for line in lines
+        if (session is None or line.get("session_id") == session) and (moment is None or _at(line, moment) >= moment)
+    ]
+
+
+def _at(line: Record, like: datetime) -> datetime:
+    try:
+        at = datetime.fromisoformat(str(line.get("timestamp")))
+    except ValueError:
+        return like
+    return at if at.tzinfo else at.replace(tzinfo=like.tzinfo)
+
+
+def _number(line: Record, field: str) -> float:
+    value = line.get(field)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
+LOOKED_BACK = 200_000
+"""Most lines of each log that are read."""
+
+KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A summary of the logs beside the settings. `lines` is the number of lines read from each log, `sessions` the
+    conversations in them."""
+
+    stats: LogStats
+    lines: Mapping[str, int]
+    knobs: Mapping[str, float]
+    sessions: frozenset[str] = frozenset()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns values for JSON."""
+        return {"lines": dict(self.lines), "stats": self.stats, "knobs": dict(self.knobs)}
+
+
+async def tuning(memory: Memory, session: str | None = None, start: datetime | None = None) -> Tuning:
+    """Returns a summary of the logs of a conversation (None: of all) from a moment on (None: all).
+
+    Raises:
+        NotFound: no such session.
+    """
+    if session is not None:
+        session = (await sessions.require(memory, session)).session
+    context = memory.settings.context
+    knobs = {name: getattr(context, name) for name in KNOBS}
+
+    def read() -> Tuning:
+        found = {
+            kind: since(islice(logs.newest_first(memory.files, kind), LOOKED_BACK), start, session) for kind in KINDS
+        }
+        stats = log_stats(*(found[kind] for kind in KINDS))
+        about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
+        return Tuning(stats, {kind: len(lines) for kind, lines in found.items()}, knobs, about)
+
+    return await run_sync(read)
+
+
 def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
-    """One line for the curation or compaction, and one for each chunk that went."""
+    """Writes one line for a curation or compaction, and one for each dropped chunk."""
     knobs = memory.settings.context
     at = {"timestamp": written(memory.clock())}
     dropped = sum(one.action == "drop" for one in plan.changes)
@@ -85,7 +257,8 @@ def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
 
 
 def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
-    """One line on how full a session is. `next_compaction_estimate`: the tokens at which it is compacted."""
+    """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
+    compaction."""
     knobs = memory.settings.context
     if not knobs.log_compaction:
         return
@@ -108,8 +281,7 @@ def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> No
 
 
 def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
-    """S2's growth alarm, for the client's gauge where it tells one, else for the live one; silent while little is
-    used."""
+    """Returns whether the context grows fast, by the client's gauge if it gives one, else by the live one."""
     if gauges.advised < GROWTH_FROM:
         return False
     if gauges.client_tokens is not None:
@@ -119,11 +291,11 @@ def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
 
 
 GROWTH_FROM = 0.2
-"""Share of the limit below which growing fast is what conversations do."""
+"""Share of the limit below which fast growth raises no alarm."""
 
 
 def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | None, query: str) -> None:
-    """One line for a chunk that came back."""
+    """Writes one line for a chunk that came back."""
     if memory.settings.context.log_recovery:
         append(
             memory,

@@ -1,7 +1,7 @@
-"""A context that an agent keeps as a list of messages, beside our live set of the same conversation (S1's loop).
+"""Compares the list of messages that an agent keeps with our live set of the same conversation.
 
-Each message of the list is one turn of the transcript. `aligned` says which message is which turn, `mirrored` writes
-the list again as the live set has it: whole, shortened, or not at all.
+Each message of the list is one turn of the transcript. `aligned` finds the turn of each message; `mirrored` returns the
+list in the form of the live set: whole, shortened, or left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mcp_server.model import Role, ToolCall, Turn
 from mcp_server.relevance.chunks import LiveChunk, as_shown
 
 Message = Mapping[str, Any]
-"""`role` and `content`, and whatever else an agent keeps in it. `content` is a text or a list of parts with `text`."""
+"""`role` and `content`, and other fields of the agent. `content` is a text or a list of parts with `text`."""
 
 ROLES: Mapping[str, Role] = {
     "user": "user",
@@ -30,12 +30,12 @@ ROLES: Mapping[str, Role] = {
 TOOL_ROLES = ("tool", "function")
 NOTE = "[memory] These pieces of the conversation left this context to make room, and can be recovered by their ids:"
 NOTED = 12
-"""So many are named, then they are counted."""
+"""Most cold chunks that the note names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a message says: its words, or what a tool gave."""
+    """The text of a message, or of a tool's result."""
 
     role: Role
     text: str
@@ -43,18 +43,18 @@ class Said:
 
     @property
     def content(self) -> str:
-        """The words of the turn that it becomes."""
+        """Returns the content of its turn."""
         return "" if self.tool else self.text
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls of the turn that it becomes."""
+        """Returns the tool calls of its turn."""
         return (ToolCall(self.tool, "", self.text),) if self.tool else ()
 
 
 def said(message: Message) -> Said | None:
-    """What a message says; None for one without words (a bare tool call, an image), which is left where it is, and for
-    our own note."""
+    """Returns the text of a message; None for our own note and for a message without text (a bare tool call, an
+    image)."""
     role = str(message.get("role", ""))
     content = message.get("content")
     if isinstance(content, list | tuple):
@@ -66,7 +66,7 @@ def said(message: Message) -> Said | None:
 
 
 def face(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Said:
-    """What the message of a turn says now, by the turn's chunks; for one that is cold, a line that says so."""
+    """Returns the current text of a turn's message, by the turn's chunks; for a cold one, a line that says so."""
     tool = turn.tool_calls[0].name if not turn.content and len(turn.tool_calls) == 1 else None
     shown = as_shown(turn, chunks)
     chunk = chunks.get(1 if tool else 0)
@@ -79,7 +79,7 @@ def face(turn: Turn, chunks: Mapping[int, LiveChunk]) -> Said:
 
 
 def mark(text: str) -> str:
-    """A short name for a text."""
+    """Returns a short hash of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -90,11 +90,11 @@ def aligned(
     clean: Callable[[str], str],
     handed: Mapping[str, int],
 ) -> list[int | None]:
-    """The number of each message's turn; None for one that is new, or that is nothing we record.
+    """Returns the turn number of each message; None for a new message and for one that is not recorded.
 
-    `chunks` are those of each turn, by part; `clean` gives a text as it is recorded. A message may stand there as it
-    was said, as the live set has it, or as it was once handed out (`handed`: the mark of that text → its turn). Both
-    sides are in the order of the conversation, so that of two equal messages the first is the earlier turn.
+    `chunks` are those of each turn, by part; `clean` returns a text as it is recorded. A message can have its original
+    text, its text in the live set, or a text that was handed out earlier (`handed`: hash of the text → turn). Both
+    lists are in the order of the conversation, so that the first of two equal messages is the earlier turn.
     """
     places: dict[tuple[Role, str], list[int]] = {}
     by_number = {turn.number: place for place, turn in enumerate(turns)}
@@ -124,11 +124,11 @@ def mirrored(
     handed: Mapping[str, int],
     note: str,
 ) -> list[Message]:
-    """The messages as the live set has them. A message that is whole in it is the very one that was given.
+    """Returns the messages in the form of the live set. Messages that are whole in it are the same objects.
 
-    `originals` are messages that left or were shortened before, by turn, as they were: those that are whole again come
-    back in their place. One that was handed out short before (`handed`, as in `aligned`) by another process gets the
-    words of its turn again. `note` stands after the leading system messages; empty for none.
+    `originals` are earlier messages that left or were shortened, by turn: those that are whole again return to their
+    place. A message that another process handed out shortened (`handed`, as in `aligned`) gets the words of its turn
+    again. `note` is inserted after the leading system messages, unless it is empty.
     """
     here = {number for number in numbers if number is not None}
     back = sorted(number for number in originals if number not in here and number in turns)
@@ -161,8 +161,8 @@ def mirrored(
 
 
 def note_of(turns: Mapping[int, Turn], cold: Sequence[LiveChunk], most: int, count: Callable[[str], int]) -> str:
-    """The note that names what is cold, in at most `most` tokens: the newest first, one line each, then how many more;
-    empty if nothing is cold, or not even the count fits."""
+    """Returns the note that names cold chunks, in at most `most` tokens: the newest first, one line each, then the
+    number of the others. Empty if nothing is cold or the note does not fit."""
     newest = sorted(cold, key=lambda chunk: (chunk.turn, chunk.part), reverse=True)[:NOTED]
     lines = []
     for chunk in newest:
@@ -180,7 +180,8 @@ def note_of(turns: Mapping[int, Turn], cold: Sequence[LiveChunk], most: int, cou
 
 
 def _must_stay(message: Message) -> bool:
-    """Whether a message is more than its words: models want an answer to every call, and a call to every answer."""
+    """Returns whether a message has more than text. Models require an answer to every call, and a call to every
+    answer."""
     content = message.get("content")
     parts = content if isinstance(content, list | tuple) else ()
     return (
@@ -191,7 +192,7 @@ def _must_stay(message: Message) -> bool:
 
 
 def _saying(message: Message, text: str) -> Message:
-    """The message with other words; what else is in it stays."""
+    """Returns the message with another text; its other fields stay."""
     content = message.get("content")
     if isinstance(content, list | tuple):
         others = [part for part in content if not _is_words(part)]

@@ -1,15 +1,14 @@
-"""Pressure: what happens by itself when a session grows (S1, SPEC §5).
+"""Curation and compaction of a session that grows.
 
-    how full is it? → score the live chunks against the message → decide → flush → cold storage, on disk → the live set
+    gauge → score the live chunks against the message → decide → journal → cold storage, on disk → live set
 
-`plan` decides and changes nothing; `carry_out` does what was decided. A dry run is a plan that nobody carries out. A
-chunk leaves the live set only after its original is on disk, so that a crash in between costs nothing: the chunk is
-still live, and its record is written again or stays unused.
+`plan` decides and changes nothing; `carry_out` does what a plan says. A chunk leaves the live set only after its
+original is on disk: after a crash in between the chunk is still live, and its record is written again or stays unused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
@@ -20,13 +19,17 @@ from mcp_server.checkpoints import checkpoint
 from mcp_server.context.cut import head_and_tail
 from mcp_server.context.slots.history import exchanges
 from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import project_of
+from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import remember
 from mcp_server.knowledge.anchor import anchored_ids
+from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
-from mcp_server.model import COMPACTION, Turn
-from mcp_server.pressure import flush, ladder, log, reword
+from mcp_server.model import COMPACTION, Caller, Turn
+from mcp_server.pressure import ladder, log, reword
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
+from mcp_server.pressure.health import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.pressure.ladder import LadderRules, Protected, Scored
-from mcp_server.pressure.words import TOLD_FROM, gauge_line, over_limit_line, recovered_line, relief_line
 from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
@@ -36,7 +39,48 @@ from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.live_sets import STEPS, Entered
 from mcp_server.storage.local.state import SessionRow
 from mcp_server.text.budget import Meter
+from mcp_server.text.destinations import place_for
+from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
+
+
+async def before_drop(
+    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
+) -> tuple[str, ...]:
+    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
+
+    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
+    by number. Call it under the transcript's lock.
+    """
+    found = await run_sync(_lines, chunks, turns)
+    row = await memory.state.session(session) if found else None
+    if row is None:
+        return ()
+    project = await project_of(memory, Caller(), row.project or "global")
+    paths = (await sessions.show_session(memory, session)).paths_by_turn
+    written: list[str] = []
+    for line in found:
+        day = memory.local_date(turns[line.turn].at)
+        entry = line.entry(paths[line.turn])
+        try:
+            place = place_for("journal", entry, project.slug, day, None)
+            done = await remember.write_entry(memory, entry, place, session)
+        except ContextManagerError:
+            continue
+        if done.diff:
+            written.append(entry)
+            memory.changes.publish(Change("file", done.path, session))
+    return tuple(written)
+
+
+def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
+    texts = []
+    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
+        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
+        if said is not None:
+            texts.append((chunk.turn, said))
+    return [line for line in lines(texts) if not secrets(line.text)]
+
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
@@ -51,8 +95,8 @@ REASONS: dict[Action, DropReason] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to become of every live chunk of a session, and what it would hold afterwards. `trigger` is what set it
-    off: a gauge (`token_threshold`), somebody who asked, or the client, which has compacted its own window."""
+    """A decision for every live chunk of a session. `trigger` is a gauge (`token_threshold`), a user's or agent's
+    request (`asked`), or the client, which has compacted its own window (`client`)."""
 
     session: str
     event: Event
@@ -65,19 +109,19 @@ class Plan:
 
     @property
     def changes(self) -> tuple[Decision, ...]:
-        """The decisions that change something."""
+        """Returns the decisions that change something."""
         return tuple(decision for decision in self.decisions if decision.action != "keep")
 
     @property
     def tokens_after(self) -> int:
-        """Tokens of the live set after the plan, as far as they are known before."""
+        """Returns the estimated tokens of the live set after the plan."""
         return sum(decision.tokens for decision in self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """A plan that was carried out. `records` are the ids under which the originals can be recovered, `flushed` the
-    lines that went into the journal before."""
+    """A plan that was carried out. `records` are the ids of the originals in cold storage, `flushed` the new lines of
+    the journal."""
 
     plan: Plan
     tokens_after: int
@@ -88,9 +132,12 @@ class Relief:
 async def relieve(
     memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
 ) -> list[Relief]:
-    """Does what is due after the turns `new`: curation after a user's message, compaction whenever the gauge is over
-    its trigger, the limit where that was not enough. Call it under the transcript's lock; `entered` is how full these
-    turns made the live set, `seen` what others looked up under the same lock, if that is known."""
+    """Runs what is due after the turns `new`, and returns it: curation after a user's message, compaction whenever the
+    gauge is over its trigger, the limit if that was not enough.
+
+    Call it under the transcript's lock. `entered` is the state of the live set after these turns, if it is known;
+    `seen` caches lookups under that lock.
+    """
     if not memory.settings.context.cold_storage_enabled or not new:
         return []
     boundary = next((turn.number for turn in reversed(new) if turn.role == "system" and turn.name == COMPACTION), None)
@@ -140,9 +187,12 @@ async def plan(
     target: int | None = None,
     judged: Compared | None = None,
 ) -> Plan:
-    """What curation or compaction would do now; it changes nothing, not even what could be made again. `turns` are all
-    of the session's, oldest first. `target`: tokens that a compaction stops at; by default a step under its trigger, so
-    that not every turn compacts again. `judged` is how they compare with the last message, if that is known."""
+    """Returns what curation or compaction would do now. Changes nothing.
+
+    `turns` are all of the session's, oldest first. `target` is the number of tokens at which a compaction stops; by
+    default a step below its trigger, so that the next turn does not compact again. `judged` is the comparison with the
+    last message, if it is known.
+    """
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     similar = (judged or await compared(memory, session, turns)).of(chunks)
     anchored = await anchored_ids(memory, session, chunks)
@@ -169,7 +219,8 @@ async def plan(
 
 
 async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
-    """What was said before turn number `boundary` has left the client's window: so it leaves our mirror."""
+    """Returns the plan that drops everything before turn number `boundary`, because the client has compacted its
+    window."""
     chunks = [chunk for chunk in await live_set(memory, session) if chunk.form != "cold"]
     why = "the client has compacted its window"
     decisions = tuple(
@@ -184,14 +235,15 @@ async def _as_the_client(memory: Memory, session: str, boundary: int) -> Plan:
 async def carry_out(
     memory: Memory, decided: Plan, reason: DropReason | None = None, turns: Sequence[Turn] | None = None
 ) -> Relief:
-    """Writes the originals to cold storage, durably, and then changes the live set, all in one transaction. What they
-    hold for the journal goes there first. Call it under the transcript's lock; `turns` are all of the session's, if
-    they are known."""
+    """Writes journal lines and then the originals to disk, durably, and then changes the live set in one transaction.
+
+    Call it under the transcript's lock; `turns` are all of the session's, if they are known.
+    """
     if not decided.changes:
         return Relief(decided, decided.tokens_before, ())
     turns = await sessions.session_turns(memory, decided.session) if turns is None else turns
     said = {turn.number: turn for turn in turns}
-    flushed = await flush.before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
+    flushed = await before_drop(memory, decided.session, [one.chunk for one in decided.changes], said)
     now = memory.clock()
 
     def written() -> list[tuple[LiveChunk, ColdRecord]]:
@@ -217,9 +269,12 @@ async def notes(
     back: int = 0,
     entered: Entered | None = None,
 ) -> tuple[str, ...]:
-    """What `observe` tells: the gauge from 10% on, what was done about it, how many chunks came `back`, and what still
-    exceeds. The health log gets its line too, for each further hundredth of the limit and whenever something was
-    done. `entered` is how full the live set is, if that is known."""
+    """Returns the notes for `observe`'s answer: the gauge from 10% on, what was done, how many chunks came `back`, and
+    a context that is still over its limit.
+
+    Also writes the health log, for each further hundredth of the limit and whenever something was done. `entered` is
+    the state of the live set, if it is known.
+    """
     session, delivery = row.session, row.delivery or "add"
     if entered is None or reliefs or back:
         entered = await memory.live.entered(session)
@@ -242,7 +297,7 @@ async def notes(
 def _made(
     memory: Memory, decision: Decision, turn: Turn | None, decided: Plan, reason: DropReason | None, now: datetime
 ) -> tuple[LiveChunk, ColdRecord]:
-    """The chunk as it is from now on, and the record of its original."""
+    """Returns the chunk in its new form, and the record of its original."""
     chunk = decision.chunk
     said = original_of(chunk, turn)
     original = said or ""
@@ -267,7 +322,7 @@ def _made(
 
 
 def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:
-    """What stands in a chunk's place; None for nothing, or where the call's own line says it."""
+    """Returns the text in a chunk's place; None if there is none, or if the line of the tool call is enough."""
     if decision.action == "summarise":
         short = summarise(original, memory.settings.context.summary_target_tokens, memory.tokens.count)
         if short:
@@ -278,7 +333,7 @@ def _shortened(memory: Memory, decision: Decision, original: str) -> str | None:
 
 
 def _scored(memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchored: frozenset[str]) -> list[Scored]:
-    """Every chunk with its score now."""
+    """Returns every chunk with its current score."""
     now, weights = memory.clock(), weights_of(memory.settings)
     scored = []
     for chunk in chunks:
@@ -289,24 +344,24 @@ def _scored(memory: Memory, chunks: Sequence[LiveChunk], judged: Similar, anchor
 
 
 def _last_user(chunks: Sequence[LiveChunk], turns: Sequence[Turn]) -> frozenset[str]:
-    """The chunk of what the user said last: the context is for it, so it stays."""
+    """Returns the chunk of the user's last message, which stays."""
     last = next((turn.number for turn in reversed(turns) if turn.role == "user"), None)
     return frozenset(chunk.id for chunk in chunks if chunk.turn == last and chunk.kind == "message")
 
 
 def _under(share: float, limit: int) -> int:
-    """The most whole tokens that are less than a share of the limit."""
+    """Returns the largest number of tokens below a share of the limit."""
     return max(0, -int(-share * limit // 1) - 1)
 
 
 def triggers_of(settings: Settings) -> Triggers:
-    """The shares at which something happens."""
+    """Returns the triggers in the settings."""
     knobs = settings.context
     return Triggers(knobs.curation_trigger_pct, knobs.compaction_trigger_pct, knobs.max_context_pct)
 
 
 def rules_of(settings: Settings) -> LadderRules:
-    """The ladder's rules as set."""
+    """Returns the ladder's rules in the settings."""
     knobs = settings.context
     return LadderRules(
         keep=knobs.relevance_keep,
@@ -318,6 +373,6 @@ def rules_of(settings: Settings) -> LadderRules:
 
 
 def weights_of(settings: Settings) -> ChunkWeights:
-    """The weights of a live chunk's score as set."""
+    """Returns the weights of a live chunk's score in the settings."""
     knobs = settings.context
     return ChunkWeights(knobs.memfas_weight, knobs.recency_bonus, knobs.importance_boost, knobs.memfas_min_score)

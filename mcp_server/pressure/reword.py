@@ -1,15 +1,16 @@
-"""Reword: an LLM words the summaries that compaction has put in the place of long messages (S1, SPEC §5 and §15).
+"""Lets an LLM write better summaries of the long messages that compaction has summarised.
 
-    the rules' summary, at once → the LLM, when there is time → its summary, if it is one → cold record and live set
+    summary by rules, at once → later the LLM's summary, if it is valid → cold record and live set
 
-No turn waits for it and no lock is held while it is asked. Without an answer that can be used the first summary stays;
-the original lies in cold storage all the while.
+No turn waits for the LLM and no lock is held meanwhile. An answer is valid if it fits, is complete, and has its words
+from the original. The original stays in cold storage.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anyio.to_thread import run_sync
@@ -17,21 +18,65 @@ from anyio.to_thread import run_sync
 from mcp_server.llm import LlmUnavailable
 from mcp_server.llm.queue import work_off
 from mcp_server.memory import Memory
-from mcp_server.pressure import wording
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import change
 from mcp_server.storage.local.changes import Change
+from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
+from mcp_server.text.words import content_words
+
+LONGEST_SHOWN = 24_000
+"""Characters of a message in a request; of a longer one, its head and tail."""
+
+WORDS_A_TOKEN = 0.6
+"""Words to ask for per token, so that the answer ends before the limit cuts it."""
+
+SUPPORTED = 0.5
+"""Share of a summary's content words that must be in the original."""
+
+_FENCED = re.compile(r"\s*```\w*\n(.*?)\n```\s*", re.DOTALL)
+_ENDED = re.compile(r"[.!?…:;)\]\"'`*|]$|\n\s*(?:[-*+]|\d+[.)])\s[^\n]*$")
+_LAST_END = re.compile(r".*[.!?…](?=\s)", re.DOTALL)
+
+
+def request(template: str, message: str, most_tokens: int) -> str:
+    """Returns the prompt for one message."""
+    shown = message
+    if len(message) > LONGEST_SHOWN:
+        shown = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"
+    words = max(1, int(most_tokens * WORDS_A_TOKEN))
+    before, _, after = template.replace("{words}", str(words)).partition("{message}")
+    return before + neutralise(shown) + after
+
+
+def read(answer: str, original: str, most_tokens: int, count: Callable[[str], int]) -> str | None:
+    """Returns the summary in an answer; None if it has more than `most_tokens` tokens, is not shorter than the
+    original, or is about something else."""
+    fenced = _FENCED.fullmatch(answer)
+    text = _whole((fenced[1] if fenced else answer).strip())
+    if not text or len(text) >= len(original) or count(text) > most_tokens:
+        return None
+    said, known = content_words(text), set(content_words(original))
+    return text if said and sum(word in known for word in said) >= SUPPORTED * len(said) else None
+
+
+def _whole(text: str) -> str:
+    """Returns a text without a last sentence that the limit cut off."""
+    if _ENDED.search(text):
+        return text
+    found = _LAST_END.match(text)
+    return found[0] if found else text
+
 
 TEMPLATE = "summarise"
 REWORDING = "rewording"
-"""Namespace of the state: chunk → its session, for summaries that an LLM shall still word."""
+"""Namespace of the state: chunk → its session, for summaries that wait for the LLM."""
 
 log = logging.getLogger(__name__)
 
 
 async def note(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
-    """Has the summaries among these chunks worded when there is time; nothing without an LLM."""
+    """Queues the summaries among these chunks for the LLM, if there is one."""
     if memory.llm is not None:
         for chunk in chunks:
             if chunk.form == "summary":
@@ -39,25 +84,25 @@ async def note(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> Non
 
 
 async def reword_all(memory: Memory) -> int:
-    """Asks for every summary that waits, once; returns how many have other words now."""
+    """Asks the LLM about every queued summary, once; returns how many changed."""
     return await work_off(memory, REWORDING, lambda chunk, session: reword(memory, str(session), chunk))
 
 
 async def reword(memory: Memory, session: str, chunk: str) -> bool:
-    """Asks the LLM about one summary; False if it stays as it is. Raises NotFound for a chunk that is not in cold
+    """Asks the LLM about one summary; returns whether it changed. Raises NotFound for a chunk that is not in cold
     storage."""
     before = await run_sync(memory.cold.get, session, chunk)
     if memory.llm is None or before.form != "summary":
         return False
     most = memory.settings.context.summary_target_tokens
-    prompt = await run_sync(wording.request, memory.templates(TEMPLATE), before.content, most)
+    prompt = await run_sync(request, memory.templates(TEMPLATE), before.content, most)
     try:
         answer = await memory.llm.complete(prompt, purpose="summary", max_tokens=most)
     except LlmUnavailable as error:
         log.info("the summary of %s stays as it is: %s", chunk, error)
         return False
     clean = memory.forgotten.clean(redact(answer).text)
-    shown = await run_sync(wording.read, clean, before.content, most, memory.tokens.count)
+    shown = await run_sync(read, clean, before.content, most, memory.tokens.count)
     if shown is None or shown == before.shown:
         return False
     async with memory.locks.transcript(session):

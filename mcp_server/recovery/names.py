@@ -1,4 +1,4 @@
-"""What could come back: names for archived entries, `PATH@REV` taken apart, and the lines that a text has lost."""
+"""Names of recoverable things: ids of archived entries, `PATH@REV`, and the lines that a text has lost."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ _NAMED_FILE = re.compile(r"\.[A-Za-z0-9]+$")
 
 
 def entry_id(text: str) -> str:
-    """The id of an archived entry: the same for the same text, wherever it stands."""
+    """Returns the id of an archived entry, which follows from its text."""
     return ENTRY + hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def path_and_revision(what: str) -> tuple[str, str] | None:
-    """`PATH@REV` as its two parts, or None if it is no such thing.
-
-    A path may hold an `@` itself, and a revision too (`HEAD@{1}`): the first `@` after what looks like a file counts.
-    """
+    """Returns the two parts of `PATH@REV`, or None for another text. Path and revision may contain an `@` (`HEAD@{1}`):
+    the first one after a file name counts."""
     splits = [(what[:at], what[at + 1 :]) for at, c in enumerate(what) if c == "@" and what[at + 1 : at + 2] != "{"]
     whole = [(path, revision) for path, revision in splits if path and revision]
     return next((split for split in whole if _NAMED_FILE.search(split[0])), whole[0] if whole else None)
 
 
 def lost_lines(earlier: str, now: str) -> list[str]:
-    """Lines of `earlier` that `now` does not have, or has less often; in order, without empty ones."""
+    """Returns the lines of `earlier` that `now` lacks or has less often, in order, without empty ones."""
     left = Counter(line.strip() for line in now.splitlines())
     lost: list[str] = []
     for line in earlier.splitlines():
@@ -43,7 +41,7 @@ def lost_lines(earlier: str, now: str) -> list[str]:
 
 
 def matching(query: str, texts: Iterable[str]) -> tuple[int, str]:
-    """How many content words of the query stand in the texts together, and the text that holds most of them."""
+    """Returns how many content words of the query are in the texts together, and the text with most of them."""
     wanted = set(content_words(query)) or set(words(query))
     found: set[str] = set()
     best, most = "", 0

@@ -45,7 +45,7 @@ from mcp_server.text.transcript_head import file_id
 Kind = Literal["cold", "version", "archive", "replaced", "commit", "checkpoint"]
 WRITABLE = ("knowledge/", "topics/", "archive/", "checkpoints/")
 KEPT_COLD = "cold-storage/"
-"""Where a kept copy holds the record of a chunk that came back."""
+"""Path, in a kept copy, of the record of a chunk that came back."""
 
 _CHUNK = re.compile(r"c[0-9a-f]{11}")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")

@@ -1,4 +1,4 @@
-"""Recoverable: what `recover` could bring back, the newest first or what best matches a query."""
+"""Lists what `recover` can bring back, newest first or best match first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.revert import taken_back
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import find_cold
-from mcp_server.pressure.drops import cold_records, one_line
+from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.names import entry_id, lost_lines, matching
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.local.checkpoint_files import CheckpointFiles
@@ -22,7 +21,7 @@ from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 
 COMMITS = 200
-"""How many of the last commits are looked through for earlier versions."""
+"""Number of commits that are searched for earlier versions."""
 
 VERSIONS_PER_FILE = 3
 SUMMARY = 100
@@ -30,8 +29,8 @@ SUMMARY = 100
 
 @dataclass(frozen=True, slots=True)
 class Recoverable:
-    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of what it has,
-    `matched` how many words of the query stand in it."""
+    """Something that can come back to `path`. `at` is when it was written (ISO), `summary` one line of it, `matched`
+    the number of words of the query in it."""
 
     id: str
     kind: Kind
@@ -42,7 +41,7 @@ class Recoverable:
 
 
 async def recoverable(memory: Memory, query: str | None = None, limit: int = 20) -> list[Recoverable]:
-    """What can be recovered, at most `limit` of each kind: the newest first, or what best matches `query`."""
+    """Returns what can be recovered, at most `limit` of each kind: the newest first, or the best matches of `query`."""
     query = (query or "").strip() or None
     cold = await _cold(memory, query, limit)
     kept = await run_sync(_checkpoints, memory, query, limit)
@@ -50,11 +49,11 @@ async def recoverable(memory: Memory, query: str | None = None, limit: int = 20)
 
 
 async def meant(memory: Memory, query: str) -> Recoverable:
-    """The one thing that a query means: it holds more of its words than anything else.
+    """Returns the recoverable thing with most words of a query.
 
     Raises:
-        NotFound: nothing holds any of its words.
-        Invalid: several things hold as many; they are named.
+        NotFound: nothing has any of its words.
+        Invalid: several things match equally well; they are named.
     """
     # An undo, or a whole state, is asked for by its id.
     found = [one for one in await recoverable(memory, query) if one.kind not in ("replaced", "checkpoint")]
@@ -69,7 +68,7 @@ async def meant(memory: Memory, query: str) -> Recoverable:
 
 
 def as_text(found: list[Recoverable], query: str | None = None) -> str:
-    """The list as a model reads it."""
+    """Returns the list as text for a model."""
     about = f" that has to do with {query!r}" if query else ""
     if not found:
         return f"There is nothing to recover{about}."
@@ -78,7 +77,7 @@ def as_text(found: list[Recoverable], query: str | None = None) -> str:
 
 
 async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Chunks in cold storage that are not live all the same."""
+    """Returns chunks in cold storage that are not live and whole."""
     if query is None:
         records = [record for record in await cold_records(memory) if record.form != "whole"][:limit]
     else:
@@ -97,7 +96,7 @@ async def _cold(memory: Memory, query: str | None, limit: int) -> list[Recoverab
 
 
 def _checkpoints(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Checkpoints, which bring a conversation's state back; matched by their note and by what they say."""
+    """Returns checkpoints, matched by their note and their text."""
     files = CheckpointFiles(memory.files)
 
     def found() -> Iterator[_Listed]:
@@ -123,8 +122,8 @@ _Listed = tuple[Recoverable, list[str]]
 
 
 def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
-    """Kept copies, commits that were taken back, versions, archived entries and files; a kind that cannot be read is
-    left out."""
+    """Returns kept copies, reverted commits, versions, archived entries and files. A kind that cannot be read is left
+    out."""
     listed: list[Recoverable] = []
     for kind in (_replaced_ones, _reverted, _versions, _archived):
         try:
@@ -135,7 +134,7 @@ def _listed(memory: Memory, query: str | None, limit: int) -> list[Recoverable]:
 
 
 def _ranked(found: Iterator[_Listed], query: str | None) -> Iterator[Recoverable]:
-    """As they come without a query; with one, those that hold its words, the most of them first."""
+    """Yields the things in their order, or with a query those that match it, best first."""
     if not query:
         yield from (one for one, _ in found)
         return
@@ -162,7 +161,7 @@ def _reverted(memory: Memory) -> Iterator[_Listed]:
 
 
 def _versions(memory: Memory) -> Iterator[_Listed]:
-    """The last versions of each file that are not what it is now."""
+    """Yields the last versions of each file that differ from the current one."""
     seen: dict[str, set[str]] = {}
     for version in memory.git.versions([folder.rstrip("/") for folder in WRITABLE], COMMITS):
         if version.path == ARCHIVE:
@@ -191,7 +190,7 @@ def _as_listed(memory: Memory, version: Version) -> _Listed:
 
 
 def _archived(memory: Memory) -> Iterator[_Listed]:
-    """Entries of MEMORY.md, the newest date first, then whole files under archive/."""
+    """Yields archived entries of MEMORY.md, newest date first, then whole files under archive/."""
     kept = entries.entries(_text(memory, ARCHIVE))
     for entry in sorted(kept, key=lambda entry: (entry.date, entry.start), reverse=True):
         found = Recoverable(entry_id(entry.text), "archive", MEMORY, entry.date, _short(entry.text.removeprefix("- ")))
@@ -204,7 +203,7 @@ def _archived(memory: Memory) -> Iterator[_Listed]:
 
 
 def _text(memory: Memory, path: str) -> str:
-    """The file as it is; empty where it is missing or no text."""
+    """Returns the file as text; empty if it is missing or no text."""
     return (_bytes(memory, path) or b"").decode("utf-8", "replace")
 
 

@@ -1,8 +1,8 @@
-"""Chunks: the pieces of a session's live context (S1), and what may become of them.
+"""Chunks: the pieces of a session's live context, their score and their forms.
 
-A turn is one chunk for its words and one for each tool call that gave something; what a client says it loaded (files,
-skills, agent outputs) are chunks too, of which we know the size and not the text. A chunk's id follows from its place,
-so that a live set can be made again from the transcript and the cold records.
+A turn has one chunk for its words and one for each tool call with a result. Items that a client says it loaded (files,
+skills, agent outputs) are chunks of a known size without text. A chunk's id follows from its place, so that a live set
+can be made again from the transcript and the cold records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RECENT_HOURS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ChunkWeights:
-    """S1 "Config Knobs"; `memfas_min_score` is a scaled similarity between 0 and 1."""
+    """The weights of a chunk's score; `memfas_min_score` is a scaled similarity between 0 and 1."""
 
     memfas_weight: float = 0.6
     recency_bonus: float = 0.2
@@ -30,7 +30,7 @@ class ChunkWeights:
 
 @dataclass(frozen=True, slots=True)
 class ChunkScore:
-    """A score that is its own explanation: `total` is the sum of the terms."""
+    """A score with its terms: `total` is their sum."""
 
     similarity: float
     recency: float
@@ -41,12 +41,12 @@ class ChunkScore:
         return self.similarity + self.recency + self.important
 
     def terms(self) -> Mapping[str, float]:
-        """The terms by name, as logs and dry runs show them."""
+        """Returns the terms by name, as in logs and dry runs."""
         return {"similarity": self.similarity, "recency": self.recency, "important": self.important}
 
 
 def score(similarity: float, age_hours: float, important: bool, weights: ChunkWeights) -> ChunkScore:
-    """Scores a chunk whose scaled `similarity` is between 0 and 1 and which is `age_hours` (0 or more) old."""
+    """Returns the score of a chunk with this scaled similarity (0 to 1) and age (0 or more)."""
     similar = similarity if similarity >= weights.memfas_min_score else 0.0
     return ChunkScore(
         similarity=weights.memfas_weight * similar,
@@ -57,16 +57,16 @@ def score(similarity: float, age_hours: float, important: bool, weights: ChunkWe
 
 ChunkKind = Literal["message", "tool", "file", "skill", "agent"]
 Form = Literal["whole", "one line", "summary", "excerpt", "cold"]
-"""How a chunk stands in the live context: as it was said, shortened (its original is then in cold storage), or not."""
+"""The form of a chunk in the live context: whole, shortened (cold storage has the original), or cold."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveChunk:
     """One piece of the live context.
 
-    `part` is 0 for a turn's words, n for its nth tool call; `tokens` are those of its present form, `shown` is its text
-    where that is a summary or an excerpt. `name` is the tool's name, or what the client calls the file. `immune` is the
-    exchange until which an automatic recovery protects it.
+    `part` is 0 for a turn's words, n for its nth tool call. `tokens` are those of its present form, `shown` is its text
+    in that form if it is a summary or an excerpt. `name` is the tool's name, or the client's name for the file.
+    `immune` is the exchange until which an automatic recovery protects it.
     """
 
     id: str
@@ -90,14 +90,13 @@ class LiveChunk:
 
     @property
     def has_text(self) -> bool:
-        """Whether the transcript holds what it says; of what a client only named, nobody knows the words."""
+        """Returns whether the transcript has its text. Items that a client only named have none."""
         return self.kind in ("message", "tool")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one chunk stands in the live context, where it does not stand whole: `shown` is its text if it has another
-    one now."""
+    """The form of a chunk that is not whole; `shown` is its text in that form, if it has another one."""
 
     id: str
     kind: ChunkKind
@@ -113,7 +112,7 @@ Action = Literal["keep", "one line", "summarise", "drop", "excerpt"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to become of a chunk, and why, in words a person knows. `tokens` are expected afterwards."""
+    """What happens to a chunk, and the reason in words. `tokens` are the expected ones afterwards."""
 
     chunk: LiveChunk
     action: Action
@@ -123,28 +122,28 @@ class Decision:
 
 
 def chunk_id(session: str, place: str) -> str:
-    """The id of a chunk: `c` and 11 hex digits, the same for the same place in the same session."""
+    """Returns the id of a chunk: `c` and 11 hex digits, the same for the same place in the same session."""
     return "c" + hashlib.sha256(f"{session}\0{place}".encode()).hexdigest()[:11]
 
 
 def tool_line(call: ToolCall) -> str:
-    """A tool call with what it gave, as the transcript keeps it."""
+    """Returns a tool call with its result, as in the transcript."""
     return f"[tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
 
 
 LONGEST_COUNTED = 200_000
-"""Characters. Of longer texts the beginning is counted and the rest taken to be like it: a gauge needs no more."""
+"""Characters that are counted. The tokens of a longer text are extrapolated from its beginning."""
 
 
 def estimated(text: str, count: Callable[[str], int]) -> int:
-    """The tokens of a text; of one that is very long an estimate."""
+    """Returns the tokens of a text; an estimate if it is very long."""
     if len(text) <= LONGEST_COUNTED:
         return count(text)
     return round(count(text[:LONGEST_COUNTED]) * len(text) / LONGEST_COUNTED)
 
 
 def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator[LiveChunk]:
-    """The chunks of one turn, at least one: its words, unless there are none beside its tool calls, and each call."""
+    """Yields the chunks of one turn, at least one: its words, unless there are only tool calls, and each call."""
     if turn.content or not turn.tool_calls:
         yield LiveChunk(
             id=chunk_id(session, f"{turn.number}.0"),
@@ -171,20 +170,19 @@ def chunks_of(session: str, turn: Turn, count: Callable[[str], int]) -> Iterator
 
 
 def text_of(turn: Turn, part: int) -> str:
-    """The original text of a turn's chunk."""
+    """Returns the original text of a turn's chunk."""
     return turn.content if part == 0 else tool_line(turn.tool_calls[part - 1])
 
 
 def original_of(chunk: LiveChunk, turn: Turn | None) -> str | None:
-    """What a chunk of `turn` says; None where nobody knows: of what a client only named, or of a turn that is not there
-    any more."""
+    """Returns the original text of a chunk; None for an item that a client only named, or if the turn is missing."""
     known = turn is not None and chunk.has_text and chunk.part <= len(turn.tool_calls)
     return text_of(turn, chunk.part) if turn is not None and known else None
 
 
 def as_shown(turn: Turn, chunks: Mapping[int, LiveChunk | Standing]) -> Turn | None:
-    """The turn as the live set has it: what went cold is left out, what was shortened is short; None if nothing of it
-    is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
+    """Returns the turn as the live set has it: without cold chunks, and with the short text of shortened ones; None if
+    nothing is left. `chunks` are those of this turn, by part; a part without a chunk is whole."""
 
     def words() -> str:
         chunk = chunks.get(0)

@@ -1,18 +1,18 @@
-"""Clarity: what a conversation is about, counted as it is said, scored when somebody looks (S0).
+"""Clarity: counts the items that a conversation is about, and scores them when a view needs it.
 
-    a turn is on disk → `heard` counts it → state.db              S0's hooks before_agent_start and agent_end
-    somebody looks    → counts + anchors → scores → verdicts → the block, the tables
-    compaction, or somebody asks → `prune` takes what fades out of the block; the counts stay
+    a turn is on disk → `counted` → state.db
+    a view → counts + anchors → scores → verdicts → the block, the tables
+    compaction, or a request → `prune` removes items from the block; the counts stay
 
-The counts follow from the transcript: what the state does not have (a new state.db, an import, a crash after the turn)
-is counted from there.
+The counts follow from the transcript. Turns that the state lacks (a new state.db, an import, a crash) are counted from
+there.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -26,10 +26,8 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.knowledge.anchors import anchored_since
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.relevance import clarity_pruner
-from mcp_server.relevance.clarity_block import BlockItem
-from mcp_server.relevance.clarity_pruner import PruningRules, Verdict
-from mcp_server.relevance.clarity_tracker import ClarityWeights, Tracker
+from mcp_server.relevance import clarity_scores
+from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict
 from mcp_server.settings import Settings
 from mcp_server.storage.local.changes import Change
 from mcp_server.text.named_things import CATEGORIES
@@ -42,16 +40,16 @@ PRUNED = "clarity:pruned"
 
 IDENTITY = "knowledge/identity/"
 WORTH_KEEPING = 100
-"""Turns, as an import brings them: who has counted so many keeps the counts, a second time would be felt."""
+"""Counts of this many missing turns (after an import) are stored: counting again takes noticeable time."""
 
 MOST_IN_BLOCK = 60
-"""Items handed to the block: more never fit into its tokens."""
+"""Most items for the block; more never fit into its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemsPruned:
-    """What pruning takes out of the block (`gone`) and what stays, the highest score first. `done` is False for a dry
-    run. `out_already` are ids that an earlier pruning took out."""
+    """The items that pruning removes from the block (`gone`) and those that stay, highest score first. `done` is False
+    for a dry run. `out_already` are ids that an earlier pruning removed."""
 
     session: str
     gone: tuple[Verdict, ...]
@@ -60,39 +58,30 @@ class ItemsPruned:
     out_already: tuple[str, ...] = ()
 
 
-async def heard(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
-    """Counts turns that were just recorded, oldest first, and stores the counts. Call it under the transcript's lock.
-
-    A turn counts once, whoever calls; turns that were recorded and not counted (a crash came between) are counted now.
-    """
-    if not memory.settings.clarity.enabled or not turns:
-        return
-    counts = await _stored(memory, session)
-    if turns[-1].number <= counts.turn:
-        return
-    if turns[0].number > counts.turn + 1:
-        turns = await sessions.session_turns(memory, session)
-    now = memory.clock()
-    document = await run_sync(_counted, counts, turns, await run_sync(_anchored, memory), now)
-    await memory.state.put(NAMESPACE, f"{STATE}:{session}", document, waits=False)  # the transcript has it all
+def counted(memory: Memory, stored: object, since: Callable[[int], Sequence[Turn]]) -> dict[str, Any]:
+    """Returns the stored counts of a session with the turns after their last one, as they are stored. Reads a file:
+    call it in a thread. `since` returns the turns after a number, oldest first."""
+    counts = _read(stored)
+    _take_all(counts, since(counts.turn))
+    return counts.as_dict(memory.clock(), _anchored(memory))
 
 
 async def tracker(memory: Memory, session: str) -> Tracker:
-    """The counts of a session as of its last turn, with the user's anchors on them. Raises NotFound."""
+    """Returns the counts of a session as of its last turn, with the user's anchors. Raises NotFound."""
     counts = await _as_of_now(memory, session)
     return counts.with_anchors(await run_sync(_anchored, memory))
 
 
 async def verdicts(memory: Memory, session: str) -> tuple[Verdict, ...]:
-    """Every item of a session with its score and its terms, the highest first: whether it stays in the block, and why.
-    What was pruned before is out until somebody mentions or anchors it again."""
+    """Returns every item of a session with its score and its verdict, highest score first. A pruned item stays out
+    until it is mentioned or anchored again."""
     counts = await tracker(memory, session)
     pruned = await _pruned(memory, session)
     return await run_sync(_judged, memory, counts, pruned, await items_of_active(memory, session))
 
 
 async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
-    """What the block of a session may show, the highest score first; nothing where Clarity is off."""
+    """Returns the items for a session's block, highest score first; none if Clarity is off."""
     if not memory.settings.clarity.enabled or memory.settings.clarity.block_tokens == 0:
         return ()
     shown = await tracker(memory, session)
@@ -106,7 +95,8 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
 
 
 async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
-    """Takes what the rules no longer keep out of the block; the counts stay, and the next mention brings it back."""
+    """Removes items from the block that the rules no longer keep. Their counts stay, and the next mention brings them
+    back."""
     counts = await tracker(memory, session)
     before = await _pruned(memory, session)
     judged = await run_sync(_judged, memory, counts, {}, await items_of_active(memory, session))
@@ -127,12 +117,12 @@ async def prune(memory: Memory, session: str, dry_run: bool) -> ItemsPruned:
 
 
 async def forget(memory: Memory, session: str) -> None:
-    """Drops what is counted of a session whose transcript was written anew: it is counted from there again."""
+    """Deletes the counts of a session whose transcript was rewritten. They are counted again from the transcript."""
     await memory.state.remove(NAMESPACE, f"{STATE}:{session}", f"{PRUNED}:{session}")
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops the counts of sessions that ended long ago; returns how many. They can be counted again from the
+    """Deletes the counts of sessions that ended long ago; returns how many. They can be counted again from the
     transcripts."""
     kept = {key: key.removeprefix(STATE).removeprefix(PRUNED)[1:] for key in await memory.state.keys_of(NAMESPACE)}
     ended = await sessions.ended_long_ago(memory) if kept else frozenset()
@@ -143,13 +133,13 @@ async def forget_old(memory: Memory) -> int:
 
 
 async def state_of(memory: Memory, session: str) -> dict[str, Any]:
-    """S0's `clarity.getState`: the whole tracker in its stored shape, with today's anchors."""
+    """Returns the whole tracker in its stored form, with the current anchors."""
     counts = await tracker(memory, session)
     return {"session": session, **counts.as_dict(memory.clock())}
 
 
 async def stats_of(memory: Memory, session: str) -> dict[str, Any]:
-    """S0's `clarity.stats`: how much is tracked, and what of it stays in the block."""
+    """Returns how many items there are, by category and by verdict."""
     counts = await tracker(memory, session)
     judged = await verdicts(memory, session)
     kinds = Counter(item.category for item in counts.items.values())
@@ -171,17 +161,17 @@ async def stats_of(memory: Memory, session: str) -> dict[str, Any]:
 
 
 def config_of(settings: Settings) -> dict[str, Any]:
-    """S0's `clarity.config`, in its shape; `blockTokens` is ours."""
+    """Returns the settings of Clarity with camel-case names."""
     return dict(_camel(settings.clarity.model_dump()))
 
 
 def weights_of(settings: Settings) -> ClarityWeights:
-    """The weights of an item's score as set."""
+    """Returns the weights of an item's score in the settings."""
     return ClarityWeights(**settings.clarity.scoring.model_dump())
 
 
 def rules_of(settings: Settings) -> PruningRules:
-    """The pruner's rules as set."""
+    """Returns the pruner's rules in the settings."""
     return PruningRules(**settings.clarity.pruning.model_dump(), strict=settings.clarity.strict_mode)
 
 
@@ -201,9 +191,10 @@ def _rounded(terms: Mapping[str, float]) -> dict[str, float]:
 
 
 async def _as_of_now(memory: Memory, session: str) -> Tracker:
-    """The counts as of the session's last turn; turns that the state did not have are counted from the transcript."""
+    """Returns the counts as of the session's last turn, or of the turn that it was wound back to. Counts missing turns
+    from the transcript."""
     row = await sessions.require(memory, session)
-    counts = await _stored(memory, row.session)
+    counts = await run_sync(_read, await memory.state.get(NAMESPACE, f"{STATE}:{row.session}"))
     hidden = await as_of(memory, row.session)
     last = row.turns if hidden is None else hidden
     missing = last - counts.turn
@@ -216,11 +207,10 @@ async def _as_of_now(memory: Memory, session: str) -> Tracker:
     return counts
 
 
-async def _stored(memory: Memory, session: str) -> Tracker:
-    """The stored counts; none for a session that has none, or where what is stored cannot be read."""
-    document = await memory.state.get(NAMESPACE, f"{STATE}:{session}")
+def _read(stored: object) -> Tracker:
+    """Returns the stored counts; none if a session has none, or if they cannot be read."""
     try:
-        return await run_sync(Tracker.from_dict, document) if isinstance(document, Mapping) else Tracker()
+        return Tracker.from_dict(stored) if isinstance(stored, Mapping) else Tracker()
     except (KeyError, TypeError, ValueError, OverflowError):
         return Tracker()
 
@@ -230,12 +220,6 @@ async def _pruned(memory: Memory, session: str) -> dict[str, int]:
     if not isinstance(stored, Mapping):
         return {}
     return {str(name): at for name, at in stored.items() if isinstance(at, int)}
-
-
-def _counted(counts: Tracker, turns: Sequence[Turn], anchored: Mapping[str, datetime], now: datetime) -> dict[str, Any]:
-    """The counts after `turns`, as they are stored: with the flags of S0's shape, without items nobody mentioned."""
-    _take_all(counts, turns)
-    return counts.as_dict(now, anchored)
 
 
 def _take_all(counts: Tracker, turns: Sequence[Turn]) -> None:
@@ -250,13 +234,13 @@ def _anchored(memory: Memory) -> dict[str, datetime]:
 def _judged(
     memory: Memory, counts: Tracker, pruned: Mapping[str, int], of_topics: frozenset[str]
 ) -> tuple[Verdict, ...]:
-    """A verdict for every item, the highest first. `of_topics` are the items that active topics name."""
+    """Returns a verdict for every item, highest score first. `of_topics` are the items that active topics name."""
     scored = counts.scores(weights_of(memory.settings))
     terms = {item.id: score.terms() for item, score in scored}
     essential = _essential(memory, counts, of_topics)
     rules = rules_of(memory.settings)
     judged = []
-    for one in clarity_pruner.prune([(item, score.total) for item, score in scored], essential, rules):
+    for one in clarity_scores.prune([(item, score.total) for item, score in scored], essential, rules):
         name = one.item.id
         one = replace(one, essential=name in essential, terms=terms[name])
         protected = one.item.anchored or (rules.strict and one.essential)
@@ -271,7 +255,8 @@ def _is_out(last_mention: int, pruned_at: int) -> bool:
 
 
 def _essential(memory: Memory, counts: Tracker, of_topics: frozenset[str]) -> frozenset[str]:
-    """The ids of the essential tier: anchored items, those of active topics, and the identity files by path or name."""
+    """Returns the ids of the essential tier: anchored items, items of active topics, and the identity files by path or
+    name."""
     paths = [stat.path.lower() for stat in memory.files.walk(IDENTITY) if stat.path.endswith(".md")]
     names = {name for path in paths for name in (path, path.removeprefix("knowledge/"), path.rsplit("/", 1)[1])}
     return frozenset(name for name, item in counts.items.items() if item.anchored or name in names or name in of_topics)

@@ -11,15 +11,13 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
-from mcp_server.relevance.clarity_block import BlockItem, block
-from mcp_server.relevance.clarity_pruner import Verdict
-from mcp_server.relevance.clarity_tracker import Tracker
+from mcp_server.relevance.clarity_scores import BlockItem, Tracker, Verdict, block
 from mcp_server.text.fencing import neutralise
 
 View = Literal["status", "state", "scores", "stats", "config"]
 TOP = 10
 STATUS_HEAD, STATUS_ROW = 500, 50
-"""About the tokens of `status` for Clarity without its items, and for each item."""
+"""Approximate tokens of Clarity in `status` without its items, and of each item."""
 
 MOST_ROWS = 100
 COLUMNS = ("item", "kind", "said", "referred to", "silent", "terms", "score", "", "why")

@@ -1,28 +1,31 @@
-"""The live set: which pieces a session's context is made of now, kept beside its transcript.
+"""The live set: the chunks that a session's context consists of now, stored in state.db.
 
-The transcript is the truth about what was said, cold storage about what left; the live set only says what is where. It
-is lost with `.local/state.db` and then made again from both.
+The transcript has what was said, cold storage what left; the live set only has the form of each chunk. If
+`.local/state.db` is lost, the live set is made again from both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.conversations import sessions
+from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.pressure.advisor_items import ESTIMATES, ItemType
+from mcp_server.relevance.advisor_items import ESTIMATES
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
 from mcp_server.storage.local.live_sets import Entered
+from mcp_server.text.redaction import redact
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
-    """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
+    """Returns how full the session's context is. Without `client_tokens` the client's last recent count is used."""
     entered = await memory.live.entered(session)
     if not entered.live + entered.cold:  # a set that was lost holds what it held
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
@@ -31,96 +34,87 @@ async def gauges(memory: Memory, session: str, client_tokens: int | None = None)
 
 
 def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
-    """As `gauges`, of a live set that was just looked at."""
+    """Returns the gauges of a live set that was just read."""
     said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
     client = next((tokens for tokens in said if tokens is not None), None)
     return Gauges(entered.now.live, memory.settings.context.limit_tokens, client)
 
 
-QUICK = 5_000
-"""Characters that are counted in less time than a thread takes to begin."""
-
 FIRST_LOADED = 1000
-"""`part` of the first thing that was loaded with a turn: behind the turn's own tool calls."""
+"""`part` of the first item that was loaded with a turn: after the turn's own tool calls."""
 
 
-async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()) -> Entered:
-    """Turns that were just recorded, and what was loaded with the last of them, become live; returns how full that
-    makes the set. What was loaded before counts as accessed once more. A set that was lost, or that another version
-    never kept, is made again first."""
+async def enter(
+    memory: Memory,
+    session: str,
+    turns: Sequence[Turn],
+    chunks: Sequence[LiveChunk],
+    loaded: Sequence[ContextChunk] = (),
+    entries: Mapping[tuple[str, str], Any] = MappingProxyType({}),
+) -> Entered:
+    """Adds turns that were just recorded to the session's live set. Returns how full the set is.
 
-    def counted() -> list[LiveChunk]:
-        return [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
-
-    quick = memory.tokens.is_loaded and sum(len(turn.content) for turn in turns) <= QUICK
-    said = counted() if quick else await run_sync(counted)
-    before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
-    again = [
-        replace(chunk, accesses=before[chunk.id].accesses + 1, added=before[chunk.id].added)
-        if chunk.id in before
-        else chunk
-        for chunk in loaded
-    ]
+    `chunks` are those of the turns, `loaded` what entered the client's context with the last of them: an item that was
+    loaded before counts as accessed once more. `entries` are values by namespace and key that the same transaction
+    stores. A set that is missing is first made again.
+    """
     first, last = turns[0].number, turns[-1]
+    before = {chunk.id: chunk for chunk in await memory.live.of(session)} if loaded else {}
+    items = [_loaded_chunk(session, last, place, chunk, before) for place, chunk in enumerate(loaded)]
     reading = (memory.clock(), last.context_tokens, GROWTH_WINDOW)
-    entered = await memory.live.add(session, first, [*said, *again], *reading)
+    entered = await memory.live.add(session, first, [*chunks, *items], *reading, entries)
     if entered is None:
         await memory.live.put(session, await _made_again(memory, session))
-        entered = await memory.live.add(session, last.number + 1, again, *reading)
+        entered = await memory.live.add(session, last.number + 1, items, *reading)
         await run_sync(_without_copies, memory, session)
     return entered or await memory.live.entered(session)
 
 
 def _without_copies(memory: Memory, session: str) -> None:
-    """A session that goes on is live again: what its end had put away is no longer cold."""
+    """Deletes the cold records of whole chunks: a session that goes on is live again."""
     memory.cold.remove_all([record for record in memory.cold.of(session) if record.form == "whole"])
 
 
-def loaded_chunk(
-    session: str,
-    turn: int,
-    place: int,
-    kind: ItemType,
-    name: str,
-    at: datetime,
-    *,
-    tokens: int | None = None,
-    tags: tuple[str, ...] = (),
-    topics: tuple[str, ...] = (),
-    mtime: datetime | None = None,
+def _loaded_chunk(
+    session: str, turn: Turn, place: int, item: ContextChunk, before: Mapping[str, LiveChunk]
 ) -> LiveChunk:
-    """A file, skill or agent output that a client says it loaded; without a count of its own it gets S2's estimate."""
+    """Returns the chunk of an item that a client loaded with `turn`. Without a count of its own it has the estimate of
+    its kind. `before` are the chunks of the live set by id."""
+    name = redact(item.id).text
+    number = chunk_id(session, f"{item.type}:{name}")
+    known = before.get(number)
     return LiveChunk(
-        id=chunk_id(session, f"{kind}:{name}"),
-        kind=kind,
-        turn=turn,
+        id=number,
+        kind=item.type,
+        turn=turn.number,
         part=FIRST_LOADED + place,
-        tokens=tokens if tokens is not None else ESTIMATES[kind],
-        added=at,
+        tokens=item.tokens if item.tokens is not None else ESTIMATES[item.type],
+        added=known.added if known else turn.at,
         name=name,
-        accessed=at,
-        tags=tags,
-        topics=topics,
-        mtime=mtime,
+        accesses=known.accesses + 1 if known else 1,
+        accessed=turn.at,
+        tags=tuple(redact(tag).text for tag in item.tags),
+        topics=tuple(redact(topic).text for topic in item.topics),
+        mtime=item.mtime,
     )
 
 
 async def live_set(memory: Memory, session: str) -> list[LiveChunk]:
-    """All chunks of an open session, cold ones too, in the order in which they came; as a session that is over left
-    them. Writes nothing: a lost set is made again for whoever asks, and kept with the next turn."""
+    """Returns all chunks of a session, cold ones too, oldest first. Writes nothing: a missing set is made again for the
+    caller, and stored with the next turn."""
     return await memory.live.of(session) or await _made_again(memory, session)
 
 
 async def change(memory: Memory, session: str, chunks: Sequence[LiveChunk]) -> None:
-    """Puts chunks of an open session in the place of those with the same ids. A set that was lost is kept again first:
-    what is changed would be all of it. Call it under the transcript's lock."""
+    """Replaces chunks of an open session by those with the same ids. A missing set is stored first. Call it under the
+    transcript's lock."""
     kept = [] if await memory.live.any_of(session) else await _made_again(memory, session)
     changed = {chunk.id for chunk in chunks}
     await memory.live.put(session, [*(chunk for chunk in kept if chunk.id not in changed), *chunks])
 
 
 async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> list[LiveChunk]:
-    """The chunks of some kinds that are in the context of an open session, cold ones left out, as they came."""
+    """Returns the chunks of some kinds in the context of an open session, without cold ones, oldest first."""
     if await memory.live.any_of(session):
         return await memory.live.of_kinds(session, kinds)
     made = await _made_again(memory, session)
@@ -128,7 +122,7 @@ async def holders(memory: Memory, session: str, kinds: Sequence[ChunkKind]) -> l
 
 
 async def _made_again(memory: Memory, session: str) -> list[LiveChunk]:
-    """The live set by transcript and cold storage: what has a record stands as the record says."""
+    """Returns the live set according to transcript and cold storage: a chunk with a record has the record's form."""
     turns = await sessions.session_turns(memory, session)
     records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
 

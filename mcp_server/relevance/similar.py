@@ -25,15 +25,15 @@ from mcp_server.search.search import SearchRequest, find
 from mcp_server.text.words import TALK_WORDS, bounded, content_words
 
 LEAST_CONTENT_WORDS = 3
-"""A message with fewer is scored together with those before it: "ok, thanks" must not clear a session."""
+"""A message with fewer content words is scored together with those before it: "ok, thanks" must not clear a session."""
 
 TOGETHER = 3
-"""A short message goes with the two before it; where these say too little as well, with more."""
+"""Number of messages that are scored together with a short one; more if they have few content words too."""
 
 MORE_HITS = 50
 
 OWN_TERMS = ("keywords", "meaning", "coverage", "phrase")
-"""Terms of a search's score (`core/scoring/ranking.py`) for a turn's own words, without its neighbors."""
+"""Terms of a search's score (`search/ranking.py`) for a turn's own words, without its neighbors."""
 
 OWN_SHARE = 0.1
 """A turn is about the message if its score from these terms is at least this share of the best turn's score."""

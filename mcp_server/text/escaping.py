@@ -1,4 +1,4 @@
-"""Any text inside a transcript: written so that nothing in it looks like structure, and read back exactly."""
+"""Escapes text for a transcript, so that nothing in it looks like structure and all of it is read back exactly."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ STEP = 1 << 16
 
 
 def size_in_bytes(text: str, start: int, end: int) -> int:
-    """The size of text[start:end] in bytes."""
+    """Returns the size of text[start:end] in bytes."""
     if text.isascii():
         return max(0, end - start)
     return sum(len(_encoded(text, at, min(at + STEP, end))) for at in range(start, end, STEP))
 
 
 def after_bytes(text: str, start: int, size: int) -> int | None:
-    """Where the text goes on `size` bytes after `start`; None if it is not so long. A character that the bytes end
-    within belongs to them."""
+    """Returns the position `size` bytes after `start`; None if the text is shorter. A character in which the bytes end
+    is included."""
     if text.isascii():
         return start + size if start + size <= len(text) else None
     for at in range(start, len(text), STEP):
@@ -33,12 +33,12 @@ def _encoded(text: str, start: int, end: int) -> bytes:
 
 
 def escape(text: str) -> str:
-    """Any text as it may stand in the body of a block."""
+    """Returns the text in the form for the body of a block."""
     return _LOOKS_LIKE_OURS.sub(r"\\", _UNWRITABLE.sub(_as_code, text))
 
 
 def unescape(text: str) -> str:
-    """What `escape` was given."""
+    """Returns the original of an escaped text."""
     if "\\" not in text:
         return text
     return _CODE.sub(_from_code, _ESCAPED_LINE.sub("", text))
@@ -60,7 +60,7 @@ def _from_code(match: re.Match[str]) -> str:
 
 
 def escape_line(text: str, also: str = "") -> str:
-    """`text` on one line, without the characters of `also`."""
+    """Returns the text on one line, without the characters of `also`."""
     text = _UNWRITABLE.sub(_as_code, text)
     for character in "\n" + also:
         text = text.replace(character, f"\\u{{{ord(character):x}}}")
@@ -68,5 +68,5 @@ def escape_line(text: str, also: str = "") -> str:
 
 
 def unescape_line(text: str) -> str:
-    """What `escape_line` was given."""
+    """Returns the original of an escaped line."""
     return _CODE.sub(_from_code, text)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 from mcp_server.model import ToolCall, Turn
-from mcp_server.text import secret_forms
-from mcp_server.text.secret_forms import around, lower_case, mixed
+from mcp_server.text.secret_forms import FORMS, mixed
+from mcp_server.text.secret_rules import RULES
 from mcp_server.text.skeleton import visible
 
 MARK = "[redacted:"
@@ -85,10 +86,9 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
     shown = (
         _CODES.sub(lambda match: " " * len(match.group()), text) if any(sign in text for sign in "\\\x1b%") else text
     )
-    formed = (SecretSpan(*span) for span in secret_forms.found(shown))
     found = [
         *_private_keys(text),
-        *formed,
+        *_of_known_form(shown),
         *_in_urls(text),
         *_after_scheme(shown),
         *_assigned(text, shown),
@@ -104,6 +104,90 @@ def secrets(text: str) -> tuple[SecretSpan, ...]:
             continue
         apart.append(secret)
     return tuple(apart)
+
+
+def _of_known_form(text: str) -> Iterator[SecretSpan]:
+    """Yields every key of a known form, in linear time."""
+    windows = _around(
+        ((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100
+    )
+    if not windows:
+        return
+    for form in FORMS:
+        if any(needle in text for needle in form.needles):
+            for start, end in windows:
+                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
+                    if form.accept(match.group()):
+                        yield SecretSpan(form.kind, match.start(), match.end())
+    yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
+
+
+_LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
+"""Every key has such a run and most sentences have none, so that only the text around one is searched."""
+_REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
+_NEEDLES: dict[str, list[int]] = {}
+for _number, _rule in enumerate(RULES):
+    for _needle in _rule[1]:
+        _NEEDLES.setdefault(_needle, []).append(_number)
+
+
+def _dense(run: str) -> bool:
+    return any(map(str.isdigit, run)) or sum(map(str.isupper, run)) >= 4
+
+
+def _around(spans: Iterable[tuple[int, int]], margin: int) -> list[tuple[int, int]]:
+    """Returns the given spans with a margin on both sides, joined where they overlap. The last may exceed the text."""
+    windows: list[tuple[int, int]] = []
+    for start, end in spans:
+        start, end = max(0, start - margin), end + margin
+        if windows and start <= windows[-1][1]:
+            windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
+        else:
+            windows.append((start, end))
+    return windows
+
+
+def _by_rules(text: str, windows: list[tuple[int, int]]) -> Iterator[SecretSpan]:
+    lower = "\n".join(text[start:end] for start, end in windows).lower()
+    tried = {number for needle, numbers in _NEEDLES.items() if needle in lower for number in numbers}
+    for number in sorted(tried):
+        kind, _, group, _ = RULES[number]
+        pattern, alone = _compiled(number)
+        for start, end in windows:
+            for match in pattern.finditer(text, start, end):
+                first, last = match.span(group if match.group(group) is not None else 0)
+                if _varied(match.group()) if alone else _generated(text[first:last]):
+                    rest = _REST_OF_KEY.match(text, last)
+                    yield SecretSpan(kind, first, rest.end() if rest else last)
+
+
+def _lower_case(text: str) -> str:
+    """Returns the text in lower case and at the same length: `İ` would become two characters."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
+
+
+@cache
+def _pattern(source: str) -> re.Pattern[str]:
+    """Returns the compiled pattern. Patterns are compiled on first use, which keeps the start fast."""
+    return re.compile(source)
+
+
+@cache
+def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
+    """Returns the pattern of a rule, and whether its key is recognizable without a service's name before it."""
+    source = RULES[number][3]
+    return re.compile(source, re.ASCII), "{0,20})[" not in source and "{0,32}?" not in source
+
+
+def _varied(value: str) -> bool:
+    """Returns whether a key of a known form is not a placeholder (`xxxx`, `your_token`)."""
+    return len(set(value)) >= 8 and (any(map(str.isdigit, value)) or sum(map(str.isupper, value)) >= 4)
+
+
+def _generated(value: str) -> bool:
+    """Returns whether a value is random, unlike a date or a name."""
+    return mixed(value) and len(set(value)) >= 8
 
 
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -278,7 +362,7 @@ _CODE = re.compile(r"^[A-Za-z_][\w.]*(?:[(\[].*|(?:\.[A-Za-z_]\w*)+)$|^[A-Za-z_]
 
 
 def _assigned(text: str, shown: str) -> Iterator[SecretSpan]:
-    lower = lower_case(shown)
+    lower = _lower_case(shown)
     for match in (*_near(_NAMES, _ASSIGNED, lower, shown, 40), *_near(_COMMANDS, _GIVEN, lower, shown, 420)):
         groups = match.groupdict()
         prose = (groups.get("how") or "").strip().rstrip(":").strip().lower() in {"is", "je", "lautet"}
@@ -294,7 +378,7 @@ def _near(
 ) -> Iterator[re.Match[str]]:
     """Yields the matches within a margin of one of these words."""
     hits = sorted(match.span() for word in words if word in lower for match in re.finditer(re.escape(word), lower))
-    for start, end in around(hits, margin):
+    for start, end in _around(hits, margin):
         yield from pattern.finditer(shown, start, min(len(shown), end))
 
 

@@ -1,107 +1,20 @@
-"""Finds keys by their form.
-
-Most patterns come from a maintained detector (`secret_rules.py`). This file has the forms that it lacks or finds only
-in source code.
-"""
+"""The forms of keys that the rules of a maintained detector (`secret_rules.py`) lack, or have only for source code."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-
-from mcp_server.text.secret_rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class Form:
+    """A form of keys. A text without any of `needles` is not searched; `accept` judges a match."""
+
     kind: str
-    needles: tuple[str, ...]  # a text without any of these is not searched
+    needles: tuple[str, ...]
     pattern: str
     accept: Callable[[str], bool]
-
-
-def found(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yields kind, start and end of every key, in linear time."""
-    windows = around(((match.start(), match.end()) for match in _LONG_RUN.finditer(text) if _dense(match.group())), 100)
-    if not windows:
-        return
-    for form in _FORMS:
-        if any(needle in text for needle in form.needles):
-            for start, end in windows:
-                for match in _pattern(form.pattern).finditer(text, start, min(len(text), end)):
-                    if form.accept(match.group()):
-                        yield form.kind, match.start(), match.end()
-    yield from _by_rules(text, [(start, min(len(text), end)) for start, end in windows])
-
-
-_LONG_RUN = re.compile(r"[A-Za-z0-9_+/=.~-]{15,}")
-"""Every key has such a run and most sentences have none, so that only the text around one is searched."""
-_REST_OF_KEY = re.compile(r"[A-Za-z0-9_-]{0,400}={0,2}")
-_NEEDLES: dict[str, list[int]] = {}
-for _number, _rule in enumerate(RULES):
-    for _needle in _rule[1]:
-        _NEEDLES.setdefault(_needle, []).append(_number)
-
-
-def _dense(run: str) -> bool:
-    return any(map(str.isdigit, run)) or sum(map(str.isupper, run)) >= 4
-
-
-def around(spans: Iterable[tuple[int, int]], margin: int) -> list[tuple[int, int]]:
-    """Returns the given spans with a margin on both sides, joined where they overlap. The last may exceed the text."""
-    windows: list[tuple[int, int]] = []
-    for start, end in spans:
-        start, end = max(0, start - margin), end + margin
-        if windows and start <= windows[-1][1]:
-            windows[-1] = (windows[-1][0], max(end, windows[-1][1]))
-        else:
-            windows.append((start, end))
-    return windows
-
-
-def _by_rules(text: str, windows: list[tuple[int, int]]) -> Iterator[tuple[str, int, int]]:
-    lower = "\n".join(text[start:end] for start, end in windows).lower()
-    tried = {number for needle, numbers in _NEEDLES.items() if needle in lower for number in numbers}
-    for number in sorted(tried):
-        kind, _, group, _ = RULES[number]
-        pattern, alone = _compiled(number)
-        for start, end in windows:
-            for match in pattern.finditer(text, start, end):
-                first, last = match.span(group if match.group(group) is not None else 0)
-                if _varied(match.group()) if alone else _generated(text[first:last]):
-                    rest = _REST_OF_KEY.match(text, last)
-                    yield kind, first, rest.end() if rest else last
-
-
-def lower_case(text: str) -> str:
-    """Returns the text in lower case and at the same length: `İ` would become two characters."""
-    lower = text.lower()
-    return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-
-
-@cache
-def _pattern(source: str) -> re.Pattern[str]:
-    """Returns the compiled pattern. Patterns are compiled on first use, which keeps the start fast."""
-    return re.compile(source)
-
-
-@cache
-def _compiled(number: int) -> tuple[re.Pattern[str], bool]:
-    """Returns the pattern of a rule, and whether its key is recognizable without a service's name before it."""
-    source = RULES[number][3]
-    return re.compile(source, re.ASCII), "{0,20})[" not in source and "{0,32}?" not in source
-
-
-def _varied(value: str) -> bool:
-    """Returns whether a key of a known form is not a placeholder (`xxxx`, `your_token`)."""
-    return len(set(value)) >= 8 and (any(map(str.isdigit, value)) or sum(map(str.isupper, value)) >= 4)
-
-
-def _generated(value: str) -> bool:
-    """Returns whether a value is random, unlike a date or a name."""
-    return mixed(value) and len(set(value)) >= 8
 
 
 def mixed(value: str) -> bool:
@@ -111,9 +24,9 @@ def mixed(value: str) -> bool:
     )
 
 
-def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = bool) -> _Form:
+def _form(kind: str, needles: str, pattern: str, accept: Callable[[str], bool] = bool) -> Form:
     # A match must not begin inside a run of key characters: that would make long runs quadratic.
-    return _Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
+    return Form(kind, tuple(needles.split()), rf"(?<![A-Za-z0-9_-])(?:{pattern})", accept)
 
 
 _END = r"(?![A-Za-z0-9])"
@@ -130,7 +43,7 @@ _BEGINNINGS = (
 )
 """Prefixes that all keys of a service have."""
 
-_FORMS = (
+FORMS = (
     _form("aws-key", "AKIA ASIA", rf"(?:AKIA|ASIA)[A-Z2-7]{{16}}{_END}"),
     _form(
         "github-token",  # since 2026 an app's token is a JWT with three parts

@@ -1,4 +1,4 @@
-"""The transcript format (SPEC §1): one conversation as markdown that a person can read and that returns every message.
+"""The transcript format: one conversation as markdown that people can read and that is parsed back exactly.
 
     ---
     session_id: ses_a1b2c3d4
@@ -41,17 +41,17 @@ from mcp_server.text.transcript_head import head_from_fields, own_fields, render
 from mcp_server.text.yaml_line import json_line, moment_text, read_moment, to_utc
 
 LARGEST = 2**53
-"""Above any number in a comment line: what JSON everywhere can say, and SQLite can keep."""
+"""Limit of the numbers in a comment line: JSON and SQLite can store smaller ones."""
 
 LoadYaml = Callable[[str, str], Mapping[str, object]]
-"""(YAML text, name of the file) -> fields; what `store.yaml_text.load` is."""
+"""(YAML text, name of the file) → fields, as `text.yaml.load`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTurn:
-    """A turn and where it stands: lines `start` (its header) to `end`, its content from line `content_line` on.
+    """A turn and its place: lines `start` (its header) to `end`, its content from line `content_line` on.
 
-    Escaping adds no lines: line n of `turn.content` is line `content_line + n` of the file, counting n from 0.
+    Escaping adds no lines: line n of `turn.content`, counted from 0, is line `content_line + n` of the file.
     """
 
     turn: Turn
@@ -62,7 +62,7 @@ class PlacedTurn:
 
 @dataclass(frozen=True, slots=True)
 class PlacedChange:
-    """A memory operation, the number of the turn that it follows (0 before the first), and its lines."""
+    """A memory operation, the number of the turn before it (0 for none), and its lines."""
 
     change: KnowledgeChange
     after: int
@@ -72,10 +72,10 @@ class PlacedChange:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What stands in a piece of a transcript: its blocks, how many of its bytes are intact, and where it would go on.
+    """The blocks in a part of a transcript, and how many of its bytes are intact.
 
-    `next_line` is the number of the line after the last intact block, `last_at` the time of that block (None
-    without one).
+    `next_line` is the number of the line after the last intact block, `last_at` the time of that block (None without
+    one).
     """
 
     turns: tuple[PlacedTurn, ...]
@@ -89,7 +89,7 @@ class Tail:
 class Transcript:
     """A whole transcript. Bytes after `complete_bytes` are the rest of an append that was never acknowledged.
 
-    `next_line` and `last_at` are as in Tail. From `parse`, `head.slug` is empty: it stands in the file's name only.
+    `next_line` and `last_at` are as in Tail. From `parse`, `head.slug` is empty: only the file's name has it.
     """
 
     head: TranscriptHead
@@ -101,7 +101,7 @@ class Transcript:
 
     @property
     def changes(self) -> tuple[KnowledgeChange, ...]:
-        """The memory operations, without their places."""
+        """Returns the memory operations without their places."""
         return tuple(placed.change for placed in self.placed_changes)
 
 
@@ -109,12 +109,12 @@ class Transcript:
 
 
 def render_head(head: TranscriptHead) -> str:
-    """Front matter, every field on one line of its own, and the title: how a transcript begins."""
+    """Returns the beginning of a transcript: front matter, each field on one line, and the title."""
     return f"{render_front_matter(head)}\n# {escape_line(head.title)}\n"
 
 
 def replace_head(text: str, head: TranscriptHead) -> str:
-    """`text` with the fields of `head`; no line of the body moves, not a byte of it changes, and the title stays."""
+    """Returns `text` with the fields of `head`. The title and all lines of the body stay where they are."""
     found = split_front_matter(text)
     if found.body_line == 1:
         raise Invalid("the transcript has no front matter between `---` lines at its beginning")
@@ -126,9 +126,9 @@ def replace_head(text: str, head: TranscriptHead) -> str:
 
 
 def render_turn(turn: Turn, previous_at: datetime | None) -> str:
-    """The block to append for `turn`. `previous_at`: time of the block before it, or when the conversation started.
+    """Returns the block of a turn. `previous_at` is the time of the block before it, or the start of the conversation.
 
-    The header names the date where it is another one than `previous_at`'s. Times keep milliseconds.
+    The header has the date if it differs from that of `previous_at`. Times keep milliseconds.
     """
     at = to_utc(turn.at)
     name = "" if turn.name is None else f" ({escape_line(turn.name)})"
@@ -155,7 +155,7 @@ def render_turn(turn: Turn, previous_at: datetime | None) -> str:
 
 
 def render_memory(change: KnowledgeChange, previous_at: datetime | None, turn_number: int) -> str:
-    """The block to append for a memory operation made after turn `turn_number`."""
+    """Returns the block of a memory operation that was made after turn `turn_number`."""
     at = to_utc(change.at)
     path = escape_line(change.path, "—")
     body = f"> [knowledge:{escape_line(change.action, ']')}] {path} — {escape_line(change.summary)}\n"
@@ -181,10 +181,10 @@ def _block(who: str, at: datetime, previous_at: datetime | None, meta: dict[str,
 
 
 def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = None) -> Transcript:
-    """Reads a transcript; what a crash left half-written at its end is not part of it.
+    """Returns the transcript in `text`, without the rest of an append that a crash interrupted.
 
-    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character can be told. A front
-    matter that we did not write needs `load_yaml`. Raises Invalid naming file and field.
+    `text` is the file's bytes decoded as UTF-8 with `surrogateescape`, so that a cut character is recognized. A front
+    matter of a foreign form needs `load_yaml`. Raises Invalid naming file and field.
     """
     raw, body, body_line = _front_matter(text)
     if body_line == 1:
@@ -205,17 +205,16 @@ def parse(text: str, where: str = "transcript", load_yaml: LoadYaml | None = Non
 
 
 def _front_matter(text: str) -> tuple[str, int, int]:
-    """The text of the front matter, where the body begins, and the body's first line."""
+    """Returns the text of the front matter, the position of the body, and the body's first line."""
     found = split_front_matter(text)
     return found.raw, len(text) - len(found.body), found.body_line
 
 
 def parse_tail(text: str, first_line: int, last_number: int, last_at: datetime, start: int = 0) -> Tail:
-    """Reads blocks from the middle of a transcript: from `start` on, where a block begins, at the empty line before its
-    header.
+    """Returns the blocks of a transcript from `start` on, which is the empty line before a header.
 
     `first_line` is the number of that empty line, `last_number` and `last_at` those of the block before it. Sizes count
-    from `start`. Nothing is copied but what the turns hold: a text may have many megabytes.
+    from `start`. Only the contents of turns are copied: a text may have many megabytes.
     """
     if text.find("\r\n", start) >= 0:  # somebody's git or editor has changed the line ends; ours has none of these
         tail = parse_tail(text[start:].replace("\r\n", "\n"), first_line, last_number, last_at)
@@ -254,7 +253,7 @@ _KNOWLEDGE = re.compile(r"> \[knowledge:([^\]]*)\] (.*?) — (.*)", re.DOTALL)
 
 
 def _next_block(text: str, position: int) -> int:
-    """Where the next block begins (at the line feed of its empty line), or the end of the text."""
+    """Returns the position of the next block (the line feed of its empty line), or the end of the text."""
     while True:
         position = text.find("\n## ", position)
         if position < 0:
@@ -269,7 +268,7 @@ def _next_block(text: str, position: int) -> int:
 def _read_block(
     text: str, position: int, end: int, line: int, last_number: int, last_at: datetime
 ) -> tuple[PlacedTurn | PlacedChange, datetime, int] | None:
-    """The block in text[position:end], its time, and where it ends; None if a crash cut it short."""
+    """Returns the block in text[position:end], its time, and its end; None if a crash cut it."""
     last = end == len(text)
     header_end = text.find("\n", position + 4)
     if header_end < 0:
@@ -324,7 +323,8 @@ def _read_block(
 def _read_body(
     text: str, start: int, end: int, meta: Mapping[str, Any]
 ) -> tuple[tuple[ToolCall, ...], tuple[str, ...], str, int]:
-    """Tool calls, attachments, content, and the number of lines before the content, of the body text[start:end]."""
+    """Returns tool calls, attachments, content, and the number of lines before the content, of the body
+    text[start:end]."""
     tools = meta.get("tools")
     listed = tools if isinstance(tools, list) else []
     files = [_texts(entry[1]) if isinstance(entry, list) and len(entry) == 2 else () for entry in listed]
@@ -368,7 +368,7 @@ def _read_meta(text: str) -> dict[str, Any]:
 
 
 def _guess_moment(header: re.Match[str], last_at: datetime) -> datetime:
-    """The time of a block that a person wrote, from its header alone."""
+    """Returns the time of a block that a person wrote, from its header alone."""
     day, hour, minute = header.group(1, 2, 3)
     try:
         on = date.fromisoformat(day) if day else to_utc(last_at).date()
@@ -378,7 +378,7 @@ def _guess_moment(header: re.Match[str], last_at: datetime) -> datetime:
 
 
 def _number(value: object) -> int | None:
-    """A count that a database can keep; None for anything else that a person may have written there."""
+    """Returns a number that a database can store; None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST else None
 
 

@@ -1,4 +1,4 @@
-"""A transcript's front matter: every field on one line of its own, so that filling one in moves no line."""
+"""A transcript's front matter. Every field has one line, so that setting a field moves no other line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 60
 
 
 def title_of(content: str) -> str:
-    """At most 60 characters of the first line that says something, cut at a word. `Conversation` if none does."""
+    """Returns at most 60 characters of the first line with words, cut at a word; `Conversation` if there is none."""
     for line in content[:4000].splitlines():
         words = " ".join(re.sub(r"^[#>*\-\s`]+", "", "".join(c if c.isprintable() else " " for c in line)).split())
         if re.search(r"\w", words):
@@ -27,12 +27,12 @@ def title_of(content: str) -> str:
 
 
 def slug_of_title(title: str) -> str:
-    """The title as part of a file name."""
+    """Returns the title as part of a file name."""
     return slugify(title, longest=40) or "conversation"
 
 
 def render_front_matter(head: TranscriptHead) -> str:
-    """The fields between their fences, each on one line. Unknown ones (`extra`) come last."""
+    """Returns the fields between their fences, each on one line, unknown ones (`extra`) last."""
     changes = [
         {"path": change.path, "action": change.action, "summary": change.summary, "at": moment_text(change.at)}
         for change in head.knowledge_changes
@@ -65,7 +65,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z")
 
 
 def own_fields(raw: str) -> dict[str, object] | None:
-    """The fields of a front matter as `render_front_matter` writes it, without a YAML parser; None for any other."""
+    """Returns the fields of a front matter in the form of `render_front_matter`, without a YAML parser; None for
+    another form."""
     fields: dict[str, object] = {}
     for line in raw.splitlines():
         if line == "#":
@@ -90,7 +91,7 @@ _KNOWN = frozenset(TranscriptHead.__dataclass_fields__) - {"title", "slug", "ext
 
 
 def head_from_fields(fields: Mapping[str, object], where: str, title: str) -> TranscriptHead:
-    """Checks the fields of a front matter; raises Invalid naming file and field. Unknown ones are kept in `extra`."""
+    """Returns the head with these fields; unknown ones are in `extra`. Raises Invalid naming file and field."""
 
     def wrong(name: str, wanted: str) -> Invalid:
         return Invalid(f"{where}: `{name}` must be {wanted}, not {fields.get(name)!r}")
@@ -169,7 +170,7 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,62}[A-Za-z0-9])?")
 
 
 def file_id(session_id: str) -> str:
-    """The id as part of a file name; one that had to be changed gets six digits of its hash (SPEC §2)."""
+    """Returns the id as part of a file name. A changed id gets six digits of its hash."""
     if _SAFE_ID.fullmatch(session_id):
         return session_id
     digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:6]
@@ -178,12 +179,12 @@ def file_id(session_id: str) -> str:
 
 
 def stem_of(path: str) -> str:
-    """A transcript's name without folders and ending: what files that speak of it call it by."""
+    """Returns a transcript's name without folders and suffix, which other files use for it."""
     return path.rsplit("/", 1)[-1].removesuffix(".md")
 
 
 def slug_in(path: str, session_id: str) -> str:
-    """The words in the name of a session's transcript."""
+    """Returns the words in the name of a session's transcript."""
     name = stem_of(path)
     _, found, slug = name.partition(f"-{file_id(session_id)}-")
     return slug if found else name

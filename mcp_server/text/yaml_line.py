@@ -1,4 +1,4 @@
-"""Values on one line of YAML: what our own front matter is written in, readable by any YAML parser and by people."""
+"""Values on one line of YAML, as in our front matter: readable for any YAML parser and for people."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _UNWRITABLE = re.compile(r"[<>\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uff
 
 
 def is_plain(text: str) -> bool:
-    """True if `text` needs no quotes: it cannot be taken for a number, a date, a list or a word of YAML's."""
+    """Returns whether `text` needs no quotes: it cannot be taken for a number, a date, a list or a YAML keyword."""
     return _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS_OF_YAML
 
 
 def yaml_line(value: object) -> str:
-    """`value` on one line: a plain word where nothing else could be meant, else JSON, which is YAML as well."""
+    """Returns `value` on one line: a plain word if it is unambiguous, else JSON, which is YAML as well."""
     if isinstance(value, datetime):
         return moment_text(value).replace(".000Z", "Z")
     if isinstance(value, date):
@@ -29,19 +29,19 @@ def yaml_line(value: object) -> str:
 
 
 def json_line(value: object, *, spaced: bool = False) -> str:
-    """`value` as JSON on one line, safe inside an HTML comment, without anything that is no UTF-8."""
+    """Returns `value` as JSON on one line that is valid UTF-8 and safe inside an HTML comment."""
     separators = (", ", ": ") if spaced else (",", ":")
     text = json.dumps(value, ensure_ascii=False, separators=separators, default=_other)
     return _UNWRITABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def moment_text(moment: datetime) -> str:
-    """A time in UTC with milliseconds: 2026-02-16T18:45:00.000Z. One without a zone is taken as UTC."""
+    """Returns a time in UTC with milliseconds: 2026-02-16T18:45:00.000Z. One without a zone is taken as UTC."""
     return to_utc(moment).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def read_moment(value: object) -> datetime | None:
-    """A time from a text or a parsed one, in UTC; None for anything else."""
+    """Returns a time, given as text or datetime, in UTC; None for anything else."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return to_utc(moment) if isinstance(moment, datetime) else None
@@ -50,7 +50,7 @@ def read_moment(value: object) -> datetime | None:
 
 
 def to_utc(moment: datetime) -> datetime:
-    """The same moment in UTC; one without a zone is taken as UTC."""
+    """Returns the same time in UTC; one without a zone is taken as UTC."""
     return moment.astimezone(UTC) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

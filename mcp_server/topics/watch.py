@@ -218,18 +218,17 @@ def said_by(matches: Sequence[Match], score: float | None) -> str:
 async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
     topics = await run_sync(memory.topics.read)
     ttl = memory.settings.watchers.topic_ttl
-    exchange = await memory.state.count_turns(row.session, "user")
-    before = await activations.of(memory.state, row.session)
-    await _take_waiting(memory, row, exchange)
+    standing = await activations.standing(memory.state, row.session)
+    exchange, before = standing.exchanges, standing.active
+    after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]
-    after = before
     troubles: dict[Trouble, None] = {}
     for place, turn in enumerate(spoken):
         at = exchange - sum(later.role == "user" for later in spoken[place + 1 :])
         if exchange - at <= ttl:  # topics of earlier exchanges have expired
-            after, found = await _heard_one(memory, row, turn, loaded if turn is turns[-1] else (), topics, at)
+            files = loaded if turn is turns[-1] else ()
+            after, found = await _heard_one(memory, row, turn, files, topics, at, after)
             troubles.update(dict.fromkeys(found))
-    after = await activations.of(memory.state, row.session) if not spoken else after
     if after != before:
         memory.changes.publish(Change("session", None, row.session))
     named = (f"{topics.topics[one.topic].path}: line {one.line}: {one.what}" for one in troubles)
@@ -237,11 +236,17 @@ async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded:
 
 
 async def _heard_one(
-    memory: Memory, row: SessionRow, turn: Turn, loaded: Sequence[str], topics: TopicSet, exchange: int
+    memory: Memory,
+    row: SessionRow,
+    turn: Turn,
+    loaded: Sequence[str],
+    topics: TopicSet,
+    exchange: int,
+    stored: Activations,
 ) -> tuple[Activations, tuple[Trouble, ...]]:
-    """Judges one recorded turn. Returns the session's activations after it, and the patterns that a limit stopped."""
+    """Judges one recorded turn of a session with these activations. Returns its activations after the turn, and the
+    patterns that a limit stopped."""
     ttl = memory.settings.watchers.topic_ttl
-    stored = await activations.of(memory.state, row.session)
     if turn.role == "user" and stored.ahead and fingerprint(turn.content) in stored.ahead:
         _, after = await activations.change(memory.state, row.session, lambda one: one.recorded(turn.content))
         return after, ()
@@ -266,17 +271,18 @@ async def _heard_one(
     return after, judged.troubles
 
 
-async def _take_waiting(memory: Memory, row: SessionRow, exchange: int) -> None:
-    """Adds events that arrived while no conversation of their project was open."""
+async def _take_waiting(memory: Memory, row: SessionRow, exchange: int, before: Activations) -> Activations:
+    """Adds events that arrived while no conversation of their project was open. Returns the session's activations."""
     if row.kind == "subagent":
-        return
+        return before
     ttl = memory.settings.watchers.topic_ttl
     keys = (await project_of(memory, Caller(), row.project or "global")).keys
 
     def how(events: list[Event]) -> activations.Change:
         return lambda one: one.fired([as_fired(event, exchange) for event in events], exchange, ttl)
 
-    await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
+    taken = await activations.take(memory.state, row.session, sorted({row.project, *keys} - {""}), how)
+    return await activations.of(memory.state, row.session) if taken else before
 
 
 def as_fired(event: Event, exchange: int) -> Activation:

@@ -15,8 +15,7 @@ from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, ToolCall
 from mcp_server.pressure import advisor
-from mcp_server.pressure.advise import Advice
-from mcp_server.pressure.advisor_report import IN_ADD
+from mcp_server.pressure.advise import IN_ADD, Advice
 from mcp_server.status.status import status
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.forgetting import holding

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import speed
 from benchmarks.speed import Measured, curve, measure_speed
 from benchmarks.workbench import Workbench, made_up_sessions
-from mcp_server.relevance.clarity_tracker import MOST_CANDIDATES, MOST_ITEMS
+from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS
 
 
 def test_made_up_conversations_are_the_same_each_time_and_as_many_as_asked() -> None:

@@ -14,8 +14,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.conversations.sessions import session_turns
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import expire, recover_chunk
-from mcp_server.pressure.drops import cold_records, drops
+from mcp_server.pressure.cold import cold_records, drops, expire, recover_chunk
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set

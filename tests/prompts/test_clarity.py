@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp.types import PromptReference
 
-from mcp_server.relevance.clarity_block import COMMANDS
+from mcp_server.relevance.clarity_scores import COMMANDS
 from tests.serving import connected, prompt, say
 
 pytestmark = pytest.mark.anyio

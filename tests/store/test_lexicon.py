@@ -11,8 +11,7 @@ import pytest
 
 from mcp_server.errors import Invalid
 from mcp_server.pressure.advise import scored
-from mcp_server.pressure.advisor_items import ContextItem, ItemType
-from mcp_server.relevance.advisor_score import Lexicon, relevance
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, relevance
 from mcp_server.storage.local.lexicon import LexiconFile, parsed
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)

@@ -37,12 +37,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a session stands, as of one moment: what is active in it, how many turns of the user it has, and role and
-    SHA-256 of its last turn, "" without one."""
+    """What is known of a session's topics at one moment: the active ones, how many turns of the user it has, role and
+    SHA-256 of its last turn ("" without one), and whether events wait for any session."""
 
     active: Activations = field(default_factory=Activations)
     exchanges: int = 0
     last: tuple[str, str] = ("", "")
+    waiting: bool = False
 
 
 async def standing(state: State, session: str) -> Standing:
@@ -52,7 +53,10 @@ async def standing(state: State, session: str) -> Standing:
         turns = "FROM turn_keys WHERE session = ?"
         (users,) = connection.execute(f"SELECT count(*) {turns} AND role = 'user'", (session,)).fetchone()
         last = connection.execute(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
-        return Standing(Activations.from_json(_get(connection, ACTIVE, session)), users, last or ("", ""))
+        waits = "SELECT EXISTS (SELECT 1 FROM entries WHERE namespace = ?)"
+        (waiting,) = connection.execute(waits, (WAITING,)).fetchone()
+        active = Activations.from_json(_get(connection, ACTIVE, session))
+        return Standing(active, users, last or ("", ""), bool(waiting))
 
     return await state.read(read)
 

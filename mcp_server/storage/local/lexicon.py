@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_server.errors import Invalid
-from mcp_server.relevance.advisor_score import Lexicon
+from mcp_server.relevance.advisor_items import Lexicon
 from mcp_server.text.words import words
 
 SHIPPED = Path(__file__).parents[2] / "data" / "lexicon.yaml"

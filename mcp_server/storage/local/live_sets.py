@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, get_args
 
 from mcp_server.relevance.chunks import ChunkKind, Form, LiveChunk, Standing
@@ -101,13 +102,25 @@ class LiveSets:
         return await self._state.read(lambda connection: int(connection.execute(_TOTAL, (session,)).fetchone()[0]))
 
     async def add(
-        self, session: str, turn: int, chunks: Sequence[LiveChunk], at: datetime, client: int | None, keep: timedelta
+        self,
+        session: str,
+        turn: int,
+        chunks: Sequence[LiveChunk],
+        at: datetime,
+        client: int | None,
+        keep: timedelta,
+        entries: Mapping[tuple[str, str], Any] = MappingProxyType({}),
     ) -> Entered | None:
-        """Adds what turn number `turn` brought, and notes the gauges; earlier readings are kept for `keep`. None, and
-        nothing is added, if the set does not hold the turn before: then it was lost, or never made."""
+        """Adds the chunks of turn number `turn`, and notes the gauges; earlier readings are kept for `keep`. Returns
+        None, and adds no chunk, if the set does not hold the turn before: then it was lost, or never made.
+
+        `entries` are values by namespace and key that the same transaction stores, in either case.
+        """
         insert, rows = insert_chunks(session, chunks)
+        values = [(*place, json.dumps(value)) for place, value in entries.items()]
 
         def write(connection: sqlite3.Connection) -> Entered | None:
+            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", values)
             last = f"SELECT coalesce(max(turn), 0) FROM live_chunks WHERE session = ? AND {_SAID}"
             if connection.execute(last, (session,)).fetchone()[0] < turn - 1:
                 return None

@@ -49,8 +49,10 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What of a session may be the same as an arriving turn: the one with its id, the last one; and its `nth`."""
+    """A session's row, its turns that an arriving turn may repeat (the one with its id, the last one), and the arriving
+    turn's `nth`."""
 
+    row: SessionRow | None
     same_id: TurnKey | None
     last: TurnKey | None
     nth: int
@@ -123,7 +125,7 @@ class State:
         return int(rows[0][0])
 
     async def recorded(self, session: str, role: Role, sha: str, turn_id: str | None) -> Recorded:
-        """What is needed to tell whether an arriving turn is a repeat, without reading all keys."""
+        """Returns what is needed to record an arriving turn, and to tell whether it is a repeat."""
 
         def ask(connection: sqlite3.Connection) -> Recorded:
             one = "SELECT * FROM turn_keys WHERE session = ?"
@@ -131,7 +133,10 @@ class State:
             last = connection.execute(f"{one} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
             count = "SELECT count(*) FROM turn_keys WHERE session = ? AND role = ? AND sha = ?"
             (nth,) = connection.execute(count, (session, role, sha)).fetchone()
-            return Recorded(_key(same) if same else None, _key(last) if last else None, nth)
+            row = connection.execute("SELECT * FROM sessions WHERE session = ?", (session,)).fetchone()
+            return Recorded(
+                _session(row) if row else None, _key(same) if same else None, _key(last) if last else None, nth
+            )
 
         return await self.read(ask)
 
@@ -258,6 +263,12 @@ class State:
         """The stored value, or None."""
         rows = await self._rows("SELECT value FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
         return json.loads(rows[0][0]) if rows else None
+
+    async def get_all(self, places: Sequence[tuple[str, str]]) -> list[Any]:
+        """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
+        sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
+        rows = await self.read(lambda connection: [connection.execute(sql, place).fetchone() for place in places])
+        return [json.loads(row[0]) if row else None for row in rows]
 
     async def entries(self, namespace: str) -> dict[str, Any]:
         """Every value of a namespace by its key."""

@@ -15,8 +15,7 @@ from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import IMMUNE, expire, find_cold, go_cold_again, recover_chunk
-from mcp_server.pressure.drops import drops
+from mcp_server.pressure.cold import IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search

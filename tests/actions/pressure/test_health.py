@@ -12,9 +12,9 @@ from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.drops import cold_records, drops
+from mcp_server.pressure.cold import cold_records, drops
 from mcp_server.pressure.health import health
-from mcp_server.pressure.tuning import tuning
+from mcp_server.pressure.log import tuning
 from mcp_server.recovery.recover import recover
 from tests.actions.small_context import USER, grow, small_memory
 from tests.conftest import Clock

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mcp_server.pressure.advise import Advice, advise, phase_of
-from mcp_server.pressure.advisor_items import ContextItem
-from mcp_server.pressure.advisor_report import message
-from mcp_server.relevance.advisor_score import Lexicon
+from mcp_server.pressure.advise import Advice, advise, message, phase_of
+from mcp_server.relevance.advisor_items import ContextItem, Lexicon
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 EMPTY = Lexicon({}, {}, frozenset())

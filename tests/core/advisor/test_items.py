@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mcp_server.model import ToolCall, Turn
-from mcp_server.pressure.advise import advise
-from mcp_server.pressure.advisor_items import ESTIMATES, items_of, short_name
-from mcp_server.pressure.advisor_report import state_of
-from mcp_server.relevance.advisor_score import Lexicon
+from mcp_server.pressure.advise import advise, state_of
+from mcp_server.relevance.advisor_items import ESTIMATES, Lexicon, items_of, short_name
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunks_of
 
 AT = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)

@@ -12,11 +12,9 @@ from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs, LeftOff
 from mcp_server.context.render import label
 from mcp_server.context.slots import session
-from mcp_server.pressure.advise import advise
-from mcp_server.pressure.advisor_items import ContextItem
-from mcp_server.pressure.advisor_report import message
-from mcp_server.relevance.advisor_score import Lexicon
-from mcp_server.relevance.clarity_block import BlockItem, block
+from mcp_server.pressure.advise import advise, message
+from mcp_server.relevance.advisor_items import ContextItem, Lexicon
+from mcp_server.relevance.clarity_scores import BlockItem, block
 from prompts import clarity, prune_review, reflect, resume
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcp_server.relevance.clarity_block import BlockItem, block
+from mcp_server.relevance.clarity_scores import BlockItem, block
 
 
 def words(text: str) -> int:

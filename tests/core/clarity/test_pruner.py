@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.relevance.clarity_pruner import PruningRules, prune
-from mcp_server.relevance.clarity_tracker import Item
+from mcp_server.relevance.clarity_scores import Item, PruningRules, prune
 from mcp_server.text.named_things import CATEGORIES, ItemCategory
 
 RULES = PruningRules()

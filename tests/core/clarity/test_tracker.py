@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_server.model import Role, ToolCall, Turn
-from mcp_server.relevance.clarity_tracker import MOST_CANDIDATES, MOST_ITEMS, ClarityWeights, Tracker
+from mcp_server.relevance.clarity_scores import MOST_CANDIDATES, MOST_ITEMS, ClarityWeights, Tracker
 
 AT = datetime(2026, 3, 1, 9, tzinfo=UTC)
 W = ClarityWeights()

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_server.context.inputs import Candidate, CompileInputs, Dropped, LeftOff, Shortened
 from mcp_server.model import GateSignal, Hit, Passage, Role, SourceFile, ToolCall, Turn, Withheld
-from mcp_server.relevance.clarity_block import BlockItem
+from mcp_server.relevance.clarity_scores import BlockItem
 from mcp_server.tokens import TokenCounter
 from mcp_server.topics.activations import Correction, Payload
 from mcp_server.topics.topic import ActiveTopic

@@ -6,7 +6,7 @@ import json
 
 from mcp_server.context.compiler import compile_inputs
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
-from mcp_server.relevance.clarity_block import BlockItem
+from mcp_server.relevance.clarity_scores import BlockItem
 from tests.core.compiler import states
 
 ITEMS = tuple(

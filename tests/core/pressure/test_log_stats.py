@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.pressure.log_stats import Spread, histogram, log_stats, since, spread
+from mcp_server.pressure.log import Spread, histogram, log_stats, since, spread
 
 DROP: dict[str, Any] = {
     "timestamp": "2026-02-02T22:55:00Z",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.pressure.wording import LONGEST_SHOWN, read, request
+from mcp_server.pressure.reword import LONGEST_SHOWN, read, request
 
 TEMPLATE = "At most {words} words.\n<data>\n{message}\n</data>\n"
 ORIGINAL = (

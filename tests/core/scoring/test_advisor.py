@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mcp_server.pressure.advise import scored
-from mcp_server.pressure.advisor_items import ContextItem, ItemType
-from mcp_server.relevance.advisor_score import Lexicon, band, frequency, recency, relevance
+from mcp_server.relevance.advisor_items import ContextItem, ItemType, Lexicon, band, frequency, recency, relevance
 
 NOW = datetime(2026, 1, 18, 10, 30, tzinfo=UTC)
 LEXICON = Lexicon(

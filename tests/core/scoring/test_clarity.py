@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.relevance.clarity_tracker import ClarityWeights, score
+from mcp_server.relevance.clarity_scores import ClarityWeights, score
 
 W = ClarityWeights()
 

@@ -1,0 +1,344 @@
+"""Clarity's items: the tracker counts them, the score ranks them, the pruner selects them, the block shows them.
+
+A user's message mentions items; an agent's message only refers to known ones. A keyword becomes an item with its second
+mention in the session; before that it is a candidate. The numbers of items and candidates are bounded: the one that was
+silent longest is removed first. The counts are a function of the turns alone; anchors are added for a view
+(`with_anchors`).
+
+The pruner's rules, the stronger first:
+
+    1. anchored items stay; in strict mode essential ones too
+    2. over `max_context_items` (50): the lowest go until `target_context_items` (30) are left
+    3. over `max_items_per_category` (20): the lowest of the category go; in strict mode none at 25 points or more
+    4. mentioned `min_mentions_preserve` (3) times or more: stays
+    5. under `prune_threshold` (8 points): goes
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mcp_server.model import Role, Turn
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.named_things import CATEGORIES, ItemCategory, extract, known_in
+
+COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
+"""The commands; `status` is the default."""
+
+MOST_TOKENS = 150
+HIGH, MIDDLE = 50, 40
+"""Points from which an item is marked ● and ◐; below them ○."""
+
+LONGEST_SHOWN = 100
+
+HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockItem:
+    """An item for the block: its id, its points with their terms, and why it stays."""
+
+    id: str
+    score: float
+    anchored: bool = False
+    why: str = ""
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+def line(item: BlockItem) -> str:
+    """Returns the line of an item: mark, anchor, id, points."""
+    mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
+    anchor = "⚓ " if item.anchored else ""
+    name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
+    return f"  {mark} {anchor}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
+
+
+def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
+    """Returns the block `[CLARITY CONTEXT]` with as many items, in the order given, as fit into `most` tokens; empty
+    without items."""
+    text = head
+    for item in items:
+        longer = f"{text}\n{line(item)}"
+        if count(longer) > most:
+            break
+        text = longer
+    return text if text != head else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClarityWeights:
+    """The weights of an item's score: points, and exchanges for `half_life` and `recency_window`."""
+
+    half_life: float = 5
+    recency_window: int = 3
+    recency_bonus: float = 20
+    reference_weight: float = 15
+    frequency_scale: float = 10
+    anchor_bonus: float = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ClarityScore:
+    """A score with its terms: `total` is their sum; `staleness` is never positive."""
+
+    base: float
+    recency: float
+    utility: float
+    staleness: float
+    anchor: float
+
+    @property
+    def total(self) -> float:
+        return self.base + self.recency + self.utility + self.staleness + self.anchor
+
+    def terms(self) -> Mapping[str, float]:
+        """Returns the terms by name."""
+        return {
+            "base": self.base,
+            "recency": self.recency,
+            "utility": self.utility,
+            "staleness": self.staleness,
+            "anchor": self.anchor,
+        }
+
+
+def score(mentions: int, references: int, silent: int, anchored: bool, weights: ClarityWeights) -> ClarityScore:
+    """Returns the score of an item with this many mentions and references that was last mentioned `silent` exchanges
+    ago."""
+    base = weights.frequency_scale * math.log2(mentions + 1)
+    stale = max(0, silent - weights.recency_window)
+    return ClarityScore(
+        base=base,
+        recency=weights.recency_bonus * max(0.0, 1 - silent / (weights.recency_window + 1)),
+        utility=weights.reference_weight * references,
+        staleness=0.0 - base * (1 - 0.5 ** (stale / weights.half_life)),  # never -0.0
+        anchor=weights.anchor_bonus if anchored else 0.0,
+    )
+
+
+MOST_ITEMS = 300
+MOST_CANDIDATES = 600
+LONGEST_HEARD = 100_000
+"""Characters of a message that are counted: a conversation is not about the end of a pasted log."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item. Counts are 0 or more; `last_mention` is the exchange, counted from 1, or 0 for never."""
+
+    id: str
+    category: ItemCategory
+    mentions: int
+    references: int
+    last_mention: int
+    created: datetime
+    anchored: bool = False
+
+
+@dataclass(slots=True)
+class Tracker:
+    """The counts of one session, changed in place by `hear`. `exchange` is the number of the current exchange, `turn`
+    that of the last counted turn."""
+
+    exchange: int = 0
+    turn: int = 0
+    items: dict[str, Item] = field(default_factory=dict)
+    """By id, the one that was silent longest first."""
+    candidates: dict[str, int] = field(default_factory=dict)
+    """Keywords that were said once, with the exchange; oldest first."""
+
+    def take(self, turn: Turn) -> None:
+        """Counts one turn of the session, unless it was counted before."""
+        if turn.number > self.turn:
+            self.turn = turn.number
+            files = "\n".join(file for call in turn.tool_calls for file in call.files)
+            text = f"{turn.content}\n{files}" if files else turn.content
+            self.hear(turn.role, text, turn.at, [call.name for call in turn.tool_calls])
+
+    def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
+        """Counts one message: a user's as mentions, an agent's as references; a system message is not counted."""
+        text = text[:LONGEST_HEARD]
+        if role == "user":
+            self.exchange += 1
+            for item, category in extract(text, tools).items():
+                self._mention(item, category, at)
+        elif role == "agent":
+            for item in known_in(text, tools, self.items):
+                known = self.items[item]
+                self.items[item] = replace(known, references=known.references + 1)
+
+    def with_anchors(self, anchored: Mapping[str, datetime]) -> Tracker:
+        """Returns the counts with the user's anchors (id → since when). An anchored item that was never mentioned has 0
+        mentions."""
+        items = {
+            name: item if item.anchored == (name in anchored) else replace(item, anchored=name in anchored)
+            for name, item in self.items.items()
+        }
+        for item, at in anchored.items():
+            if item not in items:
+                items[item] = Item(item, category_of(item), 0, 0, 0, at, anchored=True)
+        return Tracker(self.exchange, self.turn, items, dict(self.candidates))
+
+    def scores(self, weights: ClarityWeights) -> list[tuple[Item, ClarityScore]]:
+        """Returns every item with its current score, highest first; ties by id."""
+        scored = [(item, self.score(item, weights)) for item in self.items.values()]
+        return sorted(scored, key=lambda pair: (-pair[1].total, pair[0].id))
+
+    def score(self, item: Item, weights: ClarityWeights) -> ClarityScore:
+        """Returns the score of one item as of the current exchange."""
+        silent = self.exchange - item.last_mention if item.mentions else weights.recency_window + 1
+        return score(item.mentions, item.references, silent, item.anchored, weights)
+
+    def as_dict(self, now: datetime, anchored: Container[str] = ()) -> dict[str, Any]:
+        """Returns JSON values. Times are milliseconds since 1970, UTC; `anchored` are ids that are also marked as
+        anchored."""
+        return {
+            "currentTurn": self.exchange,
+            "lastPersistAt": _milliseconds(now),
+            "items": [
+                {
+                    "id": item.id,
+                    "category": item.category,
+                    "mentionCount": item.mentions,
+                    "referenceCount": item.references,
+                    "lastMentionTurn": item.last_mention,
+                    "anchored": item.anchored or item.id in anchored,
+                    "createdAt": _milliseconds(item.created),
+                }
+                for item in self.items.values()
+            ],
+            "candidates": list(self.candidates.items()),
+            "lastTurnNumber": self.turn,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Tracker:
+        """Returns the counts in JSON values, without anchors. Raises KeyError, TypeError or ValueError if they are
+        invalid."""
+        items = [
+            Item(
+                id=str(one["id"]),
+                category=_category(one.get("category"), str(one["id"])),
+                mentions=int(one["mentionCount"]),
+                references=int(one["referenceCount"]),
+                last_mention=int(one["lastMentionTurn"]),
+                created=_EPOCH + int(one["createdAt"]) * _MILLISECOND,
+            )
+            for one in stored["items"]
+        ]
+        candidates = {str(word): int(exchange) for word, exchange in stored.get("candidates", ())}
+        last = int(stored.get("lastTurnNumber", 0))
+        return cls(int(stored["currentTurn"]), last, {item.id: item for item in items}, candidates)
+
+    def _mention(self, item: str, category: ItemCategory, at: datetime) -> None:
+        known = self.items.pop(item, None)
+        if known is None and category == "keyword" and self.candidates.pop(item, None) is None:
+            self.candidates[item] = self.exchange
+            if len(self.candidates) > MOST_CANDIDATES:
+                del self.candidates[next(iter(self.candidates))]
+            return
+        if known is None:
+            at = at.replace(microsecond=at.microsecond // 1000 * 1000)  # as transcripts and the stored form have it
+            known = Item(item, category, 2 if category == "keyword" else 1, 0, self.exchange, at)
+        else:
+            known = replace(known, mentions=known.mentions + 1, last_mention=self.exchange)
+        self.items[item] = known  # at the end again: the order is that of silence
+        if len(self.items) > MOST_ITEMS:
+            del self.items[next(iter(self.items))]
+
+
+def category_of(item: str) -> ItemCategory:
+    """Returns the category of an id by its form, for items that were anchored before they were mentioned."""
+    return next((category for name, category in extract(item).items() if name == item), "keyword")
+
+
+def _category(stored: object, item: str) -> ItemCategory:
+    return next((category for category in CATEGORIES if category == stored), None) or category_of(item)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+FADING = 15
+"""Points: half of what a new mention gives (10 for the mention, 20 for being recent)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PruningRules:
+    """The pruner's settings: points and numbers of items."""
+
+    prune_threshold: float = 8
+    strict_mode_preserve_threshold: float = 25
+    max_items_per_category: int = 20
+    target_context_items: int = 30
+    max_context_items: int = 50
+    min_mentions_preserve: int = 3
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an item stays in the block, and the rule that decided. `terms` are those of its score, if they are given;
+    `essential` is its tier."""
+
+    item: Item
+    score: float
+    keep: bool
+    why: str
+    essential: bool = False
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """Returns `keep`, `fading` (it stays with at most half the points of a new mention) or `gone`."""
+        if not self.keep:
+            return "gone"
+        return "fading" if self.score < FADING and not self.item.anchored else "keep"
+
+
+def prune(scored: Iterable[tuple[Item, float]], essential: frozenset[str], rules: PruningRules) -> list[Verdict]:
+    """Returns a verdict for every item, highest score first. `essential` has the ids of the essential tier."""
+    ordered = sorted(scored, key=lambda pair: (-pair[1], pair[0].id))
+    verdicts = {item.id: _alone(item, score, essential, rules) for item, score in ordered}
+
+    def kept() -> list[Verdict]:
+        return [verdict for verdict in verdicts.values() if verdict.keep]
+
+    def protected(verdict: Verdict) -> bool:
+        return verdict.item.anchored or (rules.strict and verdict.item.id in essential)
+
+    in_category = Counter(verdict.item.category for verdict in kept())
+    for verdict in reversed(kept()):
+        spared = rules.strict and verdict.score >= rules.strict_mode_preserve_threshold
+        if in_category[verdict.item.category] > rules.max_items_per_category and not (protected(verdict) or spared):
+            in_category[verdict.item.category] -= 1
+            why = f"over {rules.max_items_per_category} of its kind"
+            verdicts[verdict.item.id] = Verdict(verdict.item, verdict.score, False, why)
+
+    over = len(kept()) - rules.target_context_items if len(kept()) > rules.max_context_items else 0
+    for verdict in [one for one in reversed(kept()) if not protected(one)][:over]:
+        why = f"over {rules.max_context_items} items: the lowest go until {rules.target_context_items} are left"
+        verdicts[verdict.item.id] = Verdict(verdict.item, verdict.score, False, why)
+    return list(verdicts.values())
+
+
+def _alone(item: Item, score: float, essential: frozenset[str], rules: PruningRules) -> Verdict:
+    """Returns the verdict on an item without the limits on numbers."""
+    if item.anchored:
+        return Verdict(item, score, True, "anchored")
+    if rules.strict and item.id in essential:
+        return Verdict(item, score, True, "essential")
+    if item.mentions >= rules.min_mentions_preserve:
+        return Verdict(item, score, True, f"mentioned {item.mentions} times")
+    if score < rules.prune_threshold:
+        return Verdict(item, score, False, f"under {rules.prune_threshold:g} points")
+    return Verdict(item, score, True, f"{rules.prune_threshold:g} points or more")
