@@ -1,10 +1,10 @@
-"""The page that lists every command of the three designs is true: each command runs on a small workspace and shows
-something true, for a person and for a program."""
+"""The page that lists every command of the five designs is true: each command runs on a small workspace."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ import pytest
 
 from mcp_server.model import Role
 from tests.conftest import Run
+from tests.gitting import git
 from tests.pressing import converse, errand
 
-PAGE = (Path(__file__).parent.parent / "docs" / "designs.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent / "docs" / "design" / "designs.md").read_text("utf-8")
+COMPILER, OTHERS = PAGE.split("\n## Clarity\n")
+"""The part about the memory compiler, and the part about the other designs."""
+
 SESSION, ITEM, WORDS, MESSAGE = "s1", "paint-shed", "tulips", "What about the paint-shed?"
 
 Check = tuple[str, Callable[[Any], bool]]
-"""What stands in the text, and what is true of the JSON."""
+"""A text that the command prints, and a check of its JSON."""
 
 SHOWN: dict[str, Check] = {
     "clarity": (
@@ -60,14 +64,14 @@ SHOWN: dict[str, Check] = {
 }
 
 
-def listed() -> list[str]:
-    """The commands of the tables' second columns, in their order."""
-    cells = re.findall(r"^\|[^\n]*?\| (`context-manager [^|]+) \|", PAGE, re.MULTILINE)
+def listed(part: str) -> list[str]:
+    """Returns the commands of the tables' second columns, in their order."""
+    cells = re.findall(r"^\|[^\n]*?\| (`context-manager [^|]+) \|", part, re.MULTILINE)
     return list(dict.fromkeys(one for cell in cells for one in re.findall(r"`context-manager ([^`]+)`", cell)))
 
 
 def test_the_page_lists_exactly_what_is_tried_here() -> None:
-    assert sorted(listed()) == sorted(SHOWN)
+    assert sorted(listed(OTHERS)) == sorted(SHOWN)
 
 
 def test_every_command_that_the_designs_name_is_on_it() -> None:
@@ -96,7 +100,7 @@ def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) 
     converse(workspace, said, SESSION)
     run("index", "status")
 
-    for command in listed():
+    for command in listed(OTHERS):
         text, true = SHOWN[command]
         for more in ((), ("--json",)):
             if "unanchor" in command:
@@ -110,3 +114,31 @@ def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) 
             else:
                 assert text in shown, (command, shown)
                 assert shown or command == "health --notify-if-pct 0.5"
+
+
+def test_every_call_of_the_memory_compiler_is_on_it() -> None:
+    for call in (
+        *("search(", "read(", "write(", "edit(", "on_session_start", "on_message", "on_tool_call", "on_session_end"),
+        *("ContextCompiler.compile", "WatcherPipeline.process", "PatternMatcher.match", "SimilarityScorer.score"),
+        *("GatedActivator.should_activate", "OutputWatcher.check", "index_file", "remove_file", "rebuild_full"),
+        *("extract_from_session", "replay_all", "daily_summary", "weekly_rollup", "monthly_distillation"),
+        *("prune_memory", "prune_journals", "score_and_evict", "reconstruct_knowledge"),
+        *("batch_commit", "tag_daily", "tag_milestone", "MemoryGit.push", "git log -S", "git blame", "git revert"),
+    ):
+        assert call in COMPILER
+
+
+def test_every_command_for_the_memory_compiler_runs(run: Run, workspace: Path) -> None:
+    run("observe", f"Decision: we plant {WORDS} in bed four.", "--session", SESSION)
+    run("session", "end", SESSION)
+    run("remember", f"The {WORDS} are from Ana.", "--kind", "fact")
+    git(workspace, "add", "knowledge")
+    git(workspace, "commit", "--quiet", "--message", "memory: tulips")
+    commit = git(workspace, "rev-parse", "--short", "HEAD")
+    values = {
+        **{"SESSION": SESSION, "WORDS": WORDS, "MESSAGE": MESSAGE, "NAME": "trial", "TOPIC": "deployment"},
+        **{"PATH": "knowledge/reference/general.md", "DAY": "yesterday", "COMMIT": commit},
+    }
+    for command in listed(COMPILER):
+        words = (re.sub("[A-Z]+", lambda name: values.get(name[0], name[0]), word) for word in shlex.split(command))
+        assert run(*words), command

@@ -1,11 +1,12 @@
-"""The README is for users, and it is true: every command, tool, resource, prompt, setting and path in it exists, and
-nothing that exists is missing from it."""
+"""The README and the pages in docs/ are true: every command, tool, resource, prompt, setting and path in them exists,
+and every one that exists is in its page."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -21,35 +22,76 @@ from tests.serving import connected
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-SETTINGS = (ROOT / "docs" / "settings.md").read_text("utf-8")
+DOCS = ROOT / "docs"
+COMMANDS_PAGE = (DOCS / "commands.md").read_text("utf-8")
+SETTINGS_PAGE = (DOCS / "settings.md").read_text("utf-8")
+TOOLS_PAGE = (DOCS / "tools.md").read_text("utf-8")
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *sorted(DOCS.rglob("*.md"))]
+MOST_LINES = 200
 
 
-def block(name: str) -> str:
-    """The command in the README under `<!-- command: NAME -->`."""
-    found = re.search(rf"<!-- command: {name} -->\n *```sh\n *(.*?)\n *```", README, re.DOTALL)
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def block(name: str, text: str = README) -> str:
+    """Returns the command in a text under `<!-- command: NAME -->`."""
+    found = re.search(rf"<!-- command: {name} -->\n *```sh\n *(.*?)\n *```", text, re.DOTALL)
     assert found, name
     return found[1]
 
 
-def test_every_command_is_in_it_and_no_other() -> None:
-    told = set(re.findall(r"^\| `context-manager ([\w-]+)", README, re.MULTILINE))
-    assert told == set(COMMANDS)
+def shell_lines(page: Path) -> list[str]:
+    """Returns the lines of a page's shell blocks that call `context-manager`, without comments and redirections."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = [re.split(r"\s+[#>]\s*", line.strip())[0] for text in blocks for line in text.splitlines()]
+    return [line for line in lines if line.startswith("context-manager ")]
+
+
+def usage_error(arguments: list[str]) -> str | None:
+    """Parses a command line as the program does, without running it, and returns what is wrong with it."""
+    command: click.Command = cli
+    try:
+        context = cli.make_context("context-manager", arguments)
+        while isinstance(command, click.Group):
+            left = [*getattr(context, "_protected_args", ()), *context.args]
+            if not left:  # a group that does something by itself
+                break
+            _, found, left = command.resolve_command(context, left)
+            assert found is not None
+            command, context = found, found.make_context(found.name, left, parent=context)
+    except click.UsageError as error:
+        return str(error)
+    return None
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES
+
+
+def test_every_command_is_in_its_page_and_no_other() -> None:
+    assert set(re.findall(r"^\| `context-manager ([\w-]+)", COMMANDS_PAGE, re.MULTILINE)) == set(COMMANDS)
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("session", "project", "index", "clarity", "logs", "cold-storage", "checkpoint", "topics", "gate"),
-        *("history", "tag", "explore", "reconstruct", "jobs"),
-    ],
+    "name", [name for name in COMMANDS if isinstance(cli.get_command(click.Context(cli), name), click.Group)]
 )
-def test_the_subcommands_are_in_it(name: str) -> None:
+def test_the_subcommands_are_in_the_page(name: str) -> None:
     context = click.Context(cli)
     group = cli.get_command(context, name)
     assert isinstance(group, click.Group)
-    told = re.search(rf"^\| `context-manager {name} (.+?)`", README, re.MULTILINE)
+    told = re.search(rf"^\| `context-manager {name} (.+?)`", COMMANDS_PAGE, re.MULTILINE)
     assert told
     assert sorted(told[1].split(r"\|")) == sorted(group.list_commands(context))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_command_line_of_the_documentation_is_understood(page: Path) -> None:
+    for line in shell_lines(page):
+        problem = usage_error(shlex.split(line)[1:])
+        assert problem is None or "does not exist" in problem, (line, problem)  # a file that only its reader has
+    for name in re.findall(r"`context-manager ([a-z][\w-]*)", page.read_text("utf-8")):
+        assert name in COMMANDS, name
 
 
 def test_every_setting_is_in_its_page_with_its_default_and_its_words() -> None:
@@ -57,33 +99,39 @@ def test_every_setting_is_in_its_page_with_its_default_and_its_words() -> None:
         for name, field in knobs(kind, section):
             default = str(field.default).lower() if isinstance(field.default, bool) else field.default
             row = f"| `{name}` | `{'null' if default is None else default}` | {field.description} |"
-            assert row in SETTINGS, row
+            assert row in SETTINGS_PAGE, row
 
 
-def test_every_setting_that_it_names_is_one() -> None:
-    sections = "|".join(SECTIONS)
+def test_every_setting_that_the_documentation_names_exists() -> None:
     known = {name for section, kind in SECTIONS.items() for name, _ in knobs(kind, section)}
-    named = set(re.findall(rf"`((?:{sections})(?:\.[a-z_]+)+)\b", README))
-    assert named & known
-    assert named - known <= {"server.json"}
+    groups = {name.rpartition(".")[0] for name in known}
+    for page in PAGES:
+        if page.name == "designs.md":  # names the calls of other systems
+            continue
+        found = set(re.findall(rf"`((?:{'|'.join(SECTIONS)})(?:\.[a-z_]+)+)[`:]", page.read_text("utf-8")))
+        assert found - known - groups <= {"server.json", "context.md"}, page
 
 
 @pytest.mark.anyio
-async def test_every_tool_resource_and_prompt_is_in_it_and_no_other(workspace: Path) -> None:
+async def test_every_tool_resource_and_prompt_is_in_its_page_and_no_other(workspace: Path) -> None:
     async with connected(workspace, profile="full") as client:
         tools = {tool.name for tool in (await client.list_tools()).tools}
         resources = {str(found.uri) for found in (await client.list_resources()).resources}
         templates = {found.uri_template for found in (await client.list_resource_templates()).resource_templates}
         prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
-    tables = README.split("## Tools, resources, prompt")[1].split("**Sessions.**")[0]
-    assert set(re.findall(r"^\| `([^`]+)` \|", tables, re.MULTILINE)) == tools | resources | templates
-    assert set(re.findall(r"The prompt `(\w+)`", tables)) == prompts
+    assert set(re.findall(r"^\| `([^`]+)` \|", TOOLS_PAGE, re.MULTILINE)) == tools | resources | templates
+    assert set(re.findall(r"The prompt `(\w+)`", TOOLS_PAGE)) == prompts
 
 
-def test_every_place_it_points_to_exists() -> None:
-    places = re.findall(r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle|docs)/[\w/.]*)`", README)
-    assert places
-    assert [path for path in places if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_path_that_it_names_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    places = re.findall(
+        r"`((?:mcp_server|tools|resources|prompts|tests|examples|bundle|benchmarks|docs)/[\w/.-]*)`", text
+    )
+    assert [path for path in places if "NAME" not in path and not (ROOT / path).exists()] == []
+    links = [link for link in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_its_two_commands_are_whole() -> None:
@@ -109,8 +157,9 @@ def test_nothing_in_the_project_names_a_machine() -> None:
             assert not re.search(r"(?<![\w./])/(?:root/|work/(?:main|lab|shared)\b)", text), path
 
 
-def test_its_python_is_what_the_memory_takes() -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "python.md"], ids=named)
+def test_its_python_is_what_the_memory_takes(page: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     assert example.count("\n") <= 15
     loop = f"async def main(question, agent):\n{textwrap.indent(example, '    ')}"
     ast.parse(loop)

@@ -1,35 +1,37 @@
-"""The main job, once through: a workspace from nothing, a conversation imported, a real server, a real client.
+"""Runs the main job once: creates a workspace, imports a conversation, starts a real server, connects a real client.
 
-Yields what happened step by step, so that whoever shows it decides how. Everything is checked on the way: what the
-resource, the tool and a compilation in this process give must be the same bytes.
+The steps are yielded as values; `mcp_server/cli/demo.py` prints them. The resource, the tool and a compilation in this
+process must give the same bytes.
 """
 
 from __future__ import annotations
-
 import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import uuid
+from collections.abc import (AsyncIterator, Awaitable, Callable, Mapping)
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
 from mcp_server.clients.importers.report import ImportReport
 from mcp_server.clients.importers.run import import_path
 from mcp_server.context.compile import CompileRequest, compile_context
+from mcp_server.context.inject import for_prompt
 from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.errors import Unavailable
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
+from pathlib import Path
+from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp import Client
 
 CONVERSATION = "conversation.json"
+PROMPT = "Mrs Kovač ordered Filip's birthday cake. What do I tell Luka and Jelena?"
+"""The prompt of the before-and-after: everything that answers it was said months ago."""
 QUESTION = (
     "Mrs Kovač wants Filip's birthday cake for Friday, and Ognjen asks whether he may still change the order page "
     "before Saturday. What did we decide about hazelnuts and about changes?"
@@ -48,13 +50,19 @@ Open = Callable[[Path, Mapping[str, str]], AbstractAsyncContextManager[Memory]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened: a heading, what came of it, how many seconds it took; `receipt` for the last one."""
+    """A heading, its result as text, and its duration in seconds.
+
+    `pushed` is the text that a hook adds to `message`, and `line` is what the user sees of it. `receipt` is the receipt
+    of the context compiled for `message`.
+    """
 
     title: str
     text: str
     seconds: float
     receipt: Mapping[str, Any] | None = None
     message: str = ""
+    pushed: str | None = None
+    line: str = ""
 
 
 async def demo(
@@ -65,7 +73,7 @@ async def demo(
     file: Path | None = None,
     question: str | None = None,
 ) -> AsyncIterator[Step]:
-    """The steps, as they happen. `file` is imported instead of the conversation that comes with the product.
+    """Yields each step when it is done. If `file` is given, it is imported instead of the package's own conversation.
 
     Raises:
         ContextManagerError: a step failed; the message says which and why.
@@ -79,6 +87,9 @@ async def demo(
         await catch_up(memory)
         question = question or (QUESTION if file is None else await _question(memory))
         yield Step(f"Imported {file.name if file else 'a conversation'}", report.markdown, clock.lap())
+        prompt = PROMPT if file is None else question
+        yield await _pushed(memory, prompt, "A prompt in a new window: what a hook adds to it", clock)
+        yield await _pushed(memory, SMALL_TALK, "Small talk: nothing is added", clock)
 
     from mcp import Client, StdioServerParameters
 
@@ -93,14 +104,14 @@ async def demo(
         )
         observed = await _call(client, "observe", role="user", content=question)
         session = observed.splitlines()[0].removeprefix("session: ")
-        yield Step("observe: a message is said", f"> {question}\n{observed}", clock.lap())
+        yield Step("observe: records a message", f"> {question}\n{observed}", clock.lap())
         if file is None:
             found = await _call(client, "search", query=SEARCH, limit=2)
             yield Step(f"search: {SEARCH}", found, clock.lap())
             done = await _call(client, "remember", content=DECISION, kind="decision")
-            yield Step("remember: what should last goes into a file", done, clock.lap())
+            yield Step("remember: writes a decision into a file", done, clock.lap())
         idle = await _call(client, "compile_context", message=SMALL_TALK, format="receipt")
-        yield Step(f"compile_context for “{SMALL_TALK}”: nothing comes to mind", _gate_line(idle), clock.lap())
+        yield Step(f"compile_context for “{SMALL_TALK}”: the gate stays closed", _gate_line(idle), clock.lap())
         text = await _resource(client, f"context://compiled/{session}")
         yield Step(f"Read the resource context://compiled/{session}", text, clock.lap())
         by_tool = await _call(client, "compile_context", session=session)
@@ -120,8 +131,15 @@ async def demo(
     )
 
 
+async def _pushed(memory: Memory, prompt: str, title: str, clock: _Clock) -> Step:
+    """Returns the step that shows what a hook adds to a prompt in a new window."""
+    said = await for_prompt(memory, f"demo-{uuid.uuid4()}", prompt, Caller(source="demo"))
+    text = f"> {prompt}\n\n{said.text or f'nothing: {said.why}'}"
+    return Step(title, text, clock.lap(), message=prompt, pushed=said.text, line=said.line)
+
+
 class _Clock:
-    """Seconds since the last step."""
+    """Measures the seconds since the previous step."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()

@@ -1,13 +1,12 @@
 """The demo is the main job, with a real server and a real client."""
 
 from __future__ import annotations
-
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-
 from tests.clients.importers import data
 
 
@@ -20,15 +19,25 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+def words(svg: str) -> list[str]:
+    """Returns the words that a picture shows."""
+    return re.sub(r"<style>.*?</style>|<[^>]*>", " ", svg, flags=re.DOTALL).split()
+
+
 def test_the_demo_goes_from_nothing_to_an_explained_context(tmp_path: Path) -> None:
-    text = run("demo", cwd=tmp_path)
+    text = run("demo", "--svg", "picture.svg", cwd=tmp_path)
     assert "60 turns imported" in text
     assert "session: " in text
     assert "allerg" in text
     assert "gate" in text
     assert "gave the same bytes" in text
     assert "sha256" in text
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.svg"]
+    committed = (Path(__file__).parents[2] / "docs" / "demo.svg").read_text("utf-8")
+    drawn = (tmp_path / "picture.svg").read_text("utf-8")
+    assert words(drawn) == words(committed), "renew it: context-manager demo --svg docs/demo.svg"
+    assert "hazelnut" in committed
+    assert "@font-face" not in drawn, "a page that shows the picture would load a font from another host"
 
 
 def test_the_demo_takes_a_conversation_of_ones_own_and_keeps_the_memory_where_told(tmp_path: Path) -> None:

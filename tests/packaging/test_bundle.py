@@ -1,4 +1,4 @@
-"""The bundle for Claude Desktop: it validates, the README's command packs it, and what comes out starts the server."""
+"""The bundle for Claude Desktop is valid, the documented command packs it, and the packed bundle starts the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.test_readme import block
 pytestmark = pytest.mark.anyio
 
 MCPB = "@anthropic-ai/mcpb"
-SOURCES = ("README.md", "pyproject.toml", "bundle", "mcp_server", "tools", "resources", "prompts")
+SOURCES = ("README.md", "LICENSE", "pyproject.toml", "bundle", "mcp_server", "tools", "resources", "prompts")
 
 
 def manifest() -> Any:
@@ -42,7 +42,7 @@ def test_it_validates() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_command_of_the_readme_packs_it(tmp_path: Path) -> None:
+def test_the_documented_command_packs_it(tmp_path: Path) -> None:
     node = usable_node()
     for name in SOURCES:
         if (ROOT / name).is_dir():
@@ -51,7 +51,7 @@ def test_the_command_of_the_readme_packs_it(tmp_path: Path) -> None:
             shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "node_modules").symlink_to(node.folder / "node_modules")  # where npx looks before it downloads
     programs = [str(Path(sys.executable).parent), str(node.binary.parent), os.environ["PATH"]]
-    command = block("bundle")
+    command = block("bundle", (ROOT / "docs" / "packages.md").read_text("utf-8"))
     assert f"{MCPB}@{PACKAGES[MCPB]} pack" in command
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],

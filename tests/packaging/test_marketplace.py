@@ -33,7 +33,7 @@ def test_claude_code_takes_it_and_installs_from_it(tmp_path: Path) -> None:
     assert "Validation passed" in run("plugin", "validate", str(ROOT))
     document = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text("utf-8"))
     name = f"{document['plugins'][0]['name']}@{document['name']}"
-    said = re.findall(r"`claude (plugin [^`]+)`", (ROOT / "README.md").read_text("utf-8"))
+    said = re.findall(r"`claude (plugin [^`]+)`", (ROOT / "docs" / "packages.md").read_text("utf-8"))
     assert [words.split()[1:3] for words in said] == [["marketplace", "add"], ["install", name]]
     for words in said:
         run(*words.split())
