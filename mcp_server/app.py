@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from importlib import resources
@@ -31,7 +31,7 @@ from mcp_server.home import resolve_workspace, user_home
 from mcp_server.llm import costs
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
-from mcp_server.memory import Memory
+from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import (
     default_document,
@@ -61,8 +61,11 @@ from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import recognizer
 
 if TYPE_CHECKING:
+    from mcp_server.context.inputs import LeftOff
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
+    from mcp_server.model import Turn
+    from mcp_server.storage.local.state import SessionRow
 
 
 @asynccontextmanager
@@ -136,6 +139,7 @@ async def open_memory(
             tokens=TokenCounter(),
             changes=Changes(),
             forgotten=ForgottenTexts(files),
+            rooms=Rooms(_left_off, _last_checkpoint),
             clock=now,
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
@@ -148,6 +152,23 @@ async def open_memory(
         )
         stack.push_async_callback(_embeddings_entered, memory)
         yield memory
+
+
+# The functions of `Rooms`. They are imported by the first call, because opening a memory must not wait for them.
+
+
+def _left_off(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None
+) -> Awaitable[LeftOff | None]:
+    from mcp_server.checkpoints.left_off import left_off
+
+    return left_off(memory, row, turns, in_window, until)
+
+
+def _last_checkpoint(memory: Memory, session: str) -> Awaitable[LeftOff | None]:
+    from mcp_server.checkpoints.left_off import last_checkpoint
+
+    return last_checkpoint(memory, session)
 
 
 async def _embeddings_entered(memory: Memory) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_server.context.inputs import LeftOff
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
+    from mcp_server.model import Turn
     from mcp_server.storage.local.advisor_files import AdvisorFiles
     from mcp_server.storage.local.changes import Changes
     from mcp_server.storage.local.cold_storage import ColdStorage
@@ -23,11 +25,21 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.live_sets import LiveSets
     from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.local.project_folder import ProjectFolders
-    from mcp_server.storage.local.state import State
+    from mcp_server.storage.local.state import SessionRow, State
     from mcp_server.storage.local.topic_files import TopicFiles
     from mcp_server.storage.local.transcripts import Transcripts
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """Functions of other rooms that a lower room calls without importing them."""
+
+    left_off: Callable[[Memory, SessionRow, Sequence[Turn], int | None, int | None], Awaitable[LeftOff | None]]
+    """`checkpoints.left_off.left_off`: the state of a session before its window was compacted."""
+    last_checkpoint: Callable[[Memory, str], Awaitable[LeftOff | None]]
+    """`checkpoints.left_off.last_checkpoint`: the state of a session at its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,7 @@ class Memory:
     tokens: TokenCounter
     changes: Changes
     forgotten: ForgottenTexts
+    rooms: Rooms
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     timezone: str

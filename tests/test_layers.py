@@ -113,7 +113,6 @@ STILL_WRONG = {
     ("conversations", "relevance"),
     ("conversations", "checkpoints"),
     ("conversations", "pressure"),
-    ("context", "checkpoints"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -96,21 +97,20 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
     results: list[T] = []
     errors: list[Exception] = []
 
-    async def report() -> None:
-        seconds = 0.0
-        while True:
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            try:
+                results.append(await work)
+            except Exception as error:  # the task group would wrap it in an exception group
+                errors.append(error)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(run)
+        for seconds in itertools.count(PROGRESS_SECONDS, PROGRESS_SECONDS):
             await anyio.sleep(PROGRESS_SECONDS)
-            seconds += PROGRESS_SECONDS
             with contextlib.suppress(Exception):  # the work goes on if the client has gone
                 await context.report_progress(seconds, message=f"{what}: still working")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(report)
-        try:
-            results.append(await work)
-        except Exception as error:  # the task group would wrap it in an exception group
-            errors.append(error)
-        tasks.cancel_scope.cancel()
     if errors:
         raise errors[0]
     return results[0]

@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints import stored
 from mcp_server.context import briefs, inject_topics, injection, pauses, previous_session, sent
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings, other_projects, reasons_out
@@ -29,7 +28,6 @@ from mcp_server.context.going_on import asks_to_go_on
 from mcp_server.context.inject_topics import Offered
 from mcp_server.context.injection import Judged
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
-from mcp_server.context.left_off import of_checkpoint
 from mcp_server.context.sent import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
@@ -102,7 +100,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     emptied = row is not None and (
         source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
     )
-    stood = await _stood(memory, session, window) if emptied else None
+    stood = await _checkpoint_for(memory, session, window) if emptied else None
     if silent:
         said = Injection(event, "", silent)
     elif window.brief and stood is None:
@@ -285,7 +283,7 @@ async def _offered(memory: Memory, session: str, start: int | None, prompt: str,
 async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
     """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
     window = await sent.window_from(memory, session, start)
-    stood = None if window.checkpoint else await _stood(memory, session, window)
+    stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
     if stood is None or await pauses.why_silent(memory, project):
         return said
     made = await briefs.make(memory, project, stood, whole=False)
@@ -305,10 +303,10 @@ async def _with_checkpoint(memory: Memory, session: str, start: int, project: Pr
     )
 
 
-async def _stood(memory: Memory, session: str, window: Window) -> LeftOff | None:
-    """Where the session stood, for a window that has lost something; None if it was told, or nothing is known."""
-    kept = await stored.latest(memory, session)
-    return None if kept is None or kept.id == window.checkpoint else of_checkpoint(kept)
+async def _checkpoint_for(memory: Memory, session: str, window: Window) -> LeftOff | None:
+    """Returns the session's state at its last checkpoint; None if the window was told it, or without a checkpoint."""
+    stood = await memory.rooms.last_checkpoint(memory, session)
+    return None if stood is None or stood.id == window.checkpoint else stood
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from itertools import pairwise
 
 from mcp_server.model import ToolCall, Turn
 from mcp_server.text import secret_forms
+from mcp_server.text.fencing import visible
 from mcp_server.text.secret_forms import around, lower_case, mixed
-from mcp_server.text.skeleton import visible
 
 MARK = "[redacted:"
 
