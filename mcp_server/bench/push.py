@@ -34,9 +34,10 @@ from mcp_server.bench.retrieval import import_conversation
 from mcp_server.bench.understand import Label, Labeled, load
 from mcp_server.bench.workbench import Workbench
 from mcp_server.clients.importers.detect import detect, detect_json
-from mcp_server.context import inject, sent
+from mcp_server.context import push as inject
+from mcp_server.context import windows as sent
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.render import said
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe

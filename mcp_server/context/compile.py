@@ -12,9 +12,9 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context import injection, previous_session
+from mcp_server.context import previous_session, push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.exclusions import of_others, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
@@ -25,7 +25,7 @@ from mcp_server.context.inputs import (
     Scope,
 )
 from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.context.said import of_others, why_out, without
+from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.context.slots.history import newest
 from mcp_server.conversations import sessions
@@ -208,7 +208,7 @@ def _with_files(memory: Memory, asked: _Asked) -> Gathered:
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return Gathered(inputs)
-    worthwhile = injection.worthwhile(inputs.message, found.hits, found.gate)
+    worthwhile = push_policy.worthwhile(inputs.message, found.hits, found.gate)
     hits = tuple(
         Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worthwhile)
         for place, (hit, why) in enumerate(zip(found.hits, reasons_out(memory, found.hits, others), strict=True))
@@ -284,21 +284,15 @@ def other_projects(memory: Memory, project: Project, scope: Scope = "project") -
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
 
 
-def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> tuple[str, ...]:
+def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> list[str]:
     """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
-    overtaken = _overtaken(memory, hits)
-    return tuple(why_out(hit.passage, others, overtaken) for hit in hits)
-
-
-def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
-    """Returns (path, line) of derived project lines that a later line of the same file replaces."""
-
-    def gone(path: str) -> Iterator[int]:
+    pages = [hit.passage for hit in hits if hit.passage.category == "project"]
+    derived = map(is_derived, [page.text for page in pages])
+    overtaken: set[tuple[str, int]] = set()
+    for path in {page.path for page, is_line in zip(pages, derived, strict=True) if is_line}:
         split = split_front_matter(memory.files.readable(path) or "")
-        return (split.body_line + place for place in overtaken_lines(split.body))
-
-    paths = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
-    return frozenset((path, line) for path in paths for line in gone(path))
+        overtaken.update((path, split.body_line + place) for place in overtaken_lines(split.body))
+    return why_out([hit.passage for hit in hits], others, overtaken)
 
 
 def source_files(

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_server.context.injection import fingerprints, was_sent
 from mcp_server.context.receipt import Receipt
+from mcp_server.context.window_text import fingerprints, was_sent
 from mcp_server.memory import Memory
 from mcp_server.topics import watch
 from mcp_server.topics.activations import Correction

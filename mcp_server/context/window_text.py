@@ -72,39 +72,35 @@ def fingerprints(text: str) -> tuple[str, ...]:
     An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
     cut also the hash of its first words.
     """
-    found = {_mark(shown) for line in _lines(text) for shown in _forms(line)}
-    found |= {_opening(shown) for line in _lines(text) if line.endswith("…") for shown in _forms(line)}
+    found: set[str] = set()
+    for line, whole, openings in _hashed(text):
+        found.update(whole, openings if line.endswith("…") else ())
     return tuple(sorted(found - {""}))
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
     """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
     return all(
-        any(_mark(shown) in sent or _opening(shown) in sent for shown in _forms(line))
-        for line in _lines(text)
-        if _mark(line)
+        any(one in sent for one in (*whole, *openings) if one) for _, whole, openings in _hashed(text) if whole[0]
     )
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Yields the lines other than headings, labels and headers."""
-    for line in text.splitlines():
-        if not line.lstrip().startswith(("#", "<!--", "[")):
-            yield line.strip()
+def _hashed(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields each line other than headings, labels and headers, with hashes of its words and of its first words.
+
+    There is a hash for the line, for the line without a bullet, and for the line without a list's prefix; "" if it has
+    no words, or too few.
+    """
+    lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
+    bare = [line.removeprefix("- ") for line in lines]
+    forms = zip(map(words, lines), map(words, bare), map(words, [_LISTED.sub("", line) for line in bare]), strict=True)
+    for line, said in zip(lines, list(forms), strict=True):
+        yield line, [_hash(one) for one in said], [_opening(one) for one in said]
 
 
-def _forms(line: str) -> tuple[str, ...]:
-    """Returns a line, and the line without a list's prefixes."""
-    bare = line.removeprefix("- ")
-    return line, bare, _LISTED.sub("", bare)
+def _opening(said: list[str]) -> str:
+    return "~" + _hash(said[:CUT_WORDS]) if len(said) >= CUT_WORDS else ""
 
 
-def _opening(line: str) -> str:
-    """Returns the hash of a line's first words; "" if the line has fewer."""
-    said = words(line)[:CUT_WORDS]
-    return "~" + _mark(" ".join(said)) if len(said) == CUT_WORDS else ""
-
-
-def _mark(line: str) -> str:
-    said = " ".join(words(line))
-    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
+def _hash(said: list[str]) -> str:
+    return hashlib.sha256(" ".join(said).encode()).hexdigest()[:12] if said else ""

@@ -18,21 +18,62 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from mcp_server.context.cut import relevant_part, without_code
+from mcp_server.context.exclusions import SHOWN_ABOVE, repeated, said_above
 from mcp_server.context.inputs import Candidate, CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, group_header, label, passage_line, passage_text
-from mcp_server.context.said import SHOWN_ABOVE, repeats, said_above
 from mcp_server.context.section import NOTHING, Filling, Section, Slot
-from mcp_server.context.worth import DIGITS, KnowledgeScore, score
-from mcp_server.model import Passage
+from mcp_server.model import Hit, Passage
 from mcp_server.search.query_syntax import plain_query
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.words import content_words, words
+
+DECAY_PER_DAY = 0.1
+LEAST_DECAY = 0.6
+PER_REFERENCE = 0.1
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeScore:
+    """A score that is its own explanation: `total` is the product of the three factors, rounded to six places."""
+
+    relevance: float
+    decay: float
+    references: float
+
+    @property
+    def total(self) -> float:
+        return round(self.relevance * self.decay * self.references, DIGITS)
+
+    def terms(self) -> Mapping[str, float]:
+        """The factors by name, as the receipt shows them."""
+        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
+
+
+def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
+    """Scores `hit` as of `now`; `references` counts how often its file was of use (0 or more)."""
+    return KnowledgeScore(
+        relevance=round(hit.score, DIGITS),
+        decay=round(decay(hit, now), DIGITS),
+        references=round(1 + PER_REFERENCE * max(0, references), DIGITS),
+    )
+
+
+def decay(hit: Hit, now: datetime) -> float:
+    """The share of its relevance that a passage keeps at its age: 0.6 to 1."""
+    passage = hit.passage
+    if hit.imported or passage.at is None or passage.category == "conversation" or is_derived(passage.text):
+        return 1.0
+    return max(LEAST_DECAY, math.exp(-DECAY_PER_DAY * max(0, (now - passage.at).days)))
+
 
 _WORD = re.compile(r"\w+")
 
@@ -228,7 +269,7 @@ def _considered(
 ) -> Considered:
     """Adds a passage if it is not excluded and fits. `above` are the entries that earlier slots show."""
     reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
-    if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
+    if reason is None and scored.passage.category != "conversation" and repeated([scored.passage.text], above):
         reason = SHOWN_ABOVE
     if reason is None and shelf.is_too_small_for(scored.passage):
         reason = NO_ROOM

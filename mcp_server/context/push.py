@@ -21,14 +21,15 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.context import briefs, inject_topics, injection, pauses, previous_session, sent
+from mcp_server.context import briefs, inject_topics, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings, other_projects, reasons_out
-from mcp_server.context.going_on import asks_to_go_on
 from mcp_server.context.inject_topics import Offered
-from mcp_server.context.injection import Judged
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
-from mcp_server.context.sent import Window
+from mcp_server.context.previous_session import asks_to_go_on
+from mcp_server.context.push_policy import Judged
+from mcp_server.context.window_text import NO_SUBJECT, asks_nothing, fingerprints, is_the_clients
+from mcp_server.context.windows import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
@@ -93,9 +94,9 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
     event = "SessionStart"
     if caller.folder and project.slug:
         await briefs.know_folder(memory, caller.folder, project)
-    window = await sent.window_of(memory, session)
+    window = await windows.window_of(memory, session)
     if source == "compact":
-        window = await sent.emptied(memory, session, window)
+        window = await windows.emptied(memory, session, window)
     silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
     emptied = row is not None and (
         source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
@@ -112,10 +113,10 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
-        said = replace(said, line=injection.visible_line(0, said.tokens, "brief"))
-        window = replace(window, lines=window.lines | set(injection.fingerprints(said.text)), brief=True)
+        said = replace(said, line=push_policy.visible_line(0, said.tokens, "brief"))
+        window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
         window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
-    await sent.keep(memory, session, window)
+    await windows.keep(memory, session, window)
     await _log(memory, session, project, said, "")
     return said
 
@@ -135,28 +136,28 @@ async def count_printed(
     """Adds a text that the hook printed without a server to what the window holds, and logs it. A report that was
     counted before has no effect. `at` is when the hook printed it, in seconds since 1970."""
     row = await sessions.current_row(memory, session)
-    window = await sent.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
+    window = await windows.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
     if at <= window.printed:
         return
     begins = event == "SessionStart"
     if begins and source == "compact":
-        window = await sent.emptied(memory, session, window)
-    lines = window.lines | set(injection.fingerprints(text))
-    await sent.keep(memory, session, replace(window, lines=lines, brief=window.brief or begins, printed=at))
+        window = await windows.emptied(memory, session, window)
+    lines = window.lines | set(fingerprints(text))
+    await windows.keep(memory, session, replace(window, lines=lines, brief=window.brief or begins, printed=at))
     tokens = await run_sync(memory.tokens.count, text)
     what = f"brief, {source or 'start'}" if begins else "the prompt's words are in it"
     why = f"{what}; the hook printed it from disk, because no server answered"
-    line = injection.visible_line(0, tokens, "brief" if begins else "found by keywords")
+    line = push_policy.visible_line(0, tokens, "brief" if begins else "found by keywords")
     project = await _project(memory, row, caller)
     await _log(memory, session, project, Injection(event, text, why, tokens, line=line), "")
 
 
 async def take_back(memory: Memory, session: str, event: str, text: str, caller: Caller) -> None:
     """Removes a text from what the window holds: the hook had stopped waiting for it, so nobody printed it."""
-    window = await sent.window_of(memory, session)
-    lines = window.lines - set(injection.fingerprints(text))
+    window = await windows.window_of(memory, session)
+    lines = window.lines - set(fingerprints(text))
     brief = window.brief and event != "SessionStart"
-    await sent.keep(memory, session, replace(window, lines=lines, brief=brief, checkpoint=""))
+    await windows.keep(memory, session, replace(window, lines=lines, brief=brief, checkpoint=""))
     project = await _project(memory, await sessions.current_row(memory, session, look=False), caller)
     why = "the hook had stopped waiting, so the text decided on just before this was not shown"
     await _log(memory, session, project, Injection(event, "", why), "")
@@ -170,13 +171,13 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
         return await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
 
     def look() -> Seen:
-        if injection.asks_nothing(prompt) is None:
+        if asks_nothing(prompt) is None:
             embed_ahead(memory, prompt)
         return watch.look(memory, prompt)
 
     (project, start), seen = await both(place(), run_sync(look))  # a prompt waits
     said = await _for_prompt(memory, session, start, prompt, project, seen, paused)
-    if start is not None and not injection.is_the_clients(prompt) and not paused:
+    if start is not None and not is_the_clients(prompt) and not paused:
         said = await _with_checkpoint(memory, session, start, project, said)
     await _log(memory, session, project, said, prompt)
     return said
@@ -188,9 +189,9 @@ async def _for_prompt(
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await previous_session.begins(memory, session)
     last = await previous_session.last_session(memory, project, session) if before else None
-    asks = None if last else injection.asks_nothing(prompt)
+    asks = None if last else asks_nothing(prompt)
     silent = (
-        (asks if asks != injection.NO_SUBJECT else None)
+        (asks if asks != NO_SUBJECT else None)
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
@@ -198,7 +199,7 @@ async def _for_prompt(
         return Injection(event, "", silent)
     if last is not None:
         inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
-        return await _go_on(memory, session, inputs, await sent.window_from(memory, session, start))
+        return await _go_on(memory, session, inputs, await windows.window_from(memory, session, start))
     if asks:
         window, topics = await _offered(memory, session, start, prompt, seen)
         if not topics:
@@ -208,7 +209,7 @@ async def _for_prompt(
         beside = _offered(memory, session, start, prompt, seen)
         found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
-    allowance -= injection.HEADING
+    allowance -= push_policy.HEADING
     row = await memory.state.session(session)
     own = (row.path, start or 0) if row else ("", 0)
     judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance, own)  # reads files
@@ -216,7 +217,7 @@ async def _for_prompt(
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
         why = judged[0].reason if judged else "nothing found"
-        why = why if why == injection.SENT_BEFORE else f"nothing is worth its tokens: {why}"
+        why = why if why == push_policy.SENT_BEFORE else f"nothing is worth its tokens: {why}"
         return Injection(event, "", why, considered=_rows(judged), gate=gate)
     candidates = tuple(Candidate(one.hit) for one in chosen)
     inputs = replace(
@@ -228,7 +229,7 @@ async def _for_prompt(
         settings=replace(
             compiler_settings(memory.settings),
             topic_share=inject_topics.SHARE,
-            passage_tokens=injection.MAX_PASSAGE_TOKENS,
+            passage_tokens=push_policy.MAX_PASSAGE_TOKENS,
             short_headers=True,
         ),
     )
@@ -237,10 +238,10 @@ async def _for_prompt(
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
         return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
-    new = {mark for one in chosen if one.id in inside for mark in injection.fingerprints(own_text(one.hit.passage))}
+    new = {mark for one in chosen if one.id in inside for mark in fingerprints(own_text(one.hit.passage))}
     new |= topics.marks(compiled.receipt)
     spent = window.tokens + compiled.tokens
-    await sent.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
     return Injection(
         event,
@@ -250,7 +251,7 @@ async def _for_prompt(
         passages=len(inside),
         considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
         gate=gate,
-        line=injection.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
+        line=push_policy.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
         topics=topics.shown(compiled.receipt),
     )
 
@@ -259,38 +260,38 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
     """How the conversation before ended, for a window that has not been told."""
     event = "UserPromptSubmit"
     compiled = await run_sync(compiled_within, memory, inputs)
-    new = set(injection.fingerprints(compiled.text)) - window.lines
+    new = set(fingerprints(compiled.text)) - window.lines
     considered = briefs.shown(compiled)
     if not any(one["included"] for one in considered) or not new:
         return Injection(event, "", "this window was told where you left off", considered=considered)
-    await sent.keep(memory, session, replace(window, lines=window.lines | new))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new))
     return Injection(
         event,
         compiled.text,
         "the prompt asks to go on: the conversation before",
         tokens=compiled.tokens,
         considered=considered,
-        line=injection.visible_line(0, compiled.tokens, "where you left off"),
+        line=push_policy.visible_line(0, compiled.tokens, "where you left off"),
     )
 
 
 async def _offered(memory: Memory, session: str, start: int | None, prompt: str, seen: Seen) -> tuple[Window, Offered]:
     """The window, and the topics that the prompt brings into it."""
-    window = await sent.window_from(memory, session, start)
+    window = await windows.window_from(memory, session, start)
     return window, await inject_topics.offered(memory, session, prompt, seen, window.lines)
 
 
 async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
     """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
-    window = await sent.window_from(memory, session, start)
+    window = await windows.window_from(memory, session, start)
     stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
     if stood is None or await pauses.why_silent(memory, project):
         return said
     made = await briefs.make(memory, project, stood, whole=False)
     if not made.text:
         return said
-    new = frozenset(injection.fingerprints(made.text))
-    await sent.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    new = frozenset(fingerprints(made.text))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
     text = "\n\n".join(filter(None, (made.text, said.text)))
     tokens = made.tokens + said.tokens
     return replace(
@@ -299,7 +300,7 @@ async def _with_checkpoint(memory: Memory, session: str, start: int, project: Pr
         tokens=tokens,
         why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
         considered=(*briefs.shown(made.compiled), *said.considered),
-        line=injection.visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
+        line=push_policy.visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )
 
 
@@ -320,7 +321,7 @@ class _Hits:
 async def _find(memory: Memory, prompt: str, project: Project, session: str, start: int | None) -> _Hits:
     request = SearchRequest(
         query=prompt,
-        limit=injection.MAX_PASSAGES + MORE,
+        limit=push_policy.MAX_PASSAGES + MORE,
         project=project,
         exclude_session=session,
         exclude_from=start,
@@ -350,7 +351,7 @@ def _judged(
         or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
         for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
     }
-    return injection.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, window, out, allowance)
+    return push_policy.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, window, out, allowance)
 
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
