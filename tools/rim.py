@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
@@ -21,7 +21,7 @@ from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequ
 from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
-from mcp_server.text.fencing import neutralise
+from mcp_server.text.fencing import neutralise, neutralise_values
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -180,18 +180,8 @@ def answer(text: str, data: dict[str, Any]) -> CallToolResult:
     """Returns a structured answer with its text. Clients show either, so both are complete and neutralized."""
     return CallToolResult(
         content=[TextContent(type="text", text=neutralise(text))],
-        structured_content={key: _harmless(key, value) for key, value in data.items()},
+        structured_content=neutralise_values(data, HANDED_BACK),
     )
-
-
-def _harmless(key: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return value if key in HANDED_BACK else neutralise(value)
-    if isinstance(value, Mapping):
-        return {name: _harmless(name, inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_harmless(key, inner) for inner in value]
-    return value
 
 
 def can_ask(ctx: Context[Any, Any]) -> bool:

@@ -1,12 +1,12 @@
-"""Inject: what is pushed into a client's window, at a start and with a prompt; decided, logged, remembered as sent.
+"""Push: decides what is added to a client's window, at its start and with a prompt, and logs it.
 
-    for_start      the brief of the project, once a window
-    for_prompt     the passages that this prompt is about, and the topics that it brings in, as far as this window was
-                   not sent them before; to a first prompt that only asks to go on, the end of the conversation before
-    count_printed  notes as sent what the hook reports to have printed without a server
-    take_back      notes as not sent what the hook did not wait for
+    for_start      the brief of the project, once for each window
+    for_prompt     passages relevant to the prompt and the topics that it activates, if the window does not hold them;
+                   for a first prompt such as "continue", the end of the previous conversation
+    count_printed  stores as sent what the hook printed without a server
+    take_back      stores as not sent what the hook did not wait for
 
-Every decision, also that nothing is pushed, is one line of the log `injection`: with its exact bytes, and why.
+Every decision, also to push nothing, is one line of the log `injection`, with the exact text and the reason.
 """
 
 from __future__ import annotations
@@ -15,35 +15,33 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.context import briefs, inject_topics, pauses, previous_session, push_policy, windows
+from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
-from mcp_server.context.compile import compiler_settings, other_projects, reasons_out
-from mcp_server.context.inject_topics import Offered
+from mcp_server.context.compile import compiler_settings
 from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
 from mcp_server.context.previous_session import asks_to_go_on
-from mcp_server.context.push_policy import Judged
-from mcp_server.context.window_text import NO_SUBJECT, asks_nothing, fingerprints, is_the_clients
+from mcp_server.context.push_candidates import find_hits, judged, offered_topics
+from mcp_server.context.push_policy import Judged, visible_line
+from mcp_server.context.receipt import Receipt
+from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, is_the_clients
 from mcp_server.context.windows import Window
 from mcp_server.conversations import sessions
 from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge import live
 from mcp_server.memory import Memory
-from mcp_server.model import Caller, Hit
+from mcp_server.model import Caller
 from mcp_server.project import Project
-from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines
+from mcp_server.search.search import embed_ahead
 from mcp_server.storage.local import logs
-from mcp_server.storage.local.index.depth import Depth
 from mcp_server.storage.local.index.together import both
 from mcp_server.storage.local.state import SessionRow
-from mcp_server.storage.local.workspace import is_untouched_template
-from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.redaction import redact
 from mcp_server.topics import watch
@@ -52,26 +50,19 @@ from mcp_server.topics.watch import Seen
 log = logging.getLogger(__name__)
 
 LOG = "injection"
-DEPTH = Depth(postings=1_000, words=60, lines=30, meaning=30, around=10)
-"""A prompt waits, and few passages go in: half the work of a search."""
-
-MORE = 20
-"""Hits beyond those that are judged: lines of the page are among them."""
+TOPIC_SHARE = 0.65
+"""Largest part of a push for topics: they come once for each window, and leave room for passages."""
 
 LIVE_SECONDS = 0.5
-"""A window that begins waits for this long, at most, until what other windows settled is on the pages."""
-
-IN_WINDOW = "quotes this conversation, and the window holds it"
-
-A_TEMPLATE = "a template that nobody has filled in"
+"""Time limit at a window's start for writing what was just said in other windows to the pages."""
 
 PROMPT_SHOWN = 300
-"""Characters of a prompt that the log keeps, without secrets."""
+"""Characters of a prompt in the log, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What is pushed: `text` is "" for nothing, `why` says so in words. `line` is what the user sees."""
+    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user."""
 
     event: str
     text: str
@@ -82,13 +73,14 @@ class Injection:
     considered: Sequence[dict[str, Any]] = ()
     gate: dict[str, Any] | None = None
     line: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
-    """Returns the brief for a window that begins. `source`: startup, resume, clear, compact. After a compaction the
-    brief says where the session stood. A resumed window still holds what it was sent, so it gets a brief only if the
-    client compacted it meanwhile."""
+    """Returns the brief for a window that begins.
+
+    `source` is the client's reason: startup, resume, clear or compact. After a compaction the brief also has the state
+    of the work. A resumed window still holds its brief, so it gets only that state, if the client compacted it.
+    """
     row = await sessions.current_row(memory, session)
     project = await _project(memory, row, caller)
     event = "SessionStart"
@@ -113,7 +105,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
         what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
         said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
     if said.text:
-        said = replace(said, line=push_policy.visible_line(0, said.tokens, "brief"))
+        said = replace(said, line=visible_line(0, said.tokens, "brief"))
         window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
         window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
     await windows.keep(memory, session, window)
@@ -122,7 +114,7 @@ async def for_start(memory: Memory, session: str, source: str, caller: Caller, *
 
 
 async def _read_open_conversations(memory: Memory) -> None:
-    """Brings the pages up to date with what was just said in other windows. Without it, the brief is a little older."""
+    """Updates the pages with what was just said in other windows. If that fails, the brief is a little older."""
     with anyio.move_on_after(LIVE_SECONDS):
         try:
             await live.refresh(memory)
@@ -133,8 +125,10 @@ async def _read_open_conversations(memory: Memory) -> None:
 async def count_printed(
     memory: Memory, session: str, event: str, source: str, text: str, at: float, caller: Caller
 ) -> None:
-    """Adds a text that the hook printed without a server to what the window holds, and logs it. A report that was
-    counted before has no effect. `at` is when the hook printed it, in seconds since 1970."""
+    """Stores a text that the hook printed without a server as held by the window, and logs it.
+
+    `at` is when the hook printed it, in seconds since 1970. A report that was counted before has no effect.
+    """
     row = await sessions.current_row(memory, session)
     window = await windows.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
     if at <= window.printed:
@@ -147,13 +141,13 @@ async def count_printed(
     tokens = await run_sync(memory.tokens.count, text)
     what = f"brief, {source or 'start'}" if begins else "the prompt's words are in it"
     why = f"{what}; the hook printed it from disk, because no server answered"
-    line = push_policy.visible_line(0, tokens, "brief" if begins else "found by keywords")
+    line = visible_line(0, tokens, "brief" if begins else "found by keywords")
     project = await _project(memory, row, caller)
     await _log(memory, session, project, Injection(event, text, why, tokens, line=line), "")
 
 
 async def take_back(memory: Memory, session: str, event: str, text: str, caller: Caller) -> None:
-    """Removes a text from what the window holds: the hook had stopped waiting for it, so nobody printed it."""
+    """Stores a text as not sent, because the hook had stopped waiting for it, so that it may be pushed again."""
     window = await windows.window_of(memory, session)
     lines = window.lines - set(fingerprints(text))
     brief = window.brief and event != "SessionStart"
@@ -164,19 +158,19 @@ async def take_back(memory: Memory, session: str, event: str, text: str, caller:
 
 
 async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
-    """What the memory pushes with a prompt: usually nothing."""
+    """Returns what is pushed with a prompt, which is usually nothing."""
 
-    async def place() -> tuple[Project, int | None]:
+    async def place() -> tuple[SessionRow | None, Project, int | None]:
         row = await sessions.current_row(memory, session, look=False)
-        return await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
+        return row, await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
 
     def look() -> Seen:
         if asks_nothing(prompt) is None:
             embed_ahead(memory, prompt)
         return watch.look(memory, prompt)
 
-    (project, start), seen = await both(place(), run_sync(look))  # a prompt waits
-    said = await _for_prompt(memory, session, start, prompt, project, seen, paused)
+    (row, project, start), seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    said = await _for_prompt(memory, session, row, start, prompt, project, seen, paused)
     if start is not None and not is_the_clients(prompt) and not paused:
         said = await _with_checkpoint(memory, session, start, project, said)
     await _log(memory, session, project, said, prompt)
@@ -184,51 +178,58 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
 
 
 async def _for_prompt(
-    memory: Memory, session: str, start: int | None, prompt: str, project: Project, seen: Seen, paused: bool
+    memory: Memory,
+    session: str,
+    row: SessionRow | None,
+    start: int | None,
+    prompt: str,
+    project: Project,
+    seen: Seen,
+    paused: bool,
 ) -> Injection:
+    """Returns what is pushed with a prompt, without a checkpoint. `start` is the first turn that the window holds."""
     event = "UserPromptSubmit"
     before = asks_to_go_on(prompt) and await previous_session.begins(memory, session)
     last = await previous_session.last_session(memory, project, session) if before else None
     asks = None if last else asks_nothing(prompt)
     silent = (
-        (asks if asks != NO_SUBJECT else None)
+        (asks if asks is not NothingAsked.NO_SUBJECT else None)
         or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
         or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
     )
     if silent:
         return Injection(event, "", silent)
+    window = await windows.window_from(memory, session, start)
     if last is not None:
         inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
-        return await _go_on(memory, session, inputs, await windows.window_from(memory, session, start))
+        return await _go_on(memory, session, inputs, window)
     if asks:
-        window, topics = await _offered(memory, session, start, prompt, seen)
+        topics = await offered_topics(memory, session, prompt, seen, window.lines)
         if not topics:
             return Injection(event, "", asks)
-        found = await _find(memory, prompt, project, session, start)
-    else:  # the prompt waits, and neither needs the other: what takes longer begins first
-        beside = _offered(memory, session, start, prompt, seen)
-        found, (window, topics) = await both(_find(memory, prompt, project, session, start), beside)
+        found = await find_hits(memory, prompt, project, session, start)
+    else:
+        beside = offered_topics(memory, session, prompt, seen, window.lines)
+        found, topics = await both(find_hits(memory, prompt, project, session, start), beside)
     allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
     allowance -= push_policy.HEADING
-    row = await memory.state.session(session)
     own = (row.path, start or 0) if row else ("", 0)
-    judged = await run_sync(_judged, memory, prompt, found, window.lines, project, allowance, own)  # reads files
-    chosen = [one for one in judged if one.included and not asks]
+    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own)
+    chosen = [one for one in decided if one.included and not asks]
     gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
     if not chosen and not topics:
-        why = judged[0].reason if judged else "nothing found"
+        why = decided[0].reason if decided else "nothing found"
         why = why if why == push_policy.SENT_BEFORE else f"nothing is worth its tokens: {why}"
-        return Injection(event, "", why, considered=_rows(judged), gate=gate)
-    candidates = tuple(Candidate(one.hit) for one in chosen)
+        return Injection(event, "", why, considered=_rows(decided), gate=gate)
     inputs = replace(
         _inputs(memory, prompt, session, project),
-        hits=candidates,
+        hits=tuple(Candidate(one.hit) for one in chosen),
         in_window=start,
         topics=topics.topics,
         corrections=topics.corrections,
         settings=replace(
             compiler_settings(memory.settings),
-            topic_share=inject_topics.SHARE,
+            topic_share=TOPIC_SHARE,
             passage_tokens=push_policy.MAX_PASSAGE_TOKENS,
             short_headers=True,
         ),
@@ -237,27 +238,28 @@ async def _for_prompt(
     included = [one for one in compiled.receipt.considered if one.included]
     inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
     if not included:
-        return Injection(event, "", "what is relevant does not fit", considered=_rows(judged), gate=gate)
+        return Injection(event, "", "what is relevant does not fit", considered=_rows(decided), gate=gate)
     new = {mark for one in chosen if one.id in inside for mark in fingerprints(own_text(one.hit.passage))}
     new |= topics.marks(compiled.receipt)
     spent = window.tokens + compiled.tokens
     await windows.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
     reasons = {one.id: one.reason for one in compiled.receipt.considered}
+    shown = topics.shown(compiled.receipt)
     return Injection(
         event,
         compiled.text,
         "relevant to the prompt",
         tokens=compiled.tokens,
         passages=len(inside),
-        considered=[*inject_topics.rows(compiled.receipt), *_rows(judged, inside, reasons)],
+        considered=[*_topic_rows(compiled.receipt), *_rows(decided, inside, reasons)],
         gate=gate,
-        line=push_policy.visible_line(len(inside), compiled.tokens, topics=topics.shown(compiled.receipt)),
-        topics=topics.shown(compiled.receipt),
+        line=visible_line(len(inside), compiled.tokens, topics=shown),
+        topics=shown,
     )
 
 
 async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
-    """How the conversation before ended, for a window that has not been told."""
+    """Returns the end of the previous conversation, unless the window holds it."""
     event = "UserPromptSubmit"
     compiled = await run_sync(compiled_within, memory, inputs)
     new = set(fingerprints(compiled.text)) - window.lines
@@ -271,18 +273,12 @@ async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Wi
         "the prompt asks to go on: the conversation before",
         tokens=compiled.tokens,
         considered=considered,
-        line=push_policy.visible_line(0, compiled.tokens, "where you left off"),
+        line=visible_line(0, compiled.tokens, "where you left off"),
     )
 
 
-async def _offered(memory: Memory, session: str, start: int | None, prompt: str, seen: Seen) -> tuple[Window, Offered]:
-    """The window, and the topics that the prompt brings into it."""
-    window = await windows.window_from(memory, session, start)
-    return window, await inject_topics.offered(memory, session, prompt, seen, window.lines)
-
-
 async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
-    """The same, and before it where the session stood, if its window was emptied and begun anew where no server was."""
+    """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
     window = await windows.window_from(memory, session, start)
     stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
     if stood is None or await pauses.why_silent(memory, project):
@@ -300,7 +296,7 @@ async def _with_checkpoint(memory: Memory, session: str, start: int, project: Pr
         tokens=tokens,
         why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
         considered=(*briefs.shown(made.compiled), *said.considered),
-        line=push_policy.visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
+        line=visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
     )
 
 
@@ -308,66 +304,6 @@ async def _checkpoint_for(memory: Memory, session: str, window: Window) -> LeftO
     """Returns the session's state at its last checkpoint; None if the window was told it, or without a checkpoint."""
     stood = await memory.rooms.last_checkpoint(memory, session)
     return None if stood is None or stood.id == window.checkpoint else stood
-
-
-@dataclass(frozen=True, slots=True)
-class _Hits:
-    """The hits for a prompt: among all passages, and among the lines of the project's page."""
-
-    all: Found
-    lines: Found
-
-
-async def _find(memory: Memory, prompt: str, project: Project, session: str, start: int | None) -> _Hits:
-    request = SearchRequest(
-        query=prompt,
-        limit=push_policy.MAX_PASSAGES + MORE,
-        project=project,
-        exclude_session=session,
-        exclude_from=start,
-        operators=False,
-        depth=DEPTH,
-    )
-    return _Hits(await find(memory, request), await find_page_lines(memory, request))
-
-
-def _judged(
-    memory: Memory,
-    prompt: str,
-    found: _Hits,
-    window: frozenset[str],
-    project: Project,
-    allowance: int,
-    own: tuple[str, int],
-) -> tuple[Judged, ...]:
-    """The policy's decisions on what is for this project, still so, and no template that nobody has filled in. `own` is
-    the window's transcript and the first turn that the window holds: lines that only quote these turns are out."""
-    hits = (*found.all.hits, *found.lines.hits)
-    journals = any(hit.passage.category == "journal" for hit in hits)
-    others = other_projects(memory, project) if journals else frozenset()
-    out = {
-        f"{hit.passage.path}:{hit.passage.start}": why
-        or (IN_WINDOW if _quotes_only(hit, own) else "")
-        or (A_TEMPLATE if hit.passage.category != "conversation" and _is_template(memory, hit) else "")
-        for hit, why in zip(hits, reasons_out(memory, hits, others), strict=True)
-    }
-    return push_policy.choose(prompt, found.lines.hits, found.all.hits, found.all.gate, window, out, allowance)
-
-
-def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
-    """Whether every line of a passage that says something names only turns of the window's own conversation."""
-    rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
-    sources = [sources_of(row) for row in rows]
-    return bool(rows) and all(
-        found and all(one.path == own[0] and one.turn >= own[1] for one in found) for found in sources
-    )
-
-
-def _is_template(memory: Memory, hit: Hit) -> bool:
-    try:
-        return is_untouched_template(hit.passage.path, memory.files.read_text(hit.passage.path))
-    except ContextManagerError:  # gone since it was indexed
-        return True
 
 
 def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> CompileInputs:
@@ -386,16 +322,19 @@ def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> Comp
 
 
 async def _project(memory: Memory, row: SessionRow | None, caller: Caller) -> Project:
-    """The session's own project for good, else that of the folder it works in."""
+    """Returns the session's project, which never changes; without a session, the project of the caller's folder."""
     if row is not None:
         return await project_of(memory, caller, row.project or "global")
     return await project_of(memory, caller)
 
 
 def _rows(
-    judged: Sequence[Judged], inside: dict[str, int] | None = None, reasons: dict[str, str] | None = None
+    decided: Sequence[Judged], inside: dict[str, int] | None = None, reasons: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """The candidates for the log, as receipts name things."""
+    """Returns the candidates for the log, with the names that receipts use.
+
+    `inside` are the tokens of those in the text, `reasons` the receipt's, both by id.
+    """
     inside, reasons = inside or {}, reasons or {}
     return [
         {
@@ -412,14 +351,33 @@ def _rows(
             "included": one.id in inside,
             "reason": reasons.get(one.id, one.reason) if one.included else one.reason,
         }
-        for one in judged
+        for one in decided
+    ]
+
+
+def _topic_rows(receipt: Receipt) -> list[dict[str, Any]]:
+    """Returns the topics and corrections for the log, with the names that passages have."""
+    return [
+        {
+            "id": one.id,
+            "slot": one.slot,
+            "source": one.source,
+            "turn": one.turn,
+            "title": "",
+            "score": one.score,
+            "tokens": one.tokens,
+            "included": one.included,
+            "reason": one.reason,
+        }
+        for one in receipt.considered
+        if one.slot in ("topics", "corrections")
     ]
 
 
 async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:
-    """One line about what was decided. A log that cannot be written stops nothing."""
+    """Appends the decision to the log. Ignores a log that cannot be written."""
     begins = prompt[: 4 * PROMPT_SHOWN]
-    if len(prompt) > len(begins):  # without its last word: half a secret is not known as one
+    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
         begins = begins.rpartition(" ")[0]
     shown = memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
     record = {
@@ -440,4 +398,4 @@ async def _log(memory: Memory, session: str, project: Project, said: Injection, 
         "text": said.text,
     }
     with contextlib.suppress(OSError, ContextManagerError):
-        logs.append(memory.files, LOG, record)  # one short write: a thread would take as long to wake up
+        logs.append(memory.files, LOG, record)  # a short write: waking a thread would take as long

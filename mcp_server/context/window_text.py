@@ -8,11 +8,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from enum import StrEnum
 
 from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
 
-NO_SUBJECT = "no word in it is about anything"
-"""The reason why a prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
+class NothingAsked(StrEnum):
+    """Why a prompt gets nothing from the memory, in words for a person."""
+
+    EMPTY = "the prompt is empty"
+    COMMAND = "a command of the client"
+    SHELL = "a shell command"
+    NOTE = "a note for the client's own memory"
+    BY_CLIENT = "written by the client, not by a person"
+    NO_SUBJECT = "no word in it is about anything"
+    """A prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
 
 CUT_WORDS = 8
 """Number of first words that identify a line that was cut."""
@@ -31,22 +42,22 @@ _HOST = re.compile(
 _LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
 
 
-def asks_nothing(prompt: str) -> str | None:
-    """Returns why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
+def asks_nothing(prompt: str) -> NothingAsked | None:
+    """Returns why a prompt gets nothing from the memory; None if it may get something."""
     said = prompt.strip()
     if not said:
-        return "the prompt is empty"
+        return NothingAsked.EMPTY
     if _COMMAND.match(said):
-        return "a command of the client"
+        return NothingAsked.COMMAND
     if said.startswith("!"):
-        return "a shell command"
+        return NothingAsked.SHELL
     if _NOTE.fullmatch(said):
-        return "a note for the client's own memory"
+        return NothingAsked.NOTE
     if _HOST.match(said):
-        return "written by the client, not by a person"
+        return NothingAsked.BY_CLIENT
     subject = subject_words(said)
     if not subject or (len(subject) == 1 and _agrees(said)):
-        return NO_SUBJECT
+        return NothingAsked.NO_SUBJECT
     return None
 
 
@@ -57,7 +68,7 @@ def _agrees(text: str) -> bool:
 
 def is_the_clients(prompt: str) -> bool:
     """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
-    return asks_nothing(prompt) not in (None, NO_SUBJECT)
+    return asks_nothing(prompt) not in (None, NothingAsked.NO_SUBJECT)
 
 
 def subject_words(text: str) -> frozenset[str]:

@@ -9,8 +9,9 @@ scripts cannot hide a marker. Characters that hide or reorder text are removed; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
+from typing import Any
 
 from mcp_server.text.look_alikes import LIGATURES, LOOK_ALIKES
 
@@ -111,6 +112,21 @@ def neutralise(text: str) -> str:
                 characters[position] = harmless
             text = "".join(characters)
     return text
+
+
+def neutralise_values(data: Mapping[str, Any], keep: Collection[str]) -> dict[str, Any]:
+    """Returns JSON values with neutralized strings, at any depth. Strings under the keys `keep` stay as they are."""
+    return {key: _neutralised(key, value, keep) for key, value in data.items()}
+
+
+def _neutralised(key: str, value: Any, keep: Collection[str]) -> Any:
+    if isinstance(value, str):
+        return value if key in keep else neutralise(value)
+    if isinstance(value, Mapping):
+        return neutralise_values(value, keep)
+    if isinstance(value, list | tuple):
+        return [_neutralised(key, inner, keep) for inner in value]
+    return value
 
 
 _HARMLESS = {"<": "‹", ">": "›", "[": "("}
