@@ -136,31 +136,38 @@ def _pass(
     filling = replace(filling, before=sections)
     meter = filling.meter
     floors = dict.fromkeys(caps, 0)
+    reserved = dict.fromkeys((slot.group for slot in FILL), 0)
+    later = sum(costs.values()) if costs else 0
     of_groups: dict[str, int] = {}
     spent = 0
     for position, slot in enumerate(FILL):
-        later = FILL[position + 1 :]
-        if costs is None:
-            free = tokens - spent - sum(floors[one.name] for one in later)
+        name, group = slot.name, slot.group
+        reserved[group] -= floors[name]
+        later -= costs[name] if costs else 0
+        free = tokens - spent - (sum(reserved.values()) if costs is None else later)
+        if costs is not None and name in growing:
+            room = Room(max(0, free - SPARE * (len(FILL) - position - 1)))
         else:
-            free = tokens - spent - sum(costs[one.name] for one in later)
-        if costs is not None and slot.name in growing:
-            room = Room(max(0, free - SPARE * len(later)))
-        else:
-            of_group = caps[slot.name] - of_groups.get(slot.group, 0)
-            of_group -= sum(floors[one.name] for one in later if one.group == slot.group)
+            of_group = caps[name] - of_groups.get(group, 0) - reserved[group]
             room = Room(max(0, min(free, of_group)), slot.most_bytes(filling) if slot.most_bytes else UNLIMITED_BYTES)
-        section = sections[slot.name] = slot.fill(filling, room)
+        section = sections[name] = slot.fill(filling, room)
         cost = meter(section.text) + meter(SEPARATOR) if section.text else 0
         spent += cost
-        of_groups[slot.group] = of_groups.get(slot.group, 0) + (cost if costs is None else costs[slot.name])
+        of_groups[group] = of_groups.get(group, 0) + (cost if costs is None else costs[name])
         if position == 0:  # the safety line, which takes what it needs; the history's floor depends on it
             floors = {one.name: one.floor(filling) if one.floor else 0 for one in FILL}
+            for one in FILL[1:]:
+                reserved[one.group] += floors[one.name]
     repeated = sections["knowledge"].turns & sections["history"].turns
     if repeated:  # the history fills last, and may include found turns
         room = Room(_costs(sections, meter)["knowledge"])
         sections["knowledge"] = knowledge.fill(filling, room, hidden=sections["history"].turns)
-    return sections, tuple(_account(name, sections[name], caps[name], floors[name], meter) for name in caps)
+    counts = list(map(meter, [section.text for section in sections.values()]))
+    accounts = [
+        _account(name, section, count, caps[name], floors[name])
+        for (name, section), count in zip(sections.items(), counts, strict=True)
+    ]
+    return sections, tuple(accounts)
 
 
 def _is_cut(section: Section) -> bool:
@@ -171,6 +178,6 @@ def _costs(sections: Mapping[str, Section], meter: Meter) -> dict[str, int]:
     return {name: meter(section.text) + meter(SEPARATOR) if section.text else 0 for name, section in sections.items()}
 
 
-def _account(name: str, section: Section, cap: int, floor: int, meter: Meter) -> SlotAccount:
-    shown = [one for one in section.considered if one.included]
-    return SlotAccount(name, meter(section.text), cap, floor, len(shown), sum(not one.whole for one in shown))
+def _account(name: str, section: Section, tokens: int, cap: int, floor: int) -> SlotAccount:
+    shown = [one.whole for one in section.considered if one.included]
+    return SlotAccount(name, tokens, cap, floor, len(shown), shown.count(False))

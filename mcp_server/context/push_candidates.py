@@ -94,6 +94,8 @@ def judged(
 
 def _quotes_only(hit: Hit, own: tuple[str, int]) -> bool:
     """Returns whether every line of a passage comes from a turn of the window's own conversation."""
+    if "[src: " not in hit.passage.text:
+        return False
     rows = [row for row in hit.passage.text.split("\n") if row.strip() and not row.startswith("#")]
     return bool(rows) and all(
         found and all(one.path == own[0] and one.turn >= own[1] for one in found) for found in map(sources_of, rows)

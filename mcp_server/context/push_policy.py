@@ -34,7 +34,7 @@ from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.passages import own_text
 from mcp_server.text.words import TALK_WORDS, bounded, content_words
-from mcp_server.understanding.features import content_stems, subject_stems, word_list
+from mcp_server.understanding.features import stems_of_texts, subject_stems
 
 LEAST_BEST = 0.04
 """Nothing is pushed with a prompt if the best estimate is lower."""
@@ -117,18 +117,16 @@ _STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A decision: the candidate's estimate, 0 to 1, and why it is in or out, in words."""
+    """A decision: the candidate's estimate, 0 to 1, and why it is in or out, in words.
 
+    `id` is `path:start-end`, as in receipts.
+    """
+
+    id: str
     hit: Hit
     worth: float
     included: bool
     reason: str
-
-    @property
-    def id(self) -> str:
-        """`path:start-end`, as receipts name it."""
-        passage = self.hit.passage
-        return f"{passage.path}:{passage.start}-{passage.end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +215,8 @@ def choose(
         if not reason:
             left -= tokens
             said.append(one.stems)
-        judged.append(Judged(one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
+        name = f"{one.hit.passage.path}:{one.hit.passage.start}-{one.hit.passage.end}"
+        judged.append(Judged(name, one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
     return tuple(judged)
 
 
@@ -251,7 +250,7 @@ def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate
     hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
     of_page = min(MAX_LINES, len(lines))
     texts = list(map(own_text, [hit.passage for hit in hits]))
-    stems = [content_stems(said) for said in map(word_list, [text[:LONGEST_READ] for text in texts])]
+    stems = stems_of_texts([text[:LONGEST_READ] for text in texts])
     asks = list(map(ends_with_question, texts))
     derived = list(map(is_derived, [hit.passage.text for hit in hits]))
     asked = subject_stems(bounded(message))

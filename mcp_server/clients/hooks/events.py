@@ -171,12 +171,11 @@ async def _prompt(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
 
-    async def pushed() -> push.Injection:
-        return await push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
-
-    if await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS):
-        return await pushed()
-    said, _ = await both(pushed(), _note_prompt(memory, given))
+    captured = await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+    pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
+    if captured:
+        return await pushed
+    _, said = await both(_note_prompt(memory, given), pushed)
     return said
 
 
