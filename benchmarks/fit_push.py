@@ -1,4 +1,4 @@
-"""Fits the constant `WEIGHTS` of `mcp_server/context/injection.py` and prints it.
+"""Fits the constant `WEIGHTS` of `mcp_server/context/push_policy.py` and prints it.
 
     pip install -e '.[train]'
     python -m benchmarks.fit_push FILES… [--examples FILE] [--folds 5]
@@ -40,7 +40,7 @@ from benchmarks import push, train_recognizer
 from benchmarks.datasets import kind_of, known_turns
 from benchmarks.understand import Label
 from benchmarks.workbench import Workbench
-from mcp_server.context import injection
+from mcp_server.context import push_policy
 from mcp_server.context.window_text import asks_nothing, subject_words
 from mcp_server.model import Hit
 from mcp_server.text.derived_lines import sources_of
@@ -153,7 +153,7 @@ async def _send_all(plan: push.Plan, model: Model | None) -> list[Asked]:
             if kind == push.ELSEWHERE or (kind in MEASURED_ONLY and place % MEASURED_EVERY):
                 continue
             calls: list[tuple[Any, ...]] = []
-            with mock.patch.object(injection, "choose", partial(_choose, calls, injection.choose)):
+            with mock.patch.object(push_policy, "choose", partial(_choose, calls, push_policy.choose)):
                 brief, _ = await windows.open(kind, text)
             labels = [one for one in needs if isinstance(one, Label)]
             found.append(
@@ -171,13 +171,13 @@ async def _send_all(plan: push.Plan, model: Model | None) -> list[Asked]:
 
 
 def _choose(calls: list[tuple[Any, ...]], choose: Any, *given: Any) -> Any:
-    """Notes what `injection.choose` is given."""
+    """Notes what `push_policy.choose` is given."""
     calls.append(given)
     return choose(*given)
 
 
 def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -> list[Example]:
-    """Returns the candidates of one call of `injection.choose`, without those that are out whatever they score."""
+    """Returns the candidates of one call of `push_policy.choose`, without those that are out whatever they score."""
     message, lines, passages, gate, sent, out, _ = given
     subject = subject_words(message)
 
@@ -191,12 +191,12 @@ def _judged(given: tuple[Any, ...], needs: push.Needs, ids: Mapping[str, str]) -
         Example(
             one.features,
             is_good(one.hit),
-            injection.cost(one.hit.passage),
+            one.tokens,
             one.stems,
             own_text(one.hit.passage)[:600].lower() if needs else "",
         )
-        for one in injection.candidates(message, lines, passages, gate)
-        if not injection.why_out(one.hit.passage, subject, sent, out)
+        for one in push_policy.candidates(message, lines, passages, gate)
+        if not one.why_out(subject, sent, out)
     ]
 
 
@@ -257,12 +257,12 @@ def report(asked: Sequence[Asked], folds: int) -> None:
 
 def _pushed(one: Asked, worths: Any) -> tuple[float | None, int]:
     """Returns the share of the needs that arrives, None without needs, and the tokens, about as the product does it."""
-    left = 300 - injection.HEADING
+    left = 300 - push_policy.HEADING
     chosen: list[Example] = []
     said: list[frozenset[str]] = []
-    for place in np.argsort(-worths) if len(worths) and worths.max() >= injection.LEAST_BEST else ():
+    for place in np.argsort(-worths) if len(worths) and worths.max() >= push_policy.LEAST_BEST else ():
         example = one.examples[place]
-        too_dear = worths[place] < injection.PRICE * (example.tokens + injection.FRAME) or example.tokens > left
+        too_dear = worths[place] < push_policy.PRICE * (example.tokens + push_policy.FRAME) or example.tokens > left
         if too_dear or any(len(example.stems & other) >= 0.8 * len(example.stems) for other in said):
             continue
         left -= example.tokens

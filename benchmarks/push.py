@@ -45,9 +45,10 @@ from benchmarks.datasets import (
 from benchmarks.understand import Label, Labeled, load
 from benchmarks.workbench import Bm25, Show, Workbench, mean
 from mcp_server.app import catch_up
-from mcp_server.context import inject, sent
+from mcp_server.context import push as inject
+from mcp_server.context import windows as sent
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.render import said
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe

@@ -33,11 +33,7 @@ from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
-from mcp_server.settings_file import (
-    default_document,
-    machine_document,
-    read_settings,
-)
+from mcp_server.settings_file import default_document, machine_document, read_settings
 from mcp_server.storage.local.advisor_files import AdvisorFiles
 from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.cold_storage import ColdStorage
@@ -61,6 +57,7 @@ from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import recognizer
 
 if TYPE_CHECKING:
+    from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
@@ -139,7 +136,7 @@ async def open_memory(
             tokens=TokenCounter(),
             changes=Changes(),
             forgotten=ForgottenTexts(files),
-            rooms=Rooms(_after_turn, _watch_topics, _close_session),
+            rooms=Rooms(_after_turn, _watch_topics, _close_session, _left_off, _last_checkpoint),
             clock=now,
             new_id=new_id or (lambda: f"ses_{secrets.token_hex(6)}"),
             timezone=timezone,
@@ -177,6 +174,20 @@ def _close_session(memory: Memory, row: SessionRow) -> Awaitable[SessionRow]:
     from mcp_server.pressure.after_turn import close_session
 
     return close_session(memory, row)
+
+
+def _left_off(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None
+) -> Awaitable[LeftOff | None]:
+    from mcp_server.checkpoints.left_off import left_off
+
+    return left_off(memory, row, turns, in_window, until)
+
+
+def _last_checkpoint(memory: Memory, session: str) -> Awaitable[LeftOff | None]:
+    from mcp_server.checkpoints.left_off import last_checkpoint
+
+    return last_checkpoint(memory, session)
 
 
 async def _embeddings_entered(memory: Memory) -> None:

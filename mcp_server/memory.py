@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mcp_server.settings import Settings
 
 if TYPE_CHECKING:
+    from mcp_server.context.inputs import LeftOff
     from mcp_server.conversations.observe import ContextChunk
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """What other parts of the memory do when a conversation goes on or ends. The verbs of `conversations` call it."""
+    """Functions of higher rooms that a lower room calls without importing them. `app.py` fills them in."""
 
     after_turn: Callable[[Memory, SessionRow, Sequence[Turn], Sequence[ContextChunk]], Awaitable[tuple[str, ...]]]
     """Processes turns that are on disk, oldest first, and what entered the client's context with the last of them.
@@ -45,6 +46,10 @@ class Rooms:
     """Activates topics for such turns. Called without the lock, because an LLM may be asked. Returns notes."""
     close_session: Callable[[Memory, SessionRow], Awaitable[SessionRow]]
     """Closes a session under its transcript's lock: checkpoint, front matter, cold storage. Returns the new row."""
+    left_off: Callable[[Memory, SessionRow, Sequence[Turn], int | None, int | None], Awaitable[LeftOff | None]]
+    """`checkpoints.left_off.left_off`: the state of a session before its window was compacted."""
+    last_checkpoint: Callable[[Memory, str], Awaitable[LeftOff | None]]
+    """`checkpoints.left_off.last_checkpoint`: the state of a session at its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,15 @@
 """In `add` the client keeps its own window: no text of ours claims to have made room in it, or to be able to."""
 
 from __future__ import annotations
+
 import ast
-import pytest
 import re
+from pathlib import Path
+
+import pytest
+
 from mcp_server.pressure import advise, health
 from mcp_server.pressure.prune import IN_ADD
-from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
@@ -20,7 +21,7 @@ from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequ
 from pydantic import AnyUrl, ConfigDict, Field, ValidationError
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound, Unavailable
-from mcp_server.text.fencing import neutralise
+from mcp_server.text.fencing import neutralise, neutralise_values
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
@@ -96,21 +97,20 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
     results: list[T] = []
     errors: list[Exception] = []
 
-    async def report() -> None:
-        seconds = 0.0
-        while True:
+    async with anyio.create_task_group() as tasks:
+
+        async def run() -> None:
+            try:
+                results.append(await work)
+            except Exception as error:  # the task group would wrap it in an exception group
+                errors.append(error)
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(run)
+        for seconds in itertools.count(PROGRESS_SECONDS, PROGRESS_SECONDS):
             await anyio.sleep(PROGRESS_SECONDS)
-            seconds += PROGRESS_SECONDS
             with contextlib.suppress(Exception):  # the work goes on if the client has gone
                 await context.report_progress(seconds, message=f"{what}: still working")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(report)
-        try:
-            results.append(await work)
-        except Exception as error:  # the task group would wrap it in an exception group
-            errors.append(error)
-        tasks.cancel_scope.cancel()
     if errors:
         raise errors[0]
     return results[0]
@@ -180,18 +180,8 @@ def answer(text: str, data: dict[str, Any]) -> CallToolResult:
     """Returns a structured answer with its text. Clients show either, so both are complete and neutralized."""
     return CallToolResult(
         content=[TextContent(type="text", text=neutralise(text))],
-        structured_content={key: _harmless(key, value) for key, value in data.items()},
+        structured_content=neutralise_values(data, HANDED_BACK),
     )
-
-
-def _harmless(key: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return value if key in HANDED_BACK else neutralise(value)
-    if isinstance(value, Mapping):
-        return {name: _harmless(name, inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_harmless(key, inner) for inner in value]
-    return value
 
 
 def can_ask(ctx: Context[Any, Any]) -> bool:

@@ -24,8 +24,8 @@ from anyio.to_thread import run_sync
 from mcp_server.context import pauses
 from mcp_server.context.compile import anchored, compiler_settings, source_files
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.injection import LONGEST
 from mcp_server.context.inputs import CompileInputs, LeftOff
+from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller

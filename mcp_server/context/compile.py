@@ -1,19 +1,20 @@
 """Compile: builds the context for a message within a token budget. Nothing that it writes changes a later score.
 
-This file gathers the inputs as values (`CompileInputs`); `core.compiler` decides what goes into the text.
+This file reads the inputs from the ports, first what the state and the index hold, then all files in one thread;
+`compiler` decides what goes into the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from anyio.to_thread import run_sync
 
-from mcp_server.context import injection, previous_session
+from mcp_server.context import previous_session, push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs
-from mcp_server.context.going_on import asks_to_go_on
+from mcp_server.context.exclusions import of_others, why_out, without
 from mcp_server.context.inputs import (
     LEAST_BUDGET,
     Candidate,
@@ -23,9 +24,8 @@ from mcp_server.context.inputs import (
     LeftOff,
     Scope,
 )
-from mcp_server.context.left_off import left_off
 from mcp_server.context.live_context import MOST_DROPPED, Live, live_context
-from mcp_server.context.said import of_others, why_out, without
+from mcp_server.context.previous_session import asks_to_go_on
 from mcp_server.context.slots.files import ACTIVE_FILE, JOURNAL_FOLDER, journal_files, of_the_user
 from mcp_server.context.slots.history import newest
 from mcp_server.conversations import sessions
@@ -104,61 +104,81 @@ class Gathered:
     messages: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A compilation before its files are read: the inputs without them, what search found, and the project.
+
+    `references` counts for each path of a hit how often the file was of use.
+    """
+
+    inputs: CompileInputs
+    found: Found | None
+    project: Project
+    references: Mapping[str, int]
+
+
 async def compile_context(memory: Memory, request: CompileRequest, caller: Caller) -> Compiled:
     """Returns the compiled context and its receipt: the same bytes for the same state, on every channel.
 
     Raises:
         Invalid: `strict`, and the budget is below 128 tokens.
-        NotFound: no such session; the nearest is named.
+        NotFound: there is no such session; the nearest is named.
     """
-    return await compile_gathered(memory, await gather(memory, request, caller))
-
-
-async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
-    """Compiles gathered inputs with this memory's tokenizer."""
-    compiled = await run_sync(compile_inputs, gathered.inputs, memory.tokens.count)
-    receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
-    return replace(compiled, receipt=receipt)
+    asked = await _ask(memory, request, caller)
+    return await run_sync(lambda: _compiled(memory, _with_files(memory, asked)))
 
 
 async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gathered:
     """Returns all inputs of the context for `request`, as values. Raises as `compile_context` does."""
+    return await run_sync(_with_files, memory, await _ask(memory, request, caller))
+
+
+async def compile_gathered(memory: Memory, gathered: Gathered) -> Compiled:
+    """Compiles gathered inputs with this memory's tokenizer."""
+    return await run_sync(_compiled, memory, gathered)
+
+
+def _compiled(memory: Memory, gathered: Gathered) -> Compiled:
+    compiled = compile_inputs(gathered.inputs, memory.tokens.count)
+    receipt = replace(compiled.receipt, generation=gathered.generation, messages=gathered.messages)
+    return replace(compiled, receipt=receipt)
+
+
+async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Asked:
+    """Returns the inputs that the state and the index hold."""
     budget = memory.settings.context_compiler.token_budget if request.budget is None else request.budget
     if request.strict and budget < LEAST_BUDGET:
         raise Invalid(f"budget {budget} is too small for a context; give at least {LEAST_BUDGET} tokens")
     conversation = await _conversation(memory, request.session or caller.session, request.resumed, request.as_of)
-    project = await _project(memory, request, caller, conversation)
-    asked = conversation.last_user
+    row, asked = conversation.row, conversation.last_user
+    if request.project is None and row is not None:
+        project = await project_of(memory, caller, row.project)
+    else:
+        project = await (project_asked if request.known else project_of)(memory, caller, request.project)
     message = request.message if request.message is not None else asked.content if asked else ""
     moment = asked.at if asked else memory.clock()
-    row = conversation.row
     unheard = request.message if request.message != (asked.content if asked else None) else None
     topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
-    others = await run_sync(other_projects, memory, project, request.scope)
-    found, page = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-    hits = found.hits if found else ()
-    out = await run_sync(reasons_out, memory, hits, others)
-    references = await memory.state.references(hit.passage.path for hit in hits)
-    worthwhile = await run_sync(injection.worthwhile, message, hits, found.gate) if found else frozenset()
-    local_date = memory.local_date(moment)
+    found: Found | None = None
+    page: tuple[str, ...] = ()
+    references: Mapping[str, int] = {}
+    if message.strip():
+        found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
+        page = tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in lines.hits)
+        references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
         message=message,
         budget=budget,
         now=moment if asked else _day(moment),
-        local_date=local_date,
+        local_date=memory.local_date(moment),
         delivery=conversation.delivery,
         kind=(row.kind if row else None) or "main",
         session=row.session if row else "",
         project=project.key,
         scope=request.scope,
         as_of=conversation.turns[-1].number if conversation.turns else None,
-        files=tuple(await run_sync(lambda: list(source_files(memory, local_date, project, others)))),
-        hits=tuple(
-            Candidate(hit, references.get(hit.passage.path, 0), why, place in worthwhile)
-            for place, (hit, why) in enumerate(zip(hits, out, strict=True))
-        ),
         gate=found.gate if found else None,
         turns=turns,
         first_exchange=first_exchange,
@@ -166,7 +186,6 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         live_set=conversation.live.shortened,
         topics=topics.topics,
         corrections=topics.corrections,
-        anchors=await run_sync(anchored, memory),
         drop_list=conversation.live.dropped[:MOST_DROPPED],
         dropped=len(conversation.live.dropped),
         clarity=await block_of(memory, row.session) if row else (),
@@ -178,7 +197,23 @@ async def gather(memory: Memory, request: CompileRequest, caller: Caller) -> Gat
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return Gathered(inputs, found.generation, found.messages) if found else Gathered(inputs)
+    return _Asked(inputs, found, project, references)
+
+
+def _with_files(memory: Memory, asked: _Asked) -> Gathered:
+    """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded."""
+    inputs, found = asked.inputs, asked.found
+    others = other_projects(memory, asked.project, inputs.scope)
+    files = tuple(source_files(memory, inputs.local_date, asked.project, others))
+    inputs = replace(inputs, files=files, anchors=anchored(memory))
+    if found is None:
+        return Gathered(inputs)
+    worthwhile = push_policy.worthwhile(inputs.message, found.hits, found.gate)
+    hits = tuple(
+        Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worthwhile)
+        for place, (hit, why) in enumerate(zip(found.hits, reasons_out(memory, found.hits, others), strict=True))
+    )
+    return Gathered(replace(inputs, hits=hits), found.generation, found.messages)
 
 
 async def _conversation(
@@ -194,7 +229,7 @@ async def _conversation(
     until = None if until is None or until >= row.turns else until
     if row.delivery == "replace" or resumed is not None:
         turns = _until(await sessions.turns_of(memory, row), until)
-        stood = resumed or await left_off(memory, row, turns, None, until)
+        stood = resumed or await memory.rooms.left_off(memory, row, turns, None, until)
         live = await live_context(memory, row.session, turns)
         return _Conversation(row, turns, live=live, left_off=stood, resumed=resumed is not None)
     latest = await run_sync(memory.transcripts.read, row.path)
@@ -202,7 +237,7 @@ async def _conversation(
     if conversation.last_user is None:
         conversation = replace(conversation, turns=_until(await sessions.turns_of(memory, row), until))
     start = await sessions.window_start(memory, row, until)
-    stood = await left_off(memory, row, conversation.turns, start, until)
+    stood = await memory.rooms.left_off(memory, row, conversation.turns, start, until)
     return replace(conversation, in_window=start, left_off=stood)
 
 
@@ -220,26 +255,16 @@ def _until(turns: Sequence[Turn], until: int | None) -> tuple[Turn, ...]:
     return tuple(turn for turn in turns if until is None or turn.number <= until)
 
 
-async def _project(memory: Memory, request: CompileRequest, caller: Caller, conversation: _Conversation) -> Project:
-    """Returns the request's project, else the session's, else the caller's."""
-    if request.project is None and conversation.row is not None:
-        return await project_of(memory, caller, conversation.row.project)
-    asked = project_asked if request.known else project_of
-    return await asked(memory, caller, request.project)
-
-
 async def _found(
     memory: Memory,
     message: str,
     scope: Scope,
     project: Project,
     conversation: _Conversation,
-    keywords: tuple[str, ...] = (),
-) -> tuple[Found | None, tuple[str, ...]]:
-    """Returns what search finds for the message and the keywords of active topics, and the page's lines as `path:line`,
-    best first. Quotes and dashes in them are no operators."""
-    if not message.strip():
-        return None, ()
+    keywords: tuple[str, ...],
+) -> tuple[Found, Found]:
+    """Returns the hits for the message and the keywords of active topics, and the hits among the page's lines. Quotes
+    and dashes in the message are no operators."""
     own = conversation.row.session if conversation.row and conversation.delivery == "add" else None
     request = SearchRequest(
         query=message,
@@ -251,8 +276,7 @@ async def _found(
         operators=False,
         also=keywords,
     )
-    found, lines = await both(find(memory, request), find_page_lines(memory, request))
-    return found, tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in lines.hits)
+    return await both(find(memory, request), find_page_lines(memory, request))
 
 
 def other_projects(memory: Memory, project: Project, scope: Scope = "project") -> frozenset[str]:
@@ -260,21 +284,15 @@ def other_projects(memory: Memory, project: Project, scope: Scope = "project") -
     return slugs_of(memory) - {project.slug} if project.slug is not None and scope == "project" else frozenset()
 
 
-def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> tuple[str, ...]:
+def reasons_out(memory: Memory, hits: Sequence[Hit], others: frozenset[str]) -> list[str]:
     """Returns for each hit why it is excluded from a context without the projects `others`; "" if it is allowed."""
-    overtaken = _overtaken(memory, hits)
-    return tuple(why_out(hit.passage, others, overtaken) for hit in hits)
-
-
-def _overtaken(memory: Memory, hits: Sequence[Hit]) -> frozenset[tuple[str, int]]:
-    """Returns (path, line) of derived project lines that a later line of the same file replaces."""
-
-    def gone(path: str) -> Iterator[int]:
+    pages = [hit.passage for hit in hits if hit.passage.category == "project"]
+    derived = map(is_derived, [page.text for page in pages])
+    overtaken: set[tuple[str, int]] = set()
+    for path in {page.path for page, is_line in zip(pages, derived, strict=True) if is_line}:
         split = split_front_matter(memory.files.readable(path) or "")
-        return (split.body_line + place for place in overtaken_lines(split.body))
-
-    paths = {hit.passage.path for hit in hits if hit.passage.category == "project" and is_derived(hit.passage.text)}
-    return frozenset((path, line) for path in paths for line in gone(path))
+        overtaken.update((path, split.body_line + place) for place in overtaken_lines(split.body))
+    return why_out([hit.passage for hit in hits], others, overtaken)
 
 
 def source_files(

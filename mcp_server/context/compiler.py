@@ -10,10 +10,45 @@ from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Digests
 from mcp_server.context.receipt import Receipt, SlotAccount, accounted
 from mcp_server.context.render import SEPARATOR
 from mcp_server.context.section import Filling, Section, Slot
-from mcp_server.context.slots import knowledge
+from mcp_server.context.slots import checkpoint, files, history, in_force, knowledge, session, topics
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
-from mcp_server.context.slots.table import FILL, SHOWN
-from mcp_server.text.budget import Count, Meter, Room
+from mcp_server.text.budget import UNLIMITED_BYTES, Count, Meter, Room
+
+FILL: tuple[Slot, ...] = (
+    session.SAFETY,  # P0
+    files.IDENTITY,
+    in_force.HOLDING,  # P1
+    files.MEMORY,
+    files.ACTIVE_PROJECTS,
+    files.PROJECT,
+    files.JOURNAL,
+    checkpoint.CHECKPOINT,
+    session.LAST_SESSION,
+    topics.CORRECTIONS,  # P2
+    topics.TOPICS,
+    session.CLARITY,
+    knowledge.KNOWLEDGE,  # P3
+    history.HISTORY,  # P4
+    session.DROP_LIST,
+)
+
+SHOWN: tuple[str, ...] = (
+    "safety",
+    "identity",
+    "what holds",
+    "memory",
+    "active projects",
+    "project",
+    "journal",
+    "last session",
+    "checkpoint",
+    "history",
+    "topics",
+    "corrections",
+    "knowledge",
+    "clarity",
+    "dropped",
+)
 
 GROWTH_STEP = 1 / 8
 """Part of the allowance. Files grow by multiples of it, so that their text rarely changes from message to message and
@@ -74,72 +109,75 @@ def _filled(
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
     """Fills every slot. If a slot that may grow was cut and enough tokens are left, fills all slots once more."""
     filling = Filling(inputs, allowance, meter, {})
-    sections, accounts = _pass(filling, allowance)
-    costs = {name: _cost(section, meter) for name, section in sections.items()}
+    caps = {slot.name: slot.cap(filling) if slot.cap else allowance for slot in FILL}
+    growing = frozenset(slot.name for slot in FILL if slot.grows and caps[slot.name] > 0)  # a share of 0 stays 0
+    sections, accounts = _pass(filling, allowance, caps, growing)
+    costs = _costs(sections, meter)
     left = allowance - sum(costs.values())
     step = max(1, int(allowance * GROWTH_STEP))
-    if left >= step and any(_may_grow(slot, filling) and _is_cut(sections[slot.name]) for slot in FILL):
-        return _pass(filling, allowance - left % step, costs)
+    if left >= step and any(_is_cut(sections[name]) for name in growing):
+        return _pass(filling, allowance - left % step, caps, growing, costs)
     return sections, accounts
 
 
 def _pass(
-    filling: Filling, tokens: int, costs: Mapping[str, int] | None = None
+    filling: Filling,
+    tokens: int,
+    caps: Mapping[str, int],
+    growing: frozenset[str],
+    costs: Mapping[str, int] | None = None,
 ) -> tuple[Mapping[str, Section], tuple[SlotAccount, ...]]:
     """Fills the slots in order: each within the cap of its group, while the floors of later slots stay free.
 
     `costs` are the tokens of each slot in the first pass. In the second pass the other slots keep these, and a slot
-    that grows may take the rest.
+    that is `growing` may take the rest.
     """
     sections: dict[str, Section] = {}
     filling = replace(filling, before=sections)
-    caps: dict[str, tuple[int, int]] = {}
+    meter = filling.meter
+    floors = dict.fromkeys(caps, 0)
+    reserved = dict.fromkeys((slot.group for slot in FILL), 0)
+    later = sum(costs.values()) if costs else 0
     of_groups: dict[str, int] = {}
     spent = 0
     for position, slot in enumerate(FILL):
-        later = [(one, one.floor(filling)) for one in FILL[position + 1 :]] if position else []
-        cap = slot.cap(filling)
-        caps[slot.name] = cap, slot.floor(filling)
-        if costs is None:
-            free = tokens - spent - sum(floor for _, floor in later)
+        name, group = slot.name, slot.group
+        reserved[group] -= floors[name]
+        later -= costs[name] if costs else 0
+        free = tokens - spent - (sum(reserved.values()) if costs is None else later)
+        if costs is not None and name in growing:
+            room = Room(max(0, free - SPARE * (len(FILL) - position - 1)))
         else:
-            free = tokens - spent - sum(costs[one.name] for one in FILL[position + 1 :])
-        if costs is not None and _may_grow(slot, filling):
-            room = Room(max(0, free - SPARE * len(later)))
-        else:
-            of_group = (
-                cap - of_groups.get(slot.group, 0) - sum(floor for one, floor in later if one.group == slot.group)
-            )
-            room = Room(max(0, min(free, of_group)), slot.most_bytes(filling))
-        sections[slot.name] = slot.fill(filling, room)
-        cost = _cost(sections[slot.name], filling.meter)
+            of_group = caps[name] - of_groups.get(group, 0) - reserved[group]
+            room = Room(max(0, min(free, of_group)), slot.most_bytes(filling) if slot.most_bytes else UNLIMITED_BYTES)
+        section = sections[name] = slot.fill(filling, room)
+        cost = meter(section.text) + meter(SEPARATOR) if section.text else 0
         spent += cost
-        of_groups[slot.group] = of_groups.get(slot.group, 0) + (cost if costs is None else costs[slot.name])
-    sections["knowledge"] = _without_repeats(filling, sections)
-    return sections, tuple(_account(name, sections[name], *caps[name], filling.meter) for name in caps)
-
-
-def _may_grow(slot: Slot, filling: Filling) -> bool:
-    """Returns whether a slot may exceed its cap. A slot whose share the user set to 0 may not."""
-    return slot.grows and slot.cap(filling) > 0
+        of_groups[group] = of_groups.get(group, 0) + (cost if costs is None else costs[name])
+        if position == 0:  # the safety line, which takes what it needs; the history's floor depends on it
+            floors = {one.name: one.floor(filling) if one.floor else 0 for one in FILL}
+            for one in FILL[1:]:
+                reserved[one.group] += floors[one.name]
+    repeated = sections["knowledge"].turns & sections["history"].turns
+    if repeated:  # the history fills last, and may include found turns
+        room = Room(_costs(sections, meter)["knowledge"])
+        sections["knowledge"] = knowledge.fill(filling, room, hidden=sections["history"].turns)
+    counts = list(map(meter, [section.text for section in sections.values()]))
+    accounts = [
+        _account(name, section, count, caps[name], floors[name])
+        for (name, section), count in zip(sections.items(), counts, strict=True)
+    ]
+    return sections, tuple(accounts)
 
 
 def _is_cut(section: Section) -> bool:
     return any(not one.whole or one.reason == NO_ROOM_IN_SHARE for one in section.considered)
 
 
-def _without_repeats(filling: Filling, sections: Mapping[str, Section]) -> Section:
-    """Returns P3 without turns that the history shows: the history fills last, and may include found turns."""
-    repeated = sections["knowledge"].turns & sections["history"].turns
-    if not repeated:
-        return sections["knowledge"]
-    return knowledge.fill(filling, Room(_cost(sections["knowledge"], filling.meter)), hidden=sections["history"].turns)
+def _costs(sections: Mapping[str, Section], meter: Meter) -> dict[str, int]:
+    return {name: meter(section.text) + meter(SEPARATOR) if section.text else 0 for name, section in sections.items()}
 
 
-def _cost(section: Section, meter: Meter) -> int:
-    return meter(section.text) + meter(SEPARATOR) if section.text else 0
-
-
-def _account(name: str, section: Section, cap: int, floor: int, meter: Meter) -> SlotAccount:
-    shown = [one for one in section.considered if one.included]
-    return SlotAccount(name, meter(section.text), cap, floor, len(shown), sum(not one.whole for one in shown))
+def _account(name: str, section: Section, tokens: int, cap: int, floor: int) -> SlotAccount:
+    shown = [one.whole for one in section.considered if one.included]
+    return SlotAccount(name, tokens, cap, floor, len(shown), shown.count(False))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
-from mcp_server.text.budget import UNLIMITED_BYTES, Meter, Room
+from mcp_server.text.budget import Meter, Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,15 @@ Fill = Callable[[Filling, Room], Section]
 class Slot:
     """A slot holds one kind of content, such as the journal. Slots of one `group` share its cap.
 
-    A slot that `grows` may exceed its caps with tokens that no other slot uses.
+    `cap` gives the most tokens that the slot may take (default: the whole allowance), `floor` the tokens that earlier
+    slots keep free for it (default: 0), `most_bytes` the most bytes of its text (default: any number). Floors depend on
+    the inputs and the safety line only. A slot that `grows` may exceed its cap with tokens that no other slot uses.
     """
 
     name: str
     group: str
     fill: Fill
-    cap: Callable[[Filling], int] = lambda filling: filling.allowance
-    floor: Callable[[Filling], int] = lambda filling: 0
-    most_bytes: Callable[[Filling], int] = lambda filling: UNLIMITED_BYTES
+    cap: Callable[[Filling], int] | None = None
+    floor: Callable[[Filling], int] | None = None
+    most_bytes: Callable[[Filling], int] | None = None
     grows: bool = False

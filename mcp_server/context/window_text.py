@@ -8,11 +8,22 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator
+from enum import StrEnum
 
 from mcp_server.text.words import FRAME_WORDS, TALK_WORDS, bounded, content_words, words
 
-NO_SUBJECT = "no word in it is about anything"
-"""The reason why a prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
+class NothingAsked(StrEnum):
+    """Why a prompt gets nothing from the memory, in words for a person."""
+
+    EMPTY = "the prompt is empty"
+    COMMAND = "a command of the client"
+    SHELL = "a shell command"
+    NOTE = "a note for the client's own memory"
+    BY_CLIENT = "written by the client, not by a person"
+    NO_SUBJECT = "no word in it is about anything"
+    """A prompt such as "go on" gets no passage. Corrections and topics are still pushed."""
+
 
 CUT_WORDS = 8
 """Number of first words that identify a line that was cut."""
@@ -31,22 +42,22 @@ _HOST = re.compile(
 _LISTED = re.compile(r"^(?:\d+-\d+ |[^\s:]{1,80}: )")
 
 
-def asks_nothing(prompt: str) -> str | None:
-    """Returns why a prompt gets nothing from the memory, in words for a person; None if it may get something."""
+def asks_nothing(prompt: str) -> NothingAsked | None:
+    """Returns why a prompt gets nothing from the memory; None if it may get something."""
     said = prompt.strip()
     if not said:
-        return "the prompt is empty"
+        return NothingAsked.EMPTY
     if _COMMAND.match(said):
-        return "a command of the client"
+        return NothingAsked.COMMAND
     if said.startswith("!"):
-        return "a shell command"
+        return NothingAsked.SHELL
     if _NOTE.fullmatch(said):
-        return "a note for the client's own memory"
+        return NothingAsked.NOTE
     if _HOST.match(said):
-        return "written by the client, not by a person"
+        return NothingAsked.BY_CLIENT
     subject = subject_words(said)
     if not subject or (len(subject) == 1 and _agrees(said)):
-        return NO_SUBJECT
+        return NothingAsked.NO_SUBJECT
     return None
 
 
@@ -57,7 +68,7 @@ def _agrees(text: str) -> bool:
 
 def is_the_clients(prompt: str) -> bool:
     """Returns whether a prompt is empty or meant for the client: a command, a note, text that the client wrote."""
-    return asks_nothing(prompt) not in (None, NO_SUBJECT)
+    return asks_nothing(prompt) not in (None, NothingAsked.NO_SUBJECT)
 
 
 def subject_words(text: str) -> frozenset[str]:
@@ -72,39 +83,35 @@ def fingerprints(text: str) -> tuple[str, ...]:
     An entry of a list (`- …`, `user: …`, `12-14 …`, a date) also gives the hash without that prefix, a line that was
     cut also the hash of its first words.
     """
-    found = {_mark(shown) for line in _lines(text) for shown in _forms(line)}
-    found |= {_opening(shown) for line in _lines(text) if line.endswith("…") for shown in _forms(line)}
+    found: set[str] = set()
+    for line, whole, openings in _hashed(text):
+        found.update(whole, openings if line.endswith("…") else ())
     return tuple(sorted(found - {""}))
 
 
 def was_sent(text: str, sent: Collection[str]) -> bool:
     """Returns whether the client's window already has every line of a passage. `sent` are fingerprints."""
     return all(
-        any(_mark(shown) in sent or _opening(shown) in sent for shown in _forms(line))
-        for line in _lines(text)
-        if _mark(line)
+        any(one in sent for one in (*whole, *openings) if one) for _, whole, openings in _hashed(text) if whole[0]
     )
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Yields the lines other than headings, labels and headers."""
-    for line in text.splitlines():
-        if not line.lstrip().startswith(("#", "<!--", "[")):
-            yield line.strip()
+def _hashed(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yields each line other than headings, labels and headers, with hashes of its words and of its first words.
+
+    There is a hash for the line, for the line without a bullet, and for the line without a list's prefix; "" if it has
+    no words, or too few.
+    """
+    lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith(("#", "<!--", "["))]
+    bare = [line.removeprefix("- ") for line in lines]
+    forms = zip(map(words, lines), map(words, bare), map(words, [_LISTED.sub("", line) for line in bare]), strict=True)
+    for line, said in zip(lines, list(forms), strict=True):
+        yield line, [_hash(one) for one in said], [_opening(one) for one in said]
 
 
-def _forms(line: str) -> tuple[str, ...]:
-    """Returns a line, and the line without a list's prefixes."""
-    bare = line.removeprefix("- ")
-    return line, bare, _LISTED.sub("", bare)
+def _opening(said: list[str]) -> str:
+    return "~" + _hash(said[:CUT_WORDS]) if len(said) >= CUT_WORDS else ""
 
 
-def _opening(line: str) -> str:
-    """Returns the hash of a line's first words; "" if the line has fewer."""
-    said = words(line)[:CUT_WORDS]
-    return "~" + _mark(" ".join(said)) if len(said) == CUT_WORDS else ""
-
-
-def _mark(line: str) -> str:
-    said = " ".join(words(line))
-    return hashlib.sha256(said.encode()).hexdigest()[:12] if said else ""
+def _hash(said: list[str]) -> str:
+    return hashlib.sha256(" ".join(said).encode()).hexdigest()[:12] if said else ""

@@ -5,26 +5,28 @@ process must give the same bytes.
 """
 
 from __future__ import annotations
+
 import hashlib
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import (AsyncIterator, Awaitable, Callable, Mapping)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from mcp_server.clients.importers.report import ImportReport
 from mcp_server.clients.importers.run import import_path
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.inject import for_prompt
+from mcp_server.context.push import for_prompt
 from mcp_server.conversations.sessions import list_sessions, session_turns
 from mcp_server.errors import Unavailable
 from mcp_server.knowledge.extract import extract
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from pathlib import Path
-from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -10,7 +10,7 @@ from __future__ import annotations
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint
-from mcp_server.context import sent
+from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.history import sync
 from mcp_server.knowledge import session_notes
@@ -27,7 +27,7 @@ async def keep_house(memory: Memory) -> None:
     await sessions.ready(memory)
     await sync.take_in(memory)
     await closed_sessions.commit_pending(memory)
-    await sent.forget_old(memory)
+    await windows.forget_old(memory)
     await cold.expire(memory)
     await checkpoint.sweep(memory)
     await clarity.forget_old(memory)

@@ -110,8 +110,8 @@ def names_said(message: str) -> frozenset[str]:
         end = match.end()
         small = small or word[0].islower()
         if word[0].isupper() and not begins:
-            found += words(word)
-    return frozenset(found) if small else frozenset()
+            found.append(word)
+    return frozenset(words(" ".join(found))) if small else frozenset()
 
 
 def subject(lookup: Sequence[str]) -> tuple[int, ...]:

@@ -74,9 +74,3 @@ def idf(frequency: int, passages: int) -> float:
 def weigh(query: Query, frequencies: Sequence[int], passages: int) -> Query:
     """The query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
     return replace(query, idf=tuple(idf(frequency, passages) for frequency in frequencies[: len(query.words)]))
-
-
-def coverage(query: Query, matched: int) -> float:
-    """The share of the query's IDF mass that the words in `matched` make up, 0 to 1."""
-    total = math.fsum(query.idf)
-    return math.fsum(weight for i, weight in enumerate(query.idf) if matched >> i & 1) / total if total else 0.0

@@ -49,7 +49,7 @@ from functools import lru_cache
 from operator import itemgetter, mul
 from statistics import median
 
-from mcp_server.search.query import Query, coverage
+from mcp_server.search.query import Query
 from mcp_server.text.words import words
 
 DIGITS = 6
@@ -371,3 +371,9 @@ def _foremost(
     sums = [sum(map(mul, factors, values)) for _, values in found]
     least = sorted(sums)[-limit] - len(factors) - 1
     return [one for one, total in zip(found, sums, strict=True) if total >= least]
+
+
+def coverage(query: Query, matched: int) -> float:
+    """Returns the share of the query's IDF mass that the words in `matched` make up, 0 to 1."""
+    total = math.fsum(query.idf)
+    return math.fsum(weight for i, weight in enumerate(query.idf) if matched >> i & 1) / total if total else 0.0

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
 from anyio.to_thread import run_sync
@@ -83,7 +84,7 @@ class Found:
     considered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SearchAnswer:
     """The result of a search: hits, their snippets in the same order, and notes about hits that were cut.
 
@@ -96,7 +97,7 @@ class SearchAnswer:
     notes: tuple[str, ...] = ()
     cold: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def markdown(self) -> str:
         """The result for a model: a head line for each hit, and the stored text as data."""
         blocks = [
@@ -166,11 +167,14 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
     for found in candidates.found:
         if found.source is not None:
             derived.setdefault(found.candidate.unit, []).append(found.passage)
-    hits = []
-    for one in ranked:
-        passage = _not_of_a_journal(by_identity[id(one.candidate)].passage, derived.get(one.candidate.unit, ()))
-        whole = len(passage.text) >= one.candidate.length
-        hits.append(Hit(passage, one.score, one.terms, one.candidate.cosine, is_imported(passage.path), whole))
+    passages = [
+        _not_of_a_journal(by_identity[id(one.candidate)].passage, derived.get(one.candidate.unit, ())) for one in ranked
+    ]
+    imported = list(map(is_imported, [passage.path for passage in passages]))
+    hits = [
+        Hit(passage, one.score, one.terms, one.candidate.cosine, old, len(passage.text) >= one.candidate.length)
+        for one, passage, old in zip(ranked, passages, imported, strict=True)
+    ]
     ask = _question(memory, heard, message)
     return Found(
         hits=tuple(hits),
@@ -213,7 +217,8 @@ async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000)
 
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
-    snippets = tuple(snippet(without_sources(hit.passage.text), found.words) for hit in found.hits)
+    texts = list(map(without_sources, [hit.passage.text for hit in found.hits]))
+    snippets = tuple(snippet(text, found.words) for text in texts)
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("the memory seems to have nothing about this: these are only the nearest passages")
@@ -300,7 +305,9 @@ def snippet(text: str, lookup: tuple[str, ...], length: int = SNIPPET) -> str:
     if len(flat) <= length:
         return flat
     wanted = set(lookup)
-    places = [match.start() for match in re.finditer(r"[^\W_]+", flat) if not wanted.isdisjoint(words(match[0]))]
+    matches = list(re.finditer(r"[^\W_]+", flat))
+    said = map(words, [match[0] for match in matches])
+    places = [match.start() for match, found in zip(matches, said, strict=True) if not wanted.isdisjoint(found)]
     first = max(places, key=lambda start: sum(start <= place < start + length * 3 // 4 for place in places), default=0)
     first = max(0, min(first - length // 8, len(flat) - length))
     if first:
@@ -313,24 +320,18 @@ def snippet(text: str, lookup: tuple[str, ...], length: int = SNIPPET) -> str:
 
 def _block(number: int, hit: Hit, text: str, cold: str | None) -> str:
     passage = hit.passage
+    source = str(next(iter(_sources(passage)), ""))
+    stored = map(neutralise, (passage.path, passage.speaker, passage.title, source))
+    path, speaker, title, source = [" ".join(one.split()) for one in stored]
+    head = f"{number}. {path}:{passage.start}-{passage.end}"
+    head += f" · turn {passage.turn} · {speaker or passage.role}" if passage.turn is not None else ""
+    head += f" · {passage.at:%Y-%m-%d}" if passage.at else ""
+    head += f" · {title[:80]}" if passage.title else ""
+    head += f" · from {source}" if source else ""
+    head += f" · {passage.category}"
+    head += f" · cold: recover {cold}" if cold else ""
     terms = " + ".join(f"{name} {value:.3f}" for name, value in hit.terms.items() if value)
-    marked = f" · cold: recover {cold}" if cold else ""
-    head = f"{number}. {_where(passage)}{marked} · score {hit.score:.3f} ({terms})"
-    return f"{head}\n{neutralise(text)}"
-
-
-def _where(passage: Passage) -> str:
-    turn = f" · turn {passage.turn}" if passage.turn is not None else ""
-    who = f" · {_line(passage.speaker) or passage.role}" if passage.turn is not None else ""
-    when = f" · {passage.at:%Y-%m-%d}" if passage.at else ""
-    title = f" · {_line(passage.title)[:80]}" if passage.title else ""
-    title += "".join(f" · from {_line(str(source))}" for source in _sources(passage)[:1])
-    return f"{_line(passage.path)}:{passage.start}-{passage.end}{turn}{who}{when}{title} · {passage.category}"
-
-
-def _line(text: str) -> str:
-    """Returns stored text on one line, with its markup neutralized."""
-    return " ".join(neutralise(text).split())
+    return f"{head} · score {hit.score:.3f} ({terms})\n{neutralise(text)}"
 
 
 def _sources(passage: Passage) -> tuple[Source, ...]:

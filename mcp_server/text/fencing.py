@@ -9,10 +9,17 @@ scripts cannot hide a marker. Characters that hide or reorder text are removed; 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
+from typing import Any
 
-from mcp_server.text.skeleton import IGNORABLE, skeleton
+from mcp_server.text.look_alikes import LIGATURES, LOOK_ALIKES
+
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""The characters with Unicode's property Default_Ignorable_Code_Point, for a character class."""
 
 _HIDDEN = (
     *range(0x200B, 0x200C),  # zero width space
@@ -77,6 +84,10 @@ _ROLE = re.compile(
 )
 
 
+_INVISIBLE = re.compile(f"[{IGNORABLE}]+")
+_FOLDED = str.maketrans({look: plain for plain, looks in LOOK_ALIKES.items() for look in looks} | LIGATURES)
+
+
 def printable(text: str) -> str:
     """Returns `text` with visible control characters, for a file that people print in a terminal."""
     return _CONTROL.sub(lambda match: _CHARACTERS[ord(match.group())], text.replace("\r\n", "\n"))
@@ -103,6 +114,21 @@ def neutralise(text: str) -> str:
     return text
 
 
+def neutralise_values(data: Mapping[str, Any], keep: Collection[str]) -> dict[str, Any]:
+    """Returns JSON values with neutralized strings, at any depth. Strings under the keys `keep` stay as they are."""
+    return {key: _neutralised(key, value, keep) for key, value in data.items()}
+
+
+def _neutralised(key: str, value: Any, keep: Collection[str]) -> Any:
+    if isinstance(value, str):
+        return value if key in keep else neutralise(value)
+    if isinstance(value, Mapping):
+        return neutralise_values(value, keep)
+    if isinstance(value, list | tuple):
+        return [_neutralised(key, inner, keep) for inner in value]
+    return value
+
+
 _HARMLESS = {"<": "‹", ">": "›", "[": "("}
 
 
@@ -117,3 +143,34 @@ def _inserted(text: str, mark: str, places: list[int]) -> str:
         parts += (text[before:place], mark)
         before = place
     return "".join([*parts, text[before:]])
+
+
+def visible(text: str) -> tuple[str, list[int] | None]:
+    """Returns the text without invisible characters, and the position of each other one; None if all are visible."""
+    if text.isascii() or not _INVISIBLE.search(text):
+        return text, None
+    kept: list[int] = []
+    position = 0
+    for match in _INVISIBLE.finditer(text):
+        kept.extend(range(position, match.start()))
+        position = match.end()
+    kept.extend(range(position, len(text)))
+    return _INVISIBLE.sub("", text), kept
+
+
+def skeleton(text: str) -> tuple[str, list[int] | None]:
+    """Returns the text as a reader sees it, and the position in the text of each of its characters.
+
+    Invisible characters are removed and look-alikes of ASCII are replaced, so that a comparison finds `<ѕystem>` with a
+    Cyrillic letter (Unicode TR 39). The positions are None if they are the same as in the text.
+    """
+    if text.isascii():
+        return text, None
+    seen, positions = visible(text)
+    folded = seen.translate(_FOLDED)
+    if len(folded) == len(seen):
+        return folded, positions
+    kept = range(len(text)) if positions is None else positions
+    return folded, [
+        position for character, position in zip(seen, kept, strict=True) for _ in character.translate(_FOLDED)
+    ]

@@ -15,9 +15,9 @@ from functools import cache
 from itertools import pairwise
 
 from mcp_server.model import ToolCall, Turn
+from mcp_server.text.fencing import visible
 from mcp_server.text.secret_forms import FORMS, mixed
 from mcp_server.text.secret_rules import RULES
-from mcp_server.text.skeleton import visible
 
 MARK = "[redacted:"
 

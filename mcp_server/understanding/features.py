@@ -157,7 +157,26 @@ def word_list(text: str) -> list[str]:
 
 def content_stems(words: Iterable[str]) -> frozenset[str]:
     """Returns the content words, folded and cut to six letters, which serves as a cheap stem in any language."""
-    folded = (fold(word) for word in words)
+    return _stems(_folded(words))
+
+
+def stems_of_texts(texts: Sequence[str]) -> list[frozenset[str]]:
+    """Returns the `content_stems` of each text."""
+    folded = fold("\n\n".join("\n".join(word_list(text)) for text in texts))
+    return [_stems(words.split("\n")) for words in folded.split("\n\n")] if texts else []
+
+
+def subject_stems(text: str) -> frozenset[str]:
+    """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
+    return _stems(word for word in _folded(word_list(text)) if word not in TALK_WORDS)
+
+
+def _folded(words: Iterable[str]) -> list[str]:
+    """Returns words without line ends, folded all at once: hundreds of calls would take longer."""
+    return fold("\n".join(words)).split("\n")
+
+
+def _stems(folded: Iterable[str]) -> frozenset[str]:
     return frozenset(
         word[:6] for word in folded if (len(word) > 2 and word not in STOP_WORDS) or any(map(str.isdigit, word))
     )
@@ -325,8 +344,3 @@ def _overlap(mine: frozenset[str], other: frozenset[str]) -> float:
 
 def _bucket(number: int, cuts: Sequence[int]) -> int:
     return next((place for place, cut in enumerate(cuts) if number <= cut), len(cuts))
-
-
-def subject_stems(text: str) -> frozenset[str]:
-    """Returns the stems of the words that say what a text is about: no stop words, no words about talking."""
-    return content_stems(word for word in word_list(text) if fold(word) not in TALK_WORDS)

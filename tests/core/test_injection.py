@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_server.context.injection import (
-    LONGEST,
-    asks_nothing,
-    choose,
-    fingerprints,
-    subject_words,
-    visible_line,
-    was_sent,
-)
+from mcp_server.context.push_policy import LONGEST, choose, visible_line
+from mcp_server.context.window_text import asks_nothing, fingerprints, subject_words, was_sent
 from mcp_server.model import GateSignal, Hit
 from mcp_server.text.passages import own_text
 from tests.core.compiler.states import knowledge, passage

@@ -1,12 +1,14 @@
 """The demo is the main job, with a real server and a real client."""
 
 from __future__ import annotations
+
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
 from tests.clients.importers import data
 
 

@@ -28,8 +28,8 @@ from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.capture import capture
 from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
-from mcp_server.context import briefs, inject, sent
-from mcp_server.context.window_text import asks_nothing
+from mcp_server.context import briefs, push, windows
+from mcp_server.context.window_text import is_the_clients
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.conversations.projects import project_of
@@ -112,7 +112,7 @@ async def take_back(memory: Memory, given: Mapping[str, object], output: Mapping
     if not read.session or not isinstance(said, dict):
         return
     try:
-        await inject.take_back(memory, read.session, said["hookEventName"], said["additionalContext"], read.caller)
+        await push.take_back(memory, read.session, said["hookEventName"], said["additionalContext"], read.caller)
     except Exception as error:  # the next events must still be answered
         log.warning("a text that no hook received still counts as sent: %s", error)
 
@@ -120,10 +120,10 @@ async def take_back(memory: Memory, given: Mapping[str, object], output: Mapping
 async def _count_printed(memory: Memory, event: str, read: Given) -> None:
     if read.printed is not None and read.at is not None:
         at = read.at.timestamp()
-        await inject.count_printed(memory, read.session, event, read.source, read.printed, at, read.caller)
+        await push.count_printed(memory, read.session, event, read.source, read.printed, at, read.caller)
 
 
-def output(said: inject.Injection) -> dict[str, object]:
+def output(said: push.Injection) -> dict[str, object]:
     """Returns the output for the client: the text for its model, the line for its user."""
     if not said.text:
         return {}
@@ -158,25 +158,24 @@ def read_input(given: Mapping[str, object]) -> Given:
     )
 
 
-async def _session_start(memory: Memory, given: Given) -> inject.Injection | None:
+async def _session_start(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
     if given.source == "compact":
         await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
         await _checkpoint(memory, given.session)
-    return await inject.for_start(memory, given.session, given.source, given.caller, paused=given.paused)
+    return await push.for_start(memory, given.session, given.source, given.caller, paused=given.paused)
 
 
-async def _prompt(memory: Memory, given: Given) -> inject.Injection | None:
+async def _prompt(memory: Memory, given: Given) -> push.Injection | None:
     if given.agent:
         return None
 
-    async def pushed() -> inject.Injection:
-        return await inject.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
-
-    if await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS):
-        return await pushed()
-    said, _ = await both(pushed(), _note_prompt(memory, given))
+    captured = await _captured(memory, given, limit=PROMPT_CAPTURE_SECONDS)
+    pushed = push.for_prompt(memory, given.session, given.prompt, given.caller, paused=given.paused)
+    if captured:
+        return await pushed
+    _, said = await both(_note_prompt(memory, given), pushed)
     return said
 
 
@@ -200,14 +199,14 @@ async def _stop(memory: Memory, given: Given) -> None:
 
 
 async def _before_compaction(memory: Memory, given: Given) -> None:
-    await sent.compacting(memory, given.session)
+    await windows.compacting(memory, given.session)
     await _captured(memory, given, stopped=True)
     await _checkpoint(memory, given.session)
 
 
 async def _after_compaction(memory: Memory, given: Given) -> None:
     await _captured(memory, given)
-    await sent.compacted(memory, given.session)
+    await windows.compacted(memory, given.session)
 
 
 async def _session_end(memory: Memory, given: Given) -> None:
@@ -291,7 +290,7 @@ async def _captured(
 
 async def _note_prompt(memory: Memory, given: Given) -> None:
     """Stores a prompt until `Stop`, in case the client writes no transcript."""
-    if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
+    if is_the_clients(given.prompt):
         return
     await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
 

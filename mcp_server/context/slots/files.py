@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from mcp_server.context.cut import beginning
+from mcp_server.context.exclusions import NO_LONGER_SO, SHOWN_ABOVE, repeated, said_above, without
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, file_text, label, one_line, tight
-from mcp_server.context.said import NO_LONGER_SO, SHOWN_ABOVE, repeats, said_above, without
 from mcp_server.context.section import NOTHING, Filling, Section, Slot
 from mcp_server.context.slots.in_force import SETTLED, held
 from mcp_server.knowledge.anchors import anchored_entries
@@ -112,7 +112,7 @@ def _ruled_out(inputs: CompileInputs, source: SourceFile) -> str | None:
 def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
-    again = (place for place, line in enumerate(source.text.split("\n")) if repeats(line, said))
+    again = repeated(source.text.split("\n"), said)
     items = held(source) if is_page(source.path) else []
     shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in SETTLED}
     settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in SETTLED}

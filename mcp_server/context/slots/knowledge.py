@@ -1,13 +1,20 @@
 """P3, scored knowledge: the hits of the search, best first.
 
-If the gate is closed, only passages that are expected to be worth their tokens are shown (`core.injection`). Passages
-are ordered by
+If the gate is closed, only passages that are expected to be worth their tokens are shown (`push_policy`). Passages are
+ordered by their worth:
 
-    worth = score − 0.02 · ln(10 + characters / 4)
+    score      = relevance · decay · (1 + 0.1 · references)
+    worth      = score − 0.02 · ln(10 + characters / 4)
 
-so that of passages with similar scores the short ones come first, and a long message does not crowd them out.
-(Measured: evidence within 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts
-those.) Turns next to a hit need no rule: search ranks them as candidates by their neighbors.
+    relevance  = the score of the search, with all its terms
+    decay      = max(0.6, e^(−0.1 · days)) for knowledge files; 1 for transcripts, lines derived from them, and imports
+    references = reads, recoveries and answers that used the passage's file; never compilations
+
+`days` are whole days from the file's `updated` (else its last commit, else its mtime) to `now`, at least 0. The floor
+of 0.6 keeps old knowledge reachable: without it, a passage older than a month could not win. The charge for length puts
+the shorter one of two passages with similar scores first, so that a long message does not crowd out others. (Measured:
+evidence within 512 to 4,096 tokens +.02 on long assistant chats, ±0 on short turns; a larger factor hurts those.) Turns
+next to a hit need no rule: search ranks them as candidates by their neighbors.
 
 Passages of one conversation and day, or of one file, are shown under one short header, one turn a line. Of a passage
 that is longer than its share of the room, the sentences most relevant to the message are shown. Near-duplicates are
@@ -18,21 +25,62 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from mcp_server.context.cut import relevant_part, without_code
+from mcp_server.context.exclusions import SHOWN_ABOVE, repeated, said_above
 from mcp_server.context.inputs import Candidate, CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, group_header, label, passage_line, passage_text
-from mcp_server.context.said import SHOWN_ABOVE, repeats, said_above
 from mcp_server.context.section import NOTHING, Filling, Section, Slot
-from mcp_server.context.worth import DIGITS, KnowledgeScore, score
-from mcp_server.model import Passage
+from mcp_server.model import Hit, Passage
 from mcp_server.search.query_syntax import plain_query
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Room
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.words import content_words, words
+
+DECAY_PER_DAY = 0.1
+LEAST_DECAY = 0.6
+PER_REFERENCE = 0.1
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeScore:
+    """The factors of a score. `total` is their product, rounded to six places."""
+
+    relevance: float
+    decay: float
+    references: float
+
+    @property
+    def total(self) -> float:
+        return round(self.relevance * self.decay * self.references, DIGITS)
+
+    def terms(self) -> Mapping[str, float]:
+        """Returns the factors by name, as the receipt shows them."""
+        return {"relevance": self.relevance, "decay": self.decay, "references": self.references}
+
+
+def score(hit: Hit, references: int, now: datetime) -> KnowledgeScore:
+    """Returns the score of a hit at `now`. `references` counts how often its file was of use (0 or more)."""
+    return KnowledgeScore(
+        relevance=round(hit.score, DIGITS),
+        decay=round(decay(hit, now), DIGITS),
+        references=round(1 + PER_REFERENCE * max(0, references), DIGITS),
+    )
+
+
+def decay(hit: Hit, now: datetime) -> float:
+    """Returns the share of its relevance that a passage keeps at its age: 0.6 to 1."""
+    passage = hit.passage
+    if hit.imported or passage.at is None or passage.category == "conversation" or is_derived(passage.text):
+        return 1.0
+    return max(LEAST_DECAY, math.exp(-DECAY_PER_DAY * max(0, (now - passage.at).days)))
+
 
 _WORD = re.compile(r"\w+")
 
@@ -46,24 +94,24 @@ Shingles = frozenset[int]
 
 
 def shingles(text: str) -> Shingles:
-    """Every run of three words; of a shorter text the text as a whole."""
+    """Returns the hashes of each run of three words, or of the whole text if it is shorter."""
     said = _WORD.findall(text.lower())
     if len(said) <= SHINGLE:
         return frozenset([hash(tuple(said))]) if said else frozenset()
     return frozenset(map(hash, zip(said, said[1:], said[2:], strict=False)))
 
 
-class Seen:
-    """The passages that are already in, found again by what they share."""
+class Included:
+    """The passages that are already included. Finds near-duplicates of them."""
 
     def __init__(self) -> None:
         self._passages: list[tuple[str, Shingles]] = []
         self._all: set[int] = set()
 
     def twin(self, wanted: Shingles) -> str | None:
-        """The id of the earliest passage that says nearly the same, or None."""
+        """Returns the id of the earliest passage that says nearly the same, or None."""
         if not wanted or len(wanted & self._all) < SAME * len(wanted):
-            return None  # what all of them share with it is too little, and most passages end here
+            return None  # most passages share too little with all of them together
         for identity, known in self._passages:
             shared = len(wanted & known)
             if shared >= SAME * (len(wanted) + len(known) - shared):
@@ -71,7 +119,7 @@ class Seen:
         return None
 
     def add(self, identity: str, known: Shingles) -> None:
-        """Remembers a passage that goes in."""
+        """Adds a passage that is included."""
         self._passages.append((identity, known))
         self._all |= known
 
@@ -112,7 +160,7 @@ Group = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A candidate with its score, the charge for its length, and its worth."""
+    """A candidate with its score, the charge for its length, its worth and its text as `passage_text` gives it."""
 
     candidate: Candidate
     passage: Passage
@@ -121,6 +169,7 @@ class _Scored:
     worth: float
     id: str
     group: Group
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +196,14 @@ class _Shelf:
         self.cut: dict[Group, bool] = {}
         self._headers: dict[tuple[Group, bool], int] = {}
 
-    def is_too_small_for(self, passage: Passage) -> bool:
+    def is_too_small_for(self, text: str) -> bool:
         """Returns True if a passage certainly does not fit, without measuring it."""
-        if self.left < LEAST_LINE:
-            return True
-        return self.left < LEAST_PART and len(passage_text(passage)) > self.left * MOST_CHARACTERS_PER_TOKEN
+        return self.left < LEAST_LINE or (self.left < LEAST_PART and len(text) > self.left * MOST_CHARACTERS_PER_TOKEN)
 
     def line(self, scored: _Scored) -> _Line:
         """Returns a passage's line: the whole passage if it is within its share and fits, else its relevant part."""
-        said = passage_text(scored.passage)
-        text = self._to_the_point(scored.passage, said)
-        whole = self._line(scored, text, scored.candidate.hit.whole and text == said)
+        text = self._to_the_point(scored.passage, scored.text)
+        whole = self._line(scored, text, scored.candidate.hit.whole and text == scored.text)
         tokens = self._meter.line(whole.text)
         if tokens <= self._most and (whole.cost <= self.left or self.left < LEAST_PART):
             return whole
@@ -215,7 +261,7 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
     if not ranked:
         return NOTHING
     shelf = _Shelf(filling, room)
-    seen, above = Seen(), said_above(filling)
+    seen, above = Included(), said_above(filling)
     account = [_considered(scored, filling, shelf, seen, above, hidden) for scored in ranked]
     if not shelf.lines:
         return Section(considered=tuple(account))
@@ -224,13 +270,13 @@ def fill(filling: Filling, room: Room, hidden: frozenset[int] = frozenset()) -> 
 
 
 def _considered(
-    scored: _Scored, filling: Filling, shelf: _Shelf, seen: Seen, above: frozenset[str], hidden: frozenset[int]
+    scored: _Scored, filling: Filling, shelf: _Shelf, seen: Included, above: frozenset[str], hidden: frozenset[int]
 ) -> Considered:
     """Adds a passage if it is not excluded and fits. `above` are the entries that earlier slots show."""
     reason = scored.candidate.out or _ruled_out(filling, scored, hidden)
-    if reason is None and scored.passage.category != "conversation" and repeats(scored.passage.text, above):
+    if reason is None and scored.passage.category != "conversation" and repeated([scored.passage.text], above):
         reason = SHOWN_ABOVE
-    if reason is None and shelf.is_too_small_for(scored.passage):
+    if reason is None and shelf.is_too_small_for(scored.text):
         reason = NO_ROOM
     if reason is not None:
         return _account(scored, reason)
@@ -249,25 +295,18 @@ def _considered(
 
 def _ranked(inputs: CompileInputs) -> list[_Scored]:
     """Returns the candidates by worth, then by path and line."""
-    scored = [_scored(one, inputs) for one in inputs.hits]
+    passages = [one.hit.passage for one in inputs.hits]
+    texts = list(map(passage_text, passages))
+    derived = list(map(is_derived, [passage.text for passage in passages]))
+    scored = []
+    for candidate, passage, text, line in zip(inputs.hits, passages, texts, derived, strict=True):
+        product = score(candidate.hit, candidate.references, inputs.now)
+        charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(text) / CHARACTERS_PER_TOKEN), DIGITS)
+        dated = passage.at is not None and (passage.category == "conversation" or not line)  # a line has its date
+        day = passage.at.date().isoformat() if passage.at and dated else ""
+        worth, name = round(product.total - charge, DIGITS), f"{passage.path}:{passage.start}-{passage.end}"
+        scored.append(_Scored(candidate, passage, product, charge, worth, name, (passage.path, day), text))
     return sorted(scored, key=lambda one: (-one.worth, one.passage.path, one.passage.start, one.passage.part))
-
-
-def _scored(candidate: Candidate, inputs: CompileInputs) -> _Scored:
-    passage = candidate.hit.passage
-    product = score(candidate.hit, candidate.references, inputs.now)
-    charge = round(LENGTH_CHARGE * math.log(LENGTH_START + len(passage_text(passage)) / CHARACTERS_PER_TOKEN), DIGITS)
-    derived = passage.category != "conversation" and is_derived(passage.text)
-    day = passage.at.date().isoformat() if passage.at and not derived else ""  # a derived line contains its date
-    return _Scored(
-        candidate=candidate,
-        passage=passage,
-        score=product,
-        charge=charge,
-        worth=round(product.total - charge, DIGITS),
-        id=f"{passage.path}:{passage.start}-{passage.end}",
-        group=(passage.path, day),
-    )
 
 
 def _own(inputs: CompileInputs, passage: Passage) -> bool:

@@ -50,8 +50,10 @@ def fill_clarity(filling: Filling, room: Room) -> Section:
     head = f"{label('clarity', 'counted in this conversation')}\n{HEAD}"
     text = block(items, meter, room.tokens - meter(SEPARATOR), head)
     shown = text.count("\n") - head.count("\n") if text else 0
+    lines = list(map(line, items[:shown]))
+    tokens = [*map(meter.line, lines), *[0] * (len(items) - shown)]
     return Section(
-        text, tuple(_account_clarity(item, place < shown, meter.line(line(item))) for place, item in enumerate(items))
+        text, tuple(_account_clarity(item, place < shown, tokens[place]) for place, item in enumerate(items))
     )
 
 
@@ -62,7 +64,7 @@ def _account_clarity(item: BlockItem, included: bool, tokens: int) -> Considered
         source="clarity",
         included=included,
         reason=item.why if included else "no room in the block",
-        tokens=tokens if included else 0,
+        tokens=tokens,
         score=item.score,
         relevance=item.terms,
     )

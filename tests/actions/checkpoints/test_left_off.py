@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mcp_server.checkpoints import stored
+from mcp_server.checkpoints.resume import resume
 from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.context.resume import resume
 from mcp_server.context.slots.checkpoint import EXCHANGES
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn, append_turns
 from mcp_server.conversations.observe import NewTurn, observe

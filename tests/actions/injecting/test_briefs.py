@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.context import briefs, pauses
-from mcp_server.context.injection import LONGEST
+from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations.projects import project_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_server.context.inject import LOG, for_prompt
+from mcp_server.context.push import LOG, for_prompt
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

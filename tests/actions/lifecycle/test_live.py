@@ -14,7 +14,8 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.restore import restore
-from mcp_server.context.inject import IN_WINDOW, for_prompt, for_start
+from mcp_server.context.push import for_prompt, for_start
+from mcp_server.context.push_candidates import IN_WINDOW
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
 from mcp_server.conversations.observe import NewTurn, observe

@@ -10,7 +10,7 @@ import pytest
 from mcp_server.clients.hooks import alone, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.context import briefs, pauses
-from mcp_server.context.injection import SENT_BEFORE
+from mcp_server.context.push_policy import SENT_BEFORE
 from mcp_server.conversations import sessions
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory

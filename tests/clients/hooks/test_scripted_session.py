@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.app import catch_up, open_memory
-from mcp_server.context.inject import LOG
+from mcp_server.context.push import LOG
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.context.worth import score
+from mcp_server.context.slots.knowledge import score
 from mcp_server.model import Hit
 from tests.core.compiler.states import NOW, knowledge, passage
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.search.query import Query, coverage, idf, read_query, weigh
+from mcp_server.search.query import Query, idf, read_query, weigh
 from mcp_server.search.ranking import (
     NAMES,
     Candidate,
     Ranked,
     RankingWeights,
+    coverage,
     ends_with_question,
     first_person,
     matching_best,

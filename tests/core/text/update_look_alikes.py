@@ -1,4 +1,4 @@
-"""Writes `mcp_server/text/skeleton.py`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
+"""Writes `mcp_server/text/look_alikes.py`: characters that look like ASCII, from Unicode's TR 39 and NFKC.
 
     pip install disarm && python -m tests.core.text.update_look_alikes
 
@@ -12,7 +12,7 @@ import unicodedata
 from importlib import import_module
 from pathlib import Path
 
-TARGET = Path(__file__).parents[3] / "mcp_server" / "core" / "text" / "look_alikes.py"
+TARGET = Path(__file__).parents[3] / "mcp_server" / "text" / "look_alikes.py"
 SIGNS = "<>/|[]-_:!"
 INVISIBLE = {"Cn", "Co", "Cs", "Mn", "Me", "Zs", "Zl", "Zp", "Cc", "Cf"}
 
@@ -41,9 +41,9 @@ def main() -> None:
     )
     version = import_module("disarm").CONFUSABLES_VERSION
     TARGET.write_text(
-        f'"""Characters that look like ASCII (Unicode {version}, TR 39 and NFKC).\n\n'
+        f'"""Characters that look like ASCII (Unicode {version}, TR 39 and NFKC). `fencing.skeleton` replaces them.\n\n'
         "Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license).\n"
-        '"""\n\n# ruff: noqa: E501\n# fmt: off\n\n'
+        '"""\n\nfrom __future__ import annotations\n\n# ruff: noqa: E501\n# fmt: off\n\n'
         f"LOOK_ALIKES: dict[str, str] = {{\n{lines}}}\n"
         '"""All characters that look like one ASCII character."""\n\n'
         f"LIGATURES: dict[str, str] = {more!a}\n"

@@ -1,4 +1,4 @@
-"""Where a conversation stood when its window was emptied, for the contexts that come right after."""
+"""Returns the state of a conversation before its window was compacted, for the contexts that follow."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mcp_server.text.yaml_line import moment_text
 async def left_off(
     memory: Memory, row: SessionRow, turns: Sequence[Turn], in_window: int | None, until: int | None = None
 ) -> LeftOff | None:
-    """What a context of the session says of where it stood: its last checkpoint, for some exchanges after its window
-    was emptied; else None. `turns` are its newest; the client's window holds those from number `in_window` on. Turns
-    after number `until`, and checkpoints made after it, are not seen.
+    """Returns the state of a session before its window was compacted, from its last checkpoint.
 
-    Where the client keeps its own window, only the client empties it; elsewhere our compaction does.
+    None if the window was not compacted, if that is more than `EXCHANGES` exchanges ago, or without a checkpoint.
+    `turns` are the session's newest turns, `in_window` is the number of the first turn in the client's window. Turns
+    after number `until`, and checkpoints made after it, are ignored.
     """
-    ours = row.delivery == "replace"
+    ours = row.delivery == "replace"  # then we compact the window, otherwise only the client does
     if not ours and in_window is None:
         return None
     kept = [head for head in await stored.listed(memory, row.session) if until is None or head.turn <= until]
@@ -37,8 +37,14 @@ async def left_off(
     return of_checkpoint(await run_sync(CheckpointFiles(memory.files).read, kept[0].path))
 
 
+async def last_checkpoint(memory: Memory, session: str) -> LeftOff | None:
+    """Returns the state of a session at its last checkpoint; None without a checkpoint."""
+    kept = await stored.latest(memory, session)
+    return None if kept is None else of_checkpoint(kept)
+
+
 def of_checkpoint(checkpoint: Checkpoint) -> LeftOff:
-    """What of a checkpoint a context shows."""
+    """Returns the parts of a checkpoint that a context shows."""
     return LeftOff(
         id=checkpoint.id,
         path=f"{folder_of(checkpoint.session)}/{checkpoint.id}.md",

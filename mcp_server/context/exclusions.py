@@ -1,4 +1,4 @@
-"""Removes repeated lines, and lines of other projects, from a context.
+"""Decides which lines of a context are excluded because they are repeated, or belong to other projects.
 
 Extractors write a line into several files (a rule into its project's page and MEMORY.md, the beginning of a decision
 into the journal), and lines of several projects into one file. A context shows such a line once, and no lines of other
@@ -8,7 +8,7 @@ projects. Lines that people wrote are never removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -55,29 +55,41 @@ def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
     }
 
 
-def why_out(passage: Passage, others: AbstractSet[str], overtaken: AbstractSet[tuple[str, int]]) -> str:
-    """Returns why a passage is excluded, or "".
+def why_out(
+    passages: Sequence[Passage], others: AbstractSet[str], overtaken: AbstractSet[tuple[str, int]]
+) -> list[str]:
+    """Returns for each passage why it is excluded, or "".
 
     It is excluded if it is a journal's derived line of one of the projects `others`, or if (path, line) is in
     `overtaken`.
     """
-    if (passage.path, passage.start) in overtaken:
-        return NO_LONGER_SO
-    if not others or passage.category != "journal" or not is_derived(passage.text):
-        return ""
-    project = passage.title.rsplit(" › ", 1)[-1]
-    return ANOTHERS.format(project) if project in others else ""
+    reasons = ["" if (one.path, one.start) not in overtaken else NO_LONGER_SO for one in passages]
+    journals = [place for place, one in enumerate(passages) if one.category == "journal" and not reasons[place]]
+    derived = map(is_derived, [passages[place].text for place in journals]) if others else ()
+    for place, is_line in zip(journals, derived, strict=False):
+        project = passages[place].title.rsplit(" › ", 1)[-1]
+        if is_line and project in others:
+            reasons[place] = ANOTHERS.format(project)
+    return reasons
 
 
-def repeats(line: str, said: AbstractSet[str]) -> bool:
-    """Returns whether a line was written by an extractor and is already shown. A short form counts as shown if a line
-    that was shown contains it."""
-    if not said or not is_derived(line):
-        return False
-    text = plain(neutralise(line))
-    if _SHORT.search(_BEGINNING.sub("", without_sources(line), count=1)):
-        return any(text in one for one in said)
-    return text in said or _PROJECT.sub("", text) in said
+def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
+    """Returns the positions of the lines that an extractor wrote and that are already shown; `said` is `said_above`.
+
+    A short form is already shown if a line that was shown contains it.
+    """
+    if not said:
+        return []
+    found = []
+    for place in [place for place, derived in enumerate(map(is_derived, lines)) if derived]:
+        line = lines[place]
+        text = plain(neutralise(line))
+        if _SHORT.search(_BEGINNING.sub("", without_sources(line), count=1)):
+            shown = any(text in one for one in said)
+        else:
+            shown = text in said or _PROJECT.sub("", text) in said
+        found += [place] if shown else []
+    return found
 
 
 def without(source: SourceFile, out: Mapping[int, str]) -> SourceFile:

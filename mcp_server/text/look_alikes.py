@@ -1,11 +1,9 @@
-"""Text as a reader sees it: without invisible characters, and with look-alikes of ASCII as ASCII.
+"""Characters that look like ASCII (Unicode TR 39 and NFKC). `fencing.skeleton` replaces them to find hidden markers.
 
-A skeleton is only for comparing (Unicode TR 39): it finds `<\u200csystem>`, and `<ѕystem>` with a Cyrillic letter.
+Written by `tests/core/text/update_look_alikes.py` from the library `disarm` (MIT license).
 """
 
 from __future__ import annotations
-
-import re
 
 # ruff: noqa: E501
 # fmt: off
@@ -78,40 +76,3 @@ LOOK_ALIKES: dict[str, str] = {
 
 LIGATURES: dict[str, str] = {'\u0132': 'IJ', '\u0133': 'ij', '\u01c7': 'LJ', '\u01c8': 'Lj', '\u01c9': 'lj', '\u01ca': 'NJ', '\u01cb': 'Nj', '\u01cc': 'nj', '\u01f1': 'DZ', '\u01f2': 'Dz', '\u01f3': 'dz', '\u0271': 'rn', '\u02a3': 'dz', '\u02a6': 'ts', '\u02a9': 'fn', '\u02aa': 'ls', '\u02ab': 'lz', '\u042b': 'bl', '\u042e': 'lO', '\u044b': 'bi', '\u04d4': 'AE', '\u04d5': 'ae', '\u05f0': 'll', '\u1d14': 'eo', '\u1d6b': 'ue', '\u1d6f': 'rn', '\u1dac': 'rn', '\u1e9e': 'SS', '\u2016': 'll', '\u20a5': 'rn', '\u20a8': 'Rs', '\u20b6': 'lt', '\u2116': 'No', '\u2120': 'SM', '\u2121': 'TEL', '\u2122': 'TM', '\u213b': 'FAX', '\u2161': 'II', '\u2162': 'III', '\u2163': 'IV', '\u2165': 'VI', '\u2166': 'VII', '\u2167': 'VIII', '\u2168': 'IX', '\u216a': 'XI', '\u216b': 'XII', '\u2171': 'ii', '\u2172': 'iii', '\u2173': 'iv', '\u2175': 'vi', '\u2176': 'vii', '\u2177': 'viii', '\u2178': 'ix', '\u217a': 'xi', '\u217b': 'xii', '\u221e': 'oo', '\u2225': 'll', '\u222c': 'ss', '\u222d': 'sss', '\u2a0c': 'ssss', '\u3250': 'PTE', '\u32cc': 'Hg', '\u32cd': 'erg', '\u32ce': 'eV', '\u32cf': 'LTD', '\u3371': 'hPa', '\u3372': 'da', '\u3373': 'AU', '\u3374': 'bar', '\u3375': 'oV', '\u3376': 'pc', '\u3377': 'dm', '\u337a': 'IU', '\u3380': 'pA', '\u3381': 'nA', '\u3382': 'uA', '\u3383': 'mA', '\u3384': 'kA', '\u3385': 'KB', '\u3386': 'MB', '\u3387': 'GB', '\u3388': 'cal', '\u3389': 'kcal', '\u338a': 'pF', '\u338b': 'nF', '\u338c': 'uF', '\u338d': 'ug', '\u338e': 'mg', '\u338f': 'kg', '\u3390': 'Hz', '\u3391': 'kHz', '\u3392': 'MHz', '\u3393': 'GHz', '\u3394': 'THz', '\u3395': 'ul', '\u3396': 'ml', '\u3397': 'dl', '\u3398': 'kl', '\u3399': 'fm', '\u339a': 'nm', '\u339b': 'um', '\u339c': 'mm', '\u339d': 'cm', '\u339e': 'km', '\u33a9': 'Pa', '\u33aa': 'kPa', '\u33ab': 'MPa', '\u33ac': 'GPa', '\u33ad': 'rad', '\u33b0': 'ps', '\u33b1': 'ns', '\u33b2': 'us', '\u33b3': 'ms', '\u33b4': 'pV', '\u33b5': 'nV', '\u33b6': 'uV', '\u33b7': 'mV', '\u33b8': 'kV', '\u33b9': 'MV', '\u33ba': 'pW', '\u33bb': 'nW', '\u33bc': 'uW', '\u33bd': 'mW', '\u33be': 'kW', '\u33bf': 'MW', '\u33c3': 'Bq', '\u33c4': 'cc', '\u33c5': 'cd', '\u33c8': 'dB', '\u33c9': 'Gy', '\u33ca': 'ha', '\u33cb': 'HP', '\u33cc': 'in', '\u33cd': 'KK', '\u33ce': 'KM', '\u33cf': 'kt', '\u33d0': 'lm', '\u33d1': 'ln', '\u33d2': 'log', '\u33d3': 'lx', '\u33d4': 'mb', '\u33d5': 'mil', '\u33d6': 'mol', '\u33d7': 'PH', '\u33d9': 'PPM', '\u33da': 'PR', '\u33db': 'sr', '\u33dc': 'Sv', '\u33dd': 'Wb', '\u33ff': 'gal', '\ua698': 'OO', '\ua699': 'oo', '\ua7d6': 'SS', '\ufb00': 'ff', '\ufb01': 'fi', '\ufb02': 'fl', '\ufb03': 'ffi', '\ufb04': 'ffl', '\ufb05': 'st', '\ufb06': 'st', '\U00010198': 'llS', '\U00010199': 'll', '\U00010787': 'dz', '\U00010790': 'fn', '\U00010799': 'ls', '\U0001079a': 'lz', '\U000107ac': 'ts', '\U00011700': 'rn', '\U0001f12d': 'CD', '\U0001f12e': 'WZ', '\U0001f14a': 'HV', '\U0001f14b': 'MV', '\U0001f14c': 'SD', '\U0001f14d': 'SS', '\U0001f14e': 'PPV', '\U0001f14f': 'WC', '\U0001f16a': 'MC', '\U0001f16b': 'MD', '\U0001f16c': 'MR', '\U0001f190': 'DJ', '\U0001f700': 'QE', '\U0001f707': 'AR', '\U0001f75c': 'sss', '\U0001f76b': 'MB', '\U0001f76c': 'VB'}
 """What a character looks like that looks like several letters."""
-
-IGNORABLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-)
-"""The characters with Unicode's property Default_Ignorable_Code_Point, for a character class."""
-_HIDDEN = re.compile(f"[{IGNORABLE}]+")
-
-
-def visible(text: str) -> tuple[str, list[int] | None]:
-    """Returns the text without invisible characters, and the position of each other one; None if all are visible."""
-    if text.isascii() or not _HIDDEN.search(text):
-        return text, None
-    kept: list[int] = []
-    position = 0
-    for match in _HIDDEN.finditer(text):
-        kept.extend(range(position, match.start()))
-        position = match.end()
-    kept.extend(range(position, len(text)))
-    return _HIDDEN.sub("", text), kept
-
-
-_FOLDED = str.maketrans({look: plain for plain, looks in LOOK_ALIKES.items() for look in looks} | LIGATURES)
-
-
-def skeleton(text: str) -> tuple[str, list[int] | None]:
-    """Returns the skeleton, and the position in the text of each of its characters; None if they are the same."""
-    if text.isascii():
-        return text, None
-    seen, positions = visible(text)
-    folded = seen.translate(_FOLDED)
-    if len(folded) == len(seen):
-        return folded, positions
-    kept = range(len(text)) if positions is None else positions
-    return folded, [
-        position for character, position in zip(seen, kept, strict=True) for _ in character.translate(_FOLDED)
-    ]

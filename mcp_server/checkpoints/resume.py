@@ -1,4 +1,4 @@
-"""Resume: a conversation goes on in a window that holds nothing of it, in another client or after a crash."""
+"""Resume: continues a conversation in an empty window, in another client or after a crash."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.document import Checkpoint
+from mcp_server.checkpoints.left_off import of_checkpoint
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.context.compiler import Compiled
-from mcp_server.context.left_off import of_checkpoint
 from mcp_server.conversations import sessions
 from mcp_server.conversations.as_of import as_of
 from mcp_server.conversations.projects import project_of
@@ -25,7 +25,7 @@ NOTE = "before it was resumed elsewhere"
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a fresh window begins with. `earlier` says that the checkpoint is not of the session's last turn."""
+    """The context of the new window. `earlier`: the checkpoint is of an earlier turn than the session's last one."""
 
     session: str
     title: str
@@ -35,10 +35,13 @@ class Resumed:
 
 
 async def resume(memory: Memory, what: str | None, caller: Caller, budget: int | None = None) -> Resumed:
-    """The context to go on with: of a session as it is now, or of a checkpoint by its id, everything counted as missing
-    in the client's window. Without `what`: the conversation of the caller's project that was last heard of.
+    """Returns the context with which a conversation continues in an empty window.
 
-    What was said since the session's last checkpoint is in a new one first. Raises NotFound.
+    `what` is a session's id, or a checkpoint's id for an earlier state; without it, the last conversation of the
+    caller's project is resumed. If the session has turns after its last checkpoint, makes a new one first.
+
+    Raises:
+        NotFound: there is no such session or checkpoint, or no conversation in the project.
     """
     await sessions.ready(memory)
     if what is not None and what.startswith(PREFIX):

@@ -1,0 +1,401 @@
+"""Push: decides what is added to a client's window, at its start and with a prompt, and logs it.
+
+    for_start      the brief of the project, once for each window
+    for_prompt     passages relevant to the prompt and the topics that it activates, if the window does not hold them;
+                   for a first prompt such as "continue", the end of the previous conversation
+    count_printed  stores as sent what the hook printed without a server
+    take_back      stores as not sent what the hook did not wait for
+
+Every decision, also to push nothing, is one line of the log `injection`, with the exact text and the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+from anyio.to_thread import run_sync
+
+from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
+from mcp_server.context.briefs import compiled_within
+from mcp_server.context.compile import compiler_settings
+from mcp_server.context.inputs import Candidate, CompileInputs, LeftOff
+from mcp_server.context.previous_session import asks_to_go_on
+from mcp_server.context.push_candidates import find_hits, judged, offered_topics
+from mcp_server.context.push_policy import Judged, visible_line
+from mcp_server.context.receipt import Receipt
+from mcp_server.context.window_text import NothingAsked, asks_nothing, fingerprints, is_the_clients
+from mcp_server.context.windows import Window
+from mcp_server.conversations import sessions
+from mcp_server.conversations.projects import project_of
+from mcp_server.errors import ContextManagerError
+from mcp_server.knowledge import live
+from mcp_server.memory import Memory
+from mcp_server.model import Caller
+from mcp_server.project import Project
+from mcp_server.search.search import embed_ahead
+from mcp_server.storage.local import logs
+from mcp_server.storage.local.index.together import both
+from mcp_server.storage.local.state import SessionRow
+from mcp_server.text.passages import own_text
+from mcp_server.text.redaction import redact
+from mcp_server.topics import watch
+from mcp_server.topics.watch import Seen
+
+log = logging.getLogger(__name__)
+
+LOG = "injection"
+TOPIC_SHARE = 0.65
+"""Largest part of a push for topics: they come once for each window, and leave room for passages."""
+
+LIVE_SECONDS = 0.5
+"""Time limit at a window's start for writing what was just said in other windows to the pages."""
+
+PROMPT_SHOWN = 300
+"""Characters of a prompt in the log, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A decision. `text` is what is pushed, "" for nothing; `why` is the reason in words; `line` is for the user."""
+
+    event: str
+    text: str
+    why: str
+    tokens: int = 0
+    passages: int = 0
+    topics: Sequence[str] = ()
+    considered: Sequence[dict[str, Any]] = ()
+    gate: dict[str, Any] | None = None
+    line: str = ""
+
+
+async def for_start(memory: Memory, session: str, source: str, caller: Caller, *, paused: bool = False) -> Injection:
+    """Returns the brief for a window that begins.
+
+    `source` is the client's reason: startup, resume, clear or compact. After a compaction the brief also has the state
+    of the work. A resumed window still holds its brief, so it gets only that state, if the client compacted it.
+    """
+    row = await sessions.current_row(memory, session)
+    project = await _project(memory, row, caller)
+    event = "SessionStart"
+    if caller.folder and project.slug:
+        await briefs.know_folder(memory, caller.folder, project)
+    window = await windows.window_of(memory, session)
+    if source == "compact":
+        window = await windows.emptied(memory, session, window)
+    silent = "paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project)
+    emptied = row is not None and (
+        source == "compact" or (source == "resume" and await sessions.window_start(memory, row) is not None)
+    )
+    stood = await _checkpoint_for(memory, session, window) if emptied else None
+    if silent:
+        said = Injection(event, "", silent)
+    elif window.brief and stood is None:
+        said = Injection(event, "", "this window holds a brief already")
+    else:
+        await _read_open_conversations(memory)
+        made = await briefs.make(memory, project, stood, whole=not window.brief)
+        shown = briefs.shown(made.compiled)
+        what = Injection(event, made.text, f"brief, {source or 'start'}", made.tokens, considered=shown)
+        said = what if made.text else Injection(event, "", "nothing is known that a brief could tell")
+    if said.text:
+        said = replace(said, line=visible_line(0, said.tokens, "brief"))
+        window = replace(window, lines=window.lines | set(fingerprints(said.text)), brief=True)
+        window = replace(window, checkpoint=stood.id if stood else window.checkpoint)
+    await windows.keep(memory, session, window)
+    await _log(memory, session, project, said, "")
+    return said
+
+
+async def _read_open_conversations(memory: Memory) -> None:
+    """Updates the pages with what was just said in other windows. If that fails, the brief is a little older."""
+    with anyio.move_on_after(LIVE_SECONDS):
+        try:
+            await live.refresh(memory)
+        except ContextManagerError as error:
+            log.warning("the brief is without what was said last: %s", error)
+
+
+async def count_printed(
+    memory: Memory, session: str, event: str, source: str, text: str, at: float, caller: Caller
+) -> None:
+    """Stores a text that the hook printed without a server as held by the window, and logs it.
+
+    `at` is when the hook printed it, in seconds since 1970. A report that was counted before has no effect.
+    """
+    row = await sessions.current_row(memory, session)
+    window = await windows.window_from(memory, session, await sessions.window_start(memory, row) if row else None)
+    if at <= window.printed:
+        return
+    begins = event == "SessionStart"
+    if begins and source == "compact":
+        window = await windows.emptied(memory, session, window)
+    lines = window.lines | set(fingerprints(text))
+    await windows.keep(memory, session, replace(window, lines=lines, brief=window.brief or begins, printed=at))
+    tokens = await run_sync(memory.tokens.count, text)
+    what = f"brief, {source or 'start'}" if begins else "the prompt's words are in it"
+    why = f"{what}; the hook printed it from disk, because no server answered"
+    line = visible_line(0, tokens, "brief" if begins else "found by keywords")
+    project = await _project(memory, row, caller)
+    await _log(memory, session, project, Injection(event, text, why, tokens, line=line), "")
+
+
+async def take_back(memory: Memory, session: str, event: str, text: str, caller: Caller) -> None:
+    """Stores a text as not sent, because the hook had stopped waiting for it, so that it may be pushed again."""
+    window = await windows.window_of(memory, session)
+    lines = window.lines - set(fingerprints(text))
+    brief = window.brief and event != "SessionStart"
+    await windows.keep(memory, session, replace(window, lines=lines, brief=brief, checkpoint=""))
+    project = await _project(memory, await sessions.current_row(memory, session, look=False), caller)
+    why = "the hook had stopped waiting, so the text decided on just before this was not shown"
+    await _log(memory, session, project, Injection(event, "", why), "")
+
+
+async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, *, paused: bool = False) -> Injection:
+    """Returns what is pushed with a prompt, which is usually nothing."""
+
+    async def place() -> tuple[SessionRow | None, Project, int | None]:
+        row = await sessions.current_row(memory, session, look=False)
+        return row, await _project(memory, row, caller), await sessions.window_start(memory, row) if row else None
+
+    def look() -> Seen:
+        if asks_nothing(prompt) is None:
+            embed_ahead(memory, prompt)
+        return watch.look(memory, prompt)
+
+    (row, project, start), seen = await both(place(), run_sync(look))  # at once, because a prompt waits
+    said = await _for_prompt(memory, session, row, start, prompt, project, seen, paused)
+    if start is not None and not is_the_clients(prompt) and not paused:
+        said = await _with_checkpoint(memory, session, start, project, said)
+    await _log(memory, session, project, said, prompt)
+    return said
+
+
+async def _for_prompt(
+    memory: Memory,
+    session: str,
+    row: SessionRow | None,
+    start: int | None,
+    prompt: str,
+    project: Project,
+    seen: Seen,
+    paused: bool,
+) -> Injection:
+    """Returns what is pushed with a prompt, without a checkpoint. `start` is the first turn that the window holds."""
+    event = "UserPromptSubmit"
+    before = asks_to_go_on(prompt) and await previous_session.begins(memory, session)
+    last = await previous_session.last_session(memory, project, session) if before else None
+    asks = None if last else asks_nothing(prompt)
+    silent = (
+        (asks if asks is not NothingAsked.NO_SUBJECT else None)
+        or ("paused (CONTEXT_MANAGER_PAUSE)" if paused else await pauses.why_silent(memory, project))
+        or ("hooks.turn_tokens is 0" if memory.settings.hooks.turn_tokens <= 0 else None)
+    )
+    if silent:
+        return Injection(event, "", silent)
+    window = await windows.window_from(memory, session, start)
+    if last is not None:
+        inputs = replace(_inputs(memory, prompt, session, project), last_session=last)
+        return await _go_on(memory, session, inputs, window)
+    if asks:
+        topics = await offered_topics(memory, session, prompt, seen, window.lines)
+        if not topics:
+            return Injection(event, "", asks)
+        found = await find_hits(memory, prompt, project, session, start)
+    else:
+        beside = offered_topics(memory, session, prompt, seen, window.lines)
+        found, topics = await both(find_hits(memory, prompt, project, session, start), beside)
+    allowance = min(memory.settings.hooks.turn_tokens, memory.settings.hooks.session_tokens - window.tokens)
+    allowance -= push_policy.HEADING
+    own = (row.path, start or 0) if row else ("", 0)
+    decided = await run_sync(judged, memory, prompt, found, window.lines, project, allowance, own)
+    chosen = [one for one in decided if one.included and not asks]
+    gate = {"open": found.all.gate.open, "value": found.all.gate.value, "threshold": found.all.gate.threshold}
+    if not chosen and not topics:
+        why = decided[0].reason if decided else "nothing found"
+        why = why if why == push_policy.SENT_BEFORE else f"nothing is worth its tokens: {why}"
+        return Injection(event, "", why, considered=_rows(decided), gate=gate)
+    inputs = replace(
+        _inputs(memory, prompt, session, project),
+        hits=tuple(Candidate(one.hit) for one in chosen),
+        in_window=start,
+        topics=topics.topics,
+        corrections=topics.corrections,
+        settings=replace(
+            compiler_settings(memory.settings),
+            topic_share=TOPIC_SHARE,
+            passage_tokens=push_policy.MAX_PASSAGE_TOKENS,
+            short_headers=True,
+        ),
+    )
+    compiled = await run_sync(compiled_within, memory, inputs)
+    included = [one for one in compiled.receipt.considered if one.included]
+    inside = {one.id: one.tokens for one in included if one.slot == "knowledge"}
+    if not included:
+        return Injection(event, "", "what is relevant does not fit", considered=_rows(decided), gate=gate)
+    new = {mark for one in chosen if one.id in inside for mark in fingerprints(own_text(one.hit.passage))}
+    new |= topics.marks(compiled.receipt)
+    spent = window.tokens + compiled.tokens
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, tokens=spent))
+    reasons = {one.id: one.reason for one in compiled.receipt.considered}
+    shown = topics.shown(compiled.receipt)
+    return Injection(
+        event,
+        compiled.text,
+        "relevant to the prompt",
+        tokens=compiled.tokens,
+        passages=len(inside),
+        considered=[*_topic_rows(compiled.receipt), *_rows(decided, inside, reasons)],
+        gate=gate,
+        line=visible_line(len(inside), compiled.tokens, topics=shown),
+        topics=shown,
+    )
+
+
+async def _go_on(memory: Memory, session: str, inputs: CompileInputs, window: Window) -> Injection:
+    """Returns the end of the previous conversation, unless the window holds it."""
+    event = "UserPromptSubmit"
+    compiled = await run_sync(compiled_within, memory, inputs)
+    new = set(fingerprints(compiled.text)) - window.lines
+    considered = briefs.shown(compiled)
+    if not any(one["included"] for one in considered) or not new:
+        return Injection(event, "", "this window was told where you left off", considered=considered)
+    await windows.keep(memory, session, replace(window, lines=window.lines | new))
+    return Injection(
+        event,
+        compiled.text,
+        "the prompt asks to go on: the conversation before",
+        tokens=compiled.tokens,
+        considered=considered,
+        line=visible_line(0, compiled.tokens, "where you left off"),
+    )
+
+
+async def _with_checkpoint(memory: Memory, session: str, start: int, project: Project, said: Injection) -> Injection:
+    """Prepends the state of the last checkpoint if the client compacted its window while no server was running."""
+    window = await windows.window_from(memory, session, start)
+    stood = None if window.checkpoint else await _checkpoint_for(memory, session, window)
+    if stood is None or await pauses.why_silent(memory, project):
+        return said
+    made = await briefs.make(memory, project, stood, whole=False)
+    if not made.text:
+        return said
+    new = frozenset(fingerprints(made.text))
+    await windows.keep(memory, session, replace(window, lines=window.lines | new, checkpoint=stood.id))
+    text = "\n\n".join(filter(None, (made.text, said.text)))
+    tokens = made.tokens + said.tokens
+    return replace(
+        said,
+        text=text,
+        tokens=tokens,
+        why="where the session stood before its window was emptied" + (f"; {said.why}" if said.text else ""),
+        considered=(*briefs.shown(made.compiled), *said.considered),
+        line=visible_line(said.passages, tokens, "" if said.passages else "where we were", said.topics),
+    )
+
+
+async def _checkpoint_for(memory: Memory, session: str, window: Window) -> LeftOff | None:
+    """Returns the session's state at its last checkpoint; None if the window was told it, or without a checkpoint."""
+    stood = await memory.rooms.last_checkpoint(memory, session)
+    return None if stood is None or stood.id == window.checkpoint else stood
+
+
+def _inputs(memory: Memory, prompt: str, session: str, project: Project) -> CompileInputs:
+    now = memory.clock()
+    return CompileInputs(
+        message=prompt,
+        budget=memory.settings.hooks.turn_tokens,
+        now=now,
+        local_date=memory.local_date(now),
+        session=session,
+        project=project.key,
+        settings=compiler_settings(memory.settings),
+        embedder=memory.embedder.name if memory.embedder else "none",
+        vocabulary=memory.tokens.vocabulary,
+    )
+
+
+async def _project(memory: Memory, row: SessionRow | None, caller: Caller) -> Project:
+    """Returns the session's project, which never changes; without a session, the project of the caller's folder."""
+    if row is not None:
+        return await project_of(memory, caller, row.project or "global")
+    return await project_of(memory, caller)
+
+
+def _rows(
+    decided: Sequence[Judged], inside: dict[str, int] | None = None, reasons: dict[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Returns the candidates for the log, with the names that receipts use.
+
+    `inside` are the tokens of those in the text, `reasons` the receipt's, both by id.
+    """
+    inside, reasons = inside or {}, reasons or {}
+    return [
+        {
+            "id": one.id,
+            "slot": "knowledge",
+            "source": one.hit.passage.path,
+            "turn": one.hit.passage.turn,
+            "session": one.hit.passage.session,
+            "title": one.hit.passage.title[:100],
+            "score": round(one.hit.score, 3),
+            "worth": round(one.worth, 4),
+            "terms": {name: value for name, value in one.hit.terms.items() if value},
+            "tokens": inside.get(one.id, 0),
+            "included": one.id in inside,
+            "reason": reasons.get(one.id, one.reason) if one.included else one.reason,
+        }
+        for one in decided
+    ]
+
+
+def _topic_rows(receipt: Receipt) -> list[dict[str, Any]]:
+    """Returns the topics and corrections for the log, with the names that passages have."""
+    return [
+        {
+            "id": one.id,
+            "slot": one.slot,
+            "source": one.source,
+            "turn": one.turn,
+            "title": "",
+            "score": one.score,
+            "tokens": one.tokens,
+            "included": one.included,
+            "reason": one.reason,
+        }
+        for one in receipt.considered
+        if one.slot in ("topics", "corrections")
+    ]
+
+
+async def _log(memory: Memory, session: str, project: Project, said: Injection, prompt: str) -> None:
+    """Appends the decision to the log. Ignores a log that cannot be written."""
+    begins = prompt[: 4 * PROMPT_SHOWN]
+    if len(prompt) > len(begins):  # drop the last word: redaction does not recognize half a secret
+        begins = begins.rpartition(" ")[0]
+    shown = memory.forgotten.clean(redact(begins).text)[:PROMPT_SHOWN]
+    record = {
+        "at": memory.clock().isoformat(),
+        "event": said.event,
+        "session": session,
+        "project": project.slug or "",
+        "decision": "injected" if said.text else "nothing",
+        "why": said.why,
+        "prompt": shown,
+        "tokens": said.tokens,
+        "passages": said.passages,
+        "characters": len(said.text),
+        "sha256": hashlib.sha256(said.text.encode("utf-8", "replace")).hexdigest() if said.text else "",
+        "gate": said.gate,
+        "considered": list(said.considered),
+        "line": said.line,
+        "text": said.text,
+    }
+    with contextlib.suppress(OSError, ContextManagerError):
+        logs.append(memory.files, LOG, record)  # a short write: waking a thread would take as long

@@ -1,0 +1,305 @@
+"""Decides which candidates are pushed with a prompt: those whose expected worth is more than their tokens cost.
+
+    estimate = 1 / (1 + exp(−Σ weight × feature))     the probability that a candidate holds what the prompt needs
+    none is pushed unless the best estimate ≥ LEAST_BEST
+    then each with estimate ≥ PRICE × (tokens + FRAME) is pushed, best first, while the allowance of tokens lasts
+
+Candidates are lines of the project's page (rules, decisions in force, facts, open items) and passages of conversations
+and other files. Many prompts need nothing of the memory: "rename this variable", or a question about another project.
+Search finds some slightly likely lines for each of them, but no likely one: hence the limit for the best candidate. If
+the best one is likely, further candidates cost little: a missing fact is a wrong answer, and sixty tokens are 0.03% of
+a window.
+
+Excluded whatever their estimate are lines that the window holds, notes of the system, identity and topics (which have
+slots of their own), and passages that say no more than the prompt.
+
+`benchmarks/fit_push.py` fits WEIGHTS on 39 labeled working conversations (31 of them are in
+`benchmarks/conversations/train`) and the development halves of LoCoMo and BEAM: 6,200 prompts, most of which need
+nothing that the memory holds. AUC on conversations left out of the fitting, in five folds: .82 (working conversations),
+.91 (LoCoMo), .92 (BEAM).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
+from mcp_server.knowledge.places import CLOSED, REPLACED
+from mcp_server.model import GateSignal, Hit
+from mcp_server.search.ranking import RankingWeights, ends_with_question
+from mcp_server.text.derived_lines import is_derived
+from mcp_server.text.passages import own_text
+from mcp_server.text.words import TALK_WORDS, bounded, content_words
+from mcp_server.understanding.features import stems_of_texts, subject_stems
+
+LEAST_BEST = 0.04
+"""Nothing is pushed with a prompt if the best estimate is lower."""
+
+PRICE, FRAME = 0.00012, 40
+"""The price of a token, as a probability, and the tokens that are added to the cost of each candidate. A passage of 90
+tokens is pushed if its estimate is at least .016."""
+
+BUDGET_LEAST_BEST, BUDGET_PRICE = 0.01, 0.00003
+"""LEAST_BEST and PRICE for a compiled context. Its budget was chosen by the caller, so a token costs a quarter."""
+
+MAX_LINES, MAX_PASSAGES = 60, 20
+"""Number of candidates of each kind that are judged."""
+
+MAX_PASSAGE_TOKENS = 80
+"""A longer passage is shown by its relevant part."""
+
+HEADING = 28
+"""Tokens above the pushed passages: the line that says that they are data, and a label."""
+
+HEADER = 8
+"""Tokens of a turn's day and speaker."""
+
+LONGEST_READ = 1_000
+"""Characters of a candidate whose words are compared with the prompt."""
+
+WEIGHTS_OF_SEARCH = RankingWeights()
+
+CHARACTERS_PER_TOKEN = 4.2
+
+ECHO = 0.7
+"""A passage with this share of its content words in the message says nothing new."""
+
+LONGEST = 9_500
+"""Characters of one injection: the client writes more than 10,000 to a file."""
+
+SENT_BEFORE = "sent before: this window has it"
+
+WEIGHTS: Mapping[str, float] = {
+    "around": 1.61,
+    "asks": -0.32,
+    "best cosine": -2.31,
+    "best coverage": -1.98,
+    "bias": -1.57,
+    "code": -0.67,
+    "gate": 7.21,
+    "line": -3.73,
+    "line above usual": 3.53,
+    "line cosine": 2.43,
+    "line coverage": 2.28,
+    "line rank": -0.39,
+    "line score": -0.98,
+    "passage": -4.74,
+    "passage above usual": 2.13,
+    "passage cosine": 0.05,
+    "passage coverage": 1.50,
+    "passage rank": -0.64,
+    "passage score": 4.03,
+    "repeats": 0.26,
+    "shared words": 0.34,
+    "shares a word": -0.31,
+    "subject words": 0.11,
+    "task": -0.76,
+    "unknown words": -0.19,
+}
+"""Weights of the features that `features` names."""
+
+_TASK = re.compile(
+    r"\W*(?:please |can you |could you )?(?:write|explain|rename|fix|sort|turn|convert|translate|format|rewrite"
+    r"|summari[sz]e|show|run|git|what(?:'s| is| are| does| do) (?:the (?:difference|meaning|syntax)|an? |\W)"
+    r"|how do (?:i|you)\b)",
+    re.IGNORECASE,
+)
+"""The beginnings of prompts that ask for something general and need no memory."""
+
+
+_STATEMENT = re.compile(r"(?:\S+\s+){3}[^?]*?[.!](?:\s|$)")
+"""A sentence of four words or more that is not a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A decision: the candidate's estimate, 0 to 1, and why it is in or out, in words.
+
+    `id` is `path:start-end`, as in receipts.
+    """
+
+    id: str
+    hit: Hit
+    worth: float
+    included: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A hit with its features, its text without marks of sources, and the stems of the text's content words.
+
+    `asks`: the text ends with a question.
+    """
+
+    hit: Hit
+    features: Mapping[str, float]
+    text: str
+    stems: frozenset[str]
+    asks: bool
+
+    @property
+    def worth(self) -> float:
+        """Returns the probability that the hit holds what the prompt needs."""
+        total = sum(WEIGHTS.get(name, 0.0) * value for name, value in self.features.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+    @property
+    def tokens(self) -> int:
+        """Returns an estimate of the tokens of the passage as it is shown, including the header of a turn."""
+        header = HEADER if self.hit.passage.category == "conversation" else 0
+        return min(MAX_PASSAGE_TOKENS, round(len(self.text) / CHARACTERS_PER_TOKEN) + 2) + header
+
+    def why_out(self, subject: frozenset[str], sent: Collection[str], out: Mapping[str, str]) -> str:
+        """Returns why the passage is excluded whatever its worth, or "".
+
+        `subject` are the words of the message's subject; `sent` and `out` are those of `choose`.
+        """
+        passage = self.hit.passage
+        reason = out.get(f"{passage.path}:{passage.start}") or self._says_nothing(subject)
+        return reason or (SENT_BEFORE if was_sent(self.text, sent) else "")
+
+    def _says_nothing(self, subject: frozenset[str]) -> str | None:
+        passage = self.hit.passage
+        if passage.role == "system":
+            return "a note of the system"
+        if passage.category in ("identity", "topic"):
+            return f"{passage.category}: comes by itself"
+        if passage.title.rsplit(" › ", 1)[-1] in (REPLACED, CLOSED):
+            return "no longer so"
+        if self.asks and not _STATEMENT.search(self.text):
+            return "only a question"
+        said = frozenset(content_words(self.text)) - TALK_WORDS
+        return "says no more than the message" if len(said & subject) >= ECHO * len(said) else None
+
+
+def choose(
+    message: str,
+    lines: Sequence[Hit],
+    passages: Sequence[Hit],
+    gate: GateSignal,
+    sent: Collection[str],
+    out: Mapping[str, str],
+    allowance: int,
+) -> tuple[Judged, ...]:
+    """Returns the candidates, best first, with the decision on each.
+
+    Args:
+        lines: hits among the lines of the project's page, best first.
+        passages: hits among everything, best first; lines of the page among them are skipped.
+        sent: fingerprints of the lines that the window holds.
+        out: by `path:line`, why a candidate is excluded whatever its worth.
+        allowance: tokens that may be spent.
+    """
+    subject = subject_words(message)
+    found = [(one.worth, one, one.why_out(subject, sent, out)) for one in candidates(message, lines, passages, gate)]
+    opened = any(worth >= LEAST_BEST and not reason for worth, _, reason in found)
+    judged: list[Judged] = []
+    said: list[frozenset[str]] = []
+    left = allowance
+    for worth, one, reason in sorted(found, key=lambda each: -each[0]):
+        tokens = one.tokens
+        price = PRICE * (tokens + FRAME)
+        if not reason and not opened:
+            reason = f"nothing is likely enough to be needed ({worth:.3f} < {LEAST_BEST})"
+        if not reason and worth < price:
+            reason = f"worth less than its {tokens} tokens ({worth:.3f} < {price:.3f})"
+        if not reason and any(len(one.stems & other) >= 0.8 * len(one.stems) for other in said):
+            reason = "says no more than what goes in"
+        if not reason and tokens > left:
+            reason = "no room left"
+        if not reason:
+            left -= tokens
+            said.append(one.stems)
+        name = f"{one.hit.passage.path}:{one.hit.passage.start}-{one.hit.passage.end}"
+        judged.append(Judged(name, one.hit, worth, not reason, reason or f"worth its tokens ({worth:.2f})"))
+    return tuple(judged)
+
+
+def worthwhile(message: str, hits: Sequence[Hit], gate: GateSignal) -> frozenset[int]:
+    """Returns the positions of the hits that are expected to be worth their tokens in a compiled context.
+
+    `hits` are ordered, best first.
+    """
+    if asks_nothing(message) is not None:
+        return frozenset()
+    subject = subject_words(message)
+    places = {id(hit): place for place, hit in enumerate(hits)}
+    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    lines = [hit for hit, line in zip(hits, derived, strict=True) if line]
+    others = [hit for hit, line in zip(hits, derived, strict=True) if not line]
+    found = [(one.worth, one) for one in candidates(message, lines, others, gate) if not one.why_out(subject, (), {})]
+    if all(worth < BUDGET_LEAST_BEST for worth, _ in found):
+        return frozenset()
+    return frozenset(places[id(one.hit)] for worth, one in found if worth >= BUDGET_PRICE * (one.tokens + FRAME))
+
+
+def candidates(message: str, lines: Sequence[Hit], passages: Sequence[Hit], gate: GateSignal) -> list[Candidate]:
+    """Returns the hits that are judged, with their features.
+
+    The features of a hit are its rank and scores in the search and the words that it shares with the message; those of
+    the message say how much of it the memory knows.
+    """
+    pages = {hit.passage.path for hit in lines}
+    derived = list(map(is_derived, [hit.passage.text for hit in passages]))
+    others = [hit for hit, line in zip(passages, derived, strict=True) if not (line and hit.passage.path in pages)]
+    hits = [*lines[:MAX_LINES], *others[:MAX_PASSAGES]]
+    of_page = min(MAX_LINES, len(lines))
+    texts = list(map(own_text, [hit.passage for hit in hits]))
+    stems = stems_of_texts([text[:LONGEST_READ] for text in texts])
+    asks = list(map(ends_with_question, texts))
+    derived = list(map(is_derived, [hit.passage.text for hit in hits]))
+    asked = subject_stems(bounded(message))
+    known = asked & frozenset().union(*stems)
+    usual = median([hit.cosine or 0.0 for hit in others[:MAX_PASSAGES]] or [0.0])
+    prompt = {
+        "bias": 1.0,
+        "gate": gate.value,
+        "task": float(_TASK.match(message) is not None),
+        "code": float("`" in message or "\n" in message.strip()),
+        "subject words": math.log(1 + len(asked)),
+        "unknown words": float(min(5, len(asked) - len(known))),
+        "best cosine": max((hit.cosine or 0.0 for hit in hits), default=0.0),
+        "best coverage": max(map(_coverage, hits), default=0.0),
+    }
+    found = []
+    for place, hit in enumerate(hits):
+        cosine = hit.cosine or 0.0
+        rank = place if place < of_page else place - of_page
+        written = hit.passage.category not in ("conversation", "journal") and not derived[place]
+        kind = "line" if place < of_page or written else "passage"  # a person's own line counts as a line of the page
+        shared = len(asked & stems[place])
+        features = {
+            kind: 1.0,
+            f"{kind} rank": math.log(rank + 1),
+            f"{kind} score": hit.score,
+            f"{kind} cosine": cosine,
+            f"{kind} above usual": cosine - usual,
+            f"{kind} coverage": _coverage(hit),
+            "around": hit.terms.get("around", 0.0) / WEIGHTS_OF_SEARCH.around,
+            "shares a word": float(shared > 0),
+            "shared words": float(min(shared, 3)),
+            "repeats": float(kind == "passage" and derived[place]),
+            "asks": float(asks[place]),
+        }
+        found.append(Candidate(hit, prompt | features, texts[place], stems[place], asks[place]))
+    return found
+
+
+def _coverage(hit: Hit) -> float:
+    """Returns the share of the message's words that a hit contains, weighted by their rarity."""
+    return hit.terms.get("coverage", 0.0) / WEIGHTS_OF_SEARCH.coverage
+
+
+def visible_line(passages: int, tokens: int, what: str = "", topics: Sequence[str] = ()) -> str:
+    """Returns what the user sees of an injection: `memory: 2 passages, topic email-triage, 310 tokens`."""
+    counted = [what] if what else []
+    if not what and (passages or not topics):
+        counted.append(f"{passages} passage{'' if passages == 1 else 's'}")
+    if topics:
+        counted.append(f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}")
+    return f"memory: {', '.join(counted)}, {tokens:,} tokens"
