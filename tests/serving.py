@@ -21,6 +21,7 @@ from mcp_server.app import maintain, open_memory
 from mcp_server.memory import Memory
 from mcp_server.serve import instructions
 from mcp_server.serve.server import build
+from tests import preloaded
 
 ROOT = Path(__file__).parent.parent
 PLAIN = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
@@ -72,11 +73,12 @@ async def process(
     mode: Mode = "auto",
     updates: Updates | None = None,
     cwd: Path | None = None,
+    fresh: bool = False,
 ) -> AsyncIterator[Client]:
-    """A client of a real server process, over stdio."""
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "mcp_server"], env=environment(root), cwd=str(cwd or ROOT)
-    )
+    """A client of a real server process, over stdio. A `fresh` one does its imports itself."""
+    program = ("-m", "mcp_server")
+    command, *arguments = [sys.executable, *program] if fresh else preloaded.python(*program)
+    server = StdioServerParameters(command=command, args=arguments, env=environment(root), cwd=str(cwd or ROOT))
     async with _client(server, client, mode, updates) as connection:
         yield connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,8 +25,9 @@ def hub(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def two(tmp_path: Path, hub: Path, clock: Clock) -> AsyncIterator[tuple[Memory, Memory]]:
+async def two(tmp_path: Path, hub: Path, clock: Clock, new_workspace: Path) -> AsyncIterator[tuple[Memory, Memory]]:
     """A memory with one fact, and its clone on another machine."""
+    shutil.copytree(new_workspace, tmp_path / "one")
     async with copy(tmp_path / "one", clock) as one:
         git(one.files.root, "remote", "add", "origin", str(hub))
         await remember(one, NewFact("Ana lives in Zurich"), TESTS)

@@ -248,6 +248,7 @@ async def test_what_describes_a_message_holds_no_secrets(memory: Memory, workspa
     await observe(memory, turn, Caller())
     for path in workspace.rglob("*"):
         assert not path.is_file() or b"ghp_" not in path.read_bytes(), path
+    assert [turn.content for turn in await session_turns(memory, "s1")] == ["hello"]
 
 
 FAR_EAST, FAR_WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))

@@ -21,6 +21,7 @@ import pytest
 
 from tests.end_to_end.fake_anthropic import FakeAnthropic
 from tests.end_to_end.node import BIN_VARIABLE
+from tests.preloaded import python
 
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = ROOT / "plugin"
@@ -126,7 +127,7 @@ class Desk:
     def our(self, *arguments: str) -> str:
         """What a command of ours prints, run as this user."""
         done = subprocess.run(
-            [str(Path(sys.executable).parent / "context-manager"), *arguments],
+            python("-c", "from mcp_server.cli.start import main; raise SystemExit(main())", *arguments),
             cwd=self.project,
             env=self.env,
             capture_output=True,

@@ -22,6 +22,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, Implementation
 
+from tests import preloaded
 from tests.serving import environment, text
 
 CALLS = int(os.environ.get("CM_CHAOS", "60"))
@@ -35,7 +36,7 @@ DATABASE_TROUBLE = re.compile(
 )
 
 _NAMING_ITSELF = 'echo $$ > "$0"; exec "$@"'
-_CLI = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())"]
+_CLI = ("-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,14 @@ async def served(
     beside.mkdir(exist_ok=True)
     named = beside / f"{len(list(beside.iterdir()))}.pid"
     log = named.with_suffix(".log")
-    start = [*prefix, shutil.which("sh") or "sh"]  # found here: the server itself may be without any PATH
+    if prefix or not preloaded.FORKS:
+        shell = shutil.which("sh") or "sh"  # found here: the server itself may be without any PATH
+        start = [*prefix, shell, "-c", _NAMING_ITSELF, str(named), sys.executable, "-m", "mcp_server"]
+    else:
+        start = preloaded.python("-m", "mcp_server", pid_file=named)
     parameters = StdioServerParameters(
         command=start[0],
-        args=[*start[1:], "-c", _NAMING_ITSELF, str(named), sys.executable, "-m", "mcp_server"],
+        args=start[1:],
         env={**environment(root), **(env or {})},
         cwd=str(cwd or root.parent),
     )
@@ -154,7 +159,7 @@ async def command(
 ) -> subprocess.CompletedProcess[str]:
     """A CLI command on the workspace at `root`, done; `said` comes on its stdin."""
     done = await anyio.run_process(
-        [*prefix, *_CLI, *arguments],
+        [*prefix, sys.executable, *_CLI, *arguments] if prefix else preloaded.python(*_CLI, *arguments),
         input=said.encode(),
         env={**environment(root), **(env or {})},
         cwd=str(cwd or root.parent),

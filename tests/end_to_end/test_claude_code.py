@@ -78,10 +78,20 @@ def waiting(desk: Desk) -> list[str]:
     return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []
 
 
-def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it(desk: Desk) -> None:
+def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it_also_in_another_worktree(
+    desk: Desk, tmp_path: Path
+) -> None:
+    worktree = tmp_path / "another place" / "a worktree"
+    identity = ("-c", "user.name=A", "-c", "user.email=a@b")
+    for command in (
+        ("init", "--quiet"),
+        (*identity, "commit", "--quiet", "--allow-empty", "-m", "first"),
+        ("worktree", "add", "--quiet", "-b", "side", str(worktree)),
+    ):
+        subprocess.run(["git", *command], cwd=desk.project, check=True, capture_output=True)
     first = desk.ask(FACT)
     settled(desk)
-    second = desk.ask(ABOUT_IT)
+    second = desk.ask(ABOUT_IT, folder=worktree)
     third = desk.ask(NOT_ABOUT_IT)
     told, bearing, _ = desk.api.asked  # one request each: no tool was called
     assert "mcp__plugin_context-manager_memory__search" in told.everything
@@ -99,20 +109,18 @@ def test_a_fact_of_one_session_comes_into_the_next_one_that_asks_for_it(desk: De
     assert [row["status"] for row in rows] == ["closed"] * 3
 
 
-async def test_new_facts_are_in_the_first_three_prompts_of_new_windows_that_ask_for_them(desk: Desk) -> None:
-    desk.ask(NOT_ABOUT_IT)  # a brief is kept ready in which no fact stands
+async def test_a_new_fact_is_in_the_first_three_prompts_of_a_new_window_that_ask_for_it(desk: Desk) -> None:
+    fact, asked, key = FACTS[0]
+    desk.ask(NOT_ABOUT_IT)  # makes a brief without the new fact
     async with served(desk.workspace, env=desk.env) as before:
-        for fact, _, _ in FACTS:
-            await before.call("remember", content=fact, kind="fact")
-    for _, asked, key in FACTS[:2]:
-        with desk.window() as window:
-            window.wait_for_text("shift+tab to cycle")  # it takes what is typed
-            for prompt in (asked, f"Once more: {asked}", f"Sorry, {asked}"):
-                number = len(desk.api.asked) + 1
-                window.type(prompt)
-                window.wait_for(lambda least=number: len(desk.api.asked) >= least, prompt)
-                assert key in from_hooks(desk.api.asked[-1])
-                window.wait_for_text("●Fine.")
+        await before.call("remember", content=fact, kind="fact")
+    with desk.window() as window:
+        window.wait_for_text("shift+tab to cycle")  # it takes what is typed
+        for number, prompt in enumerate((asked, f"Once more: {asked}", f"Sorry, {asked}"), 2):
+            window.type(prompt)
+            window.wait_for(lambda least=number: len(desk.api.asked) >= least, prompt)
+            assert key in from_hooks(desk.api.asked[-1])
+            window.wait_for_text("●Fine.")
 
 
 def test_without_a_server_a_prompt_gets_passages_from_the_index_and_a_later_server_knows_it(
@@ -132,20 +140,6 @@ def test_without_a_server_a_prompt_gets_passages_from_the_index_and_a_later_serv
     assert desk.api.asked[-1].everything.count(key) == 1
     settled(desk)
     assert said_in(desk, answered.session) == [asked, "Fine.", f"Once more: {asked}", "Fine."]  # nothing is lost
-
-
-def test_however_long_a_session_was_what_was_told_in_it_is_only_where_a_prompt_bears_on_it(desk: Desk) -> None:
-    session = desk.ask(FACT).session
-    for thing in ("colours", "trees", "rivers"):
-        desk.ask(f"Name three {thing}.", "--resume", session)
-    settled(desk)
-    desk.ask("Where did we leave off?")
-    going_on = desk.api.asked[-1]
-    assert "three rivers" in from_hooks(going_on)
-    assert "6543" not in going_on.everything  # that was before the last three exchanges
-    desk.ask(ABOUT_IT)
-    assert "port 6543" in from_hooks(desk.api.asked[-1])
-    assert "rivers" not in desk.api.asked[-1].everything
 
 
 async def test_in_a_window_it_says_what_it_brings_in_and_clear_begins_a_session_of_its_own(desk: Desk) -> None:
@@ -184,14 +178,6 @@ def without_our_commands(desk: Desk) -> str:
     return os.pathsep.join(folder for folder in folders if not (Path(folder) / "context-manager").exists())
 
 
-def test_without_our_commands_the_plugin_is_silent(desk: Desk) -> None:
-    desk.path = without_our_commands(desk)
-    answered = desk.ask(ABOUT_IT)
-    assert (answered.text, answered.stderr) == ("Fine.", "")
-    assert from_hooks(desk.api.asked[-1]) == ""
-    assert json.loads(desk.our("session", "list", "--json")) == []
-
-
 def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) -> None:
     desk.path = without_our_commands(desk)
     with desk.window() as window:
@@ -203,6 +189,7 @@ def test_without_our_commands_a_window_shows_nothing_of_the_hooks(desk: Desk) ->
     assert "not found" not in shown
     assert "hookerror" not in "".join(shown.lower().split())
     assert from_hooks(desk.api.asked[-1]) == ""
+    assert json.loads(desk.our("session", "list", "--json")) == []
 
 
 def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes(desk: Desk, tmp_path: Path) -> None:
@@ -211,23 +198,6 @@ def test_a_workspace_that_cannot_be_there_brings_nothing_in_and_the_answer_comes
     answered = desk.ask(ABOUT_IT)
     assert (answered.text, answered.stderr) == ("Fine.", "")
     assert from_hooks(desk.api.asked[-1]) == ""
-
-
-async def test_with_a_server_that_stalls_the_answer_comes(desk: Desk) -> None:
-    desk.ask(FACT)
-    settled(desk)
-    desk.settings, desk.plugin = {"CONTEXT_MANAGER_HOOK_SECONDS": "1.5"}, PLUGIN
-    async with served(desk.workspace, env=desk.env) as other_window:
-        await other_window.call("status")
-        await _listening(desk, other_window.pid)
-        os.kill(other_window.pid, signal.SIGSTOP)  # it accepts what comes and says nothing, much longer than 5 s
-        try:
-            answered = desk.ask(ABOUT_IT)
-        finally:
-            os.kill(other_window.pid, signal.SIGCONT)
-        assert (answered.text, answered.stderr) == ("Fine.", "")
-    settled(desk)
-    assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."]
 
 
 async def _listening(desk: Desk, pid: int) -> None:
@@ -242,26 +212,29 @@ async def _listening(desk: Desk, pid: int) -> None:
     await eventually(listens)
 
 
-async def test_another_windows_server_answers_for_one_whose_own_is_not_the_maintainer(desk: Desk) -> None:
-    desk.ask(FACT)
+async def test_another_windows_server_answers_and_if_it_stalls_the_answer_comes_without_it(desk: Desk) -> None:
     async with served(desk.workspace, env=desk.env) as other_window:
-        await other_window.call("status")
+        await other_window.call("remember", content=FACT)
         await _listening(desk, other_window.pid)
-        answered = desk.ask(ABOUT_IT)
+        session = desk.ask(ABOUT_IT).session
         assert "port 6543" in from_hooks(desk.api.asked[-1])
-        again = desk.ask(ABOUT_IT, "--resume", answered.session)
+        desk.ask(ABOUT_IT, "--resume", session)
         assert desk.api.asked[-1].everything.count("port 6543") == 1  # it is in the window already
+        desk.settings, desk.plugin = {"CONTEXT_MANAGER_HOOK_SECONDS": "1.5"}, PLUGIN
+        os.kill(other_window.pid, signal.SIGSTOP)  # it accepts connections and answers nothing
+        try:
+            answered = desk.ask("Thanks.", "--resume", session)
+        finally:
+            os.kill(other_window.pid, signal.SIGCONT)
+        assert (answered.text, answered.stderr) == ("Fine.", "")
     settled(desk)
-    assert again.session == answered.session
-    assert said_in(desk, answered.session) == [ABOUT_IT, "Fine."] * 2
+    assert said_in(desk, session) == [ABOUT_IT, "Fine.", ABOUT_IT, "Fine.", "Thanks.", "Fine."]
 
 
 def test_live_capture_and_then_a_full_import_of_the_same_transcripts_adds_nothing(desk: Desk) -> None:
     first = desk.ask("Please run it for me.", "--allowedTools", "Bash").session
-    desk.ask("And what came of that?", "--resume", first)
     desk.ask("/compact", "--resume", first)
     desk.ask("What did we do last?", "--resume", first)
-    desk.ask(FACT)
     settled(desk)
     held = turns(desk.workspace)
     counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
@@ -270,36 +243,12 @@ def test_live_capture_and_then_a_full_import_of_the_same_transcripts_adds_nothin
     spoken = said_in(desk, first)
     assert [line for line in spoken if line.endswith("?") or line.startswith("Please")] == [
         "Please run it for me.",
-        "And what came of that?",
         "What did we do last?",
     ]
     assert any("ompact" in line for line in spoken)  # the boundary is there, the summary and the command are not
     assert not any("/compact" in line or FROM_HOOKS in line or "<system-reminder>" in line for line in spoken)
     whole = "".join(path.read_text() for path in (desk.workspace / "raw").rglob("*.md"))
     assert "> [tool:Bash]" in whole
-
-
-def test_compact_writes_a_checkpoint_and_the_next_request_carries_it(desk: Desk, api: FakeAnthropic) -> None:
-    with desk.window("--allowedTools", "Bash") as window:
-        window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
-        for number, said in enumerate(("Which store shall the ledger have?", "yes, do it", OPEN, "now run it"), 1):
-            window.type(said)
-            window.wait_for(lambda least=number: len(api.asked) >= least, said)
-            window.wait_for_text("Itissmall." if number == 1 else "●Fine.")
-        window.type("/compact")
-        window.wait_for_text("Compacted")
-        before = len(api.asked)
-        window.type("Where were we?")
-        window.wait_for(lambda: len(api.asked) > before, "the request after the compaction")
-        window.leave()
-    (written,) = [path for path in (desk.workspace / "checkpoints").rglob("*.md") if "reason: hook" in path.read_text()]
-    told = from_hooks(api.asked[before])
-    for text in (written.read_text(), told):
-        assert DECIDED in text
-        assert OPEN.removeprefix("TODO: ") in text
-        assert re.search(r"Bash \|? ?say so (→|\|) ran", text), "the last tool call"
-    assert written.stem in told
-    assert DECIDED not in from_hooks(api.asked[before - 1])
 
 
 def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, api: FakeAnthropic) -> None:
@@ -312,76 +261,60 @@ def test_a_compacted_session_that_is_resumed_carries_its_checkpoint(desk: Desk, 
     assert {"hook", "compaction"} & {one["reason"] for one in listed}
 
 
-async def test_a_topic_stands_in_the_request_of_the_prompt_that_its_watcher_matches_once_a_window(desk: Desk) -> None:
+async def test_a_window_gets_a_topic_once_and_after_a_compaction_its_checkpoint_and_the_topic_again(
+    desk: Desk, api: FakeAnthropic
+) -> None:
     (desk.workspace / "topics" / "berths.md").write_text(BERTHS)
-    with desk.window() as window:
+    with desk.window("--allowedTools", "Bash") as window:
         window.wait_for((desk.workspace / ".local" / wire.ADDRESS).exists, "the server to listen")
-        for number, prompt in enumerate((NOT_ABOUT_IT, "What does a berth cost?", "And in winter, a berth?"), 1):
+
+        def ask(prompt: str, *shown: str) -> Asked:
+            """Types a prompt and returns the first request with it."""
+            number = len(api.asked)
             window.type(prompt)
-            window.wait_for(lambda least=number: len(desk.api.asked) >= least, prompt)
-            if number == 2:
-                window.wait_for_text("memory: topic berths")
-            window.wait_for_text("●Fine.")
-        before, with_it, again = desk.api.asked
-        window.type("/compact")
-        window.wait_for_text("Compacted")
-        number = len(desk.api.asked) + 1
-        window.type("Is a berth heated?")
-        window.wait_for(lambda: len(desk.api.asked) >= number, "the request after the compaction")
-        window.wait_for_text("●Fine.")
+            window.wait_for(lambda: len(api.asked) > number, prompt)
+            for text in shown:
+                window.wait_for_text(text)
+            return api.asked[number]
+
+        before = ask("Which store shall the ledger have?", "It is small.")
+        for prompt in ("yes, do it", OPEN, "now run it"):
+            ask(prompt, "●Fine.")
+        with_it = ask("What does a berth cost?", "memory: topic berths", "●Fine.")
+        again = ask("And in winter, a berth?", "●Fine.")
+        ask("/compact", "Compacted")
+        compacted = ask("Where were we? Is a berth heated?", "●Fine.")
         window.leave()
-    compacted = desk.api.asked[-1]
     assert STEP not in before.everything
     assert STEP in from_hooks(with_it)
     assert again.everything.count(STEP) == 1  # it is in the window already
-    assert from_hooks(compacted).count(STEP) == 1  # that is another window
+    assert DECIDED not in from_hooks(again)
+    (written,) = [path for path in (desk.workspace / "checkpoints").rglob("*.md") if "reason: hook" in path.read_text()]
+    told = from_hooks(compacted)
+    for text in (written.read_text(), told):
+        assert DECIDED in text
+        assert OPEN.removeprefix("TODO: ") in text
+        assert re.search(r"Bash \|? ?say so (→|\|) ran", text), "the last tool call"
+    assert written.stem in told
+    assert told.count(STEP) == 1  # that is another window
     shown = json.loads(desk.our("last", "--json"))["last"]
     assert "topic berths" in shown["line"]
     assert shown["text"] in compacted.injected  # the exact bytes
-    desk.ask("Where does one berth a boat?")
-    assert STEP in from_hooks(desk.api.asked[-1])
 
 
-def test_the_other_way_round_too(desk: Desk) -> None:
+def test_what_no_hook_saw_is_imported_once_or_captured_by_the_next_hook(desk: Desk) -> None:
     plugin, desk.plugin = desk.plugin, desk.home  # no plugin at all
-    first = desk.ask(FACT).session
+    session = desk.ask("Turn 0").session
     counted = json.loads(desk.our("import", str(desk.home / ".claude" / "projects"), "--json"))
     assert counted["new_turns"] == 2
     desk.plugin = plugin
-    desk.ask(NOT_ABOUT_IT, "--resume", first)
-    settled(desk)
-    assert said_in(desk, first) == [FACT, "Fine.", NOT_ABOUT_IT, "Fine."]
-
-
-def test_hooks_that_are_lost_for_three_turns_lose_nothing_once_one_comes_through(desk: Desk) -> None:
-    session = desk.ask("Turn 0").session
-    plugin, desk.plugin = desk.plugin, desk.home
-    for number in range(1, 4):
-        desk.ask(f"Turn {number}", "--resume", session)
+    desk.ask("Turn 1", "--resume", session)
+    desk.plugin = desk.home
+    desk.ask("Turn 2", "--resume", session)
     desk.plugin = plugin
-    desk.ask("Turn 4", "--resume", session)
+    desk.ask("Turn 3", "--resume", session)
     settled(desk)
-    assert said_in(desk, session)[::2] == [f"Turn {number}" for number in range(5)]
-    assert said_in(desk, session)[1::2] == ["Fine."] * 5
-
-
-def test_a_worktree_of_a_project_is_the_same_project(desk: Desk, tmp_path: Path) -> None:
-    worktree = tmp_path / "another place" / "a worktree"
-    identity = ("-c", "user.name=A", "-c", "user.email=a@b")
-    for command in (
-        ("init", "--quiet"),
-        (*identity, "commit", "--quiet", "--allow-empty", "-m", "first"),
-        ("worktree", "add", "--quiet", "-b", "side", str(worktree)),
-    ):
-        subprocess.run(["git", *command], cwd=desk.project, check=True, capture_output=True)
-    desk.ask(FACT)
-    desk.ask(ABOUT_IT, folder=worktree)
-    assert "port 6543" in from_hooks(desk.api.asked[-1])
-    other = tmp_path / "another place" / "another project"
-    other.mkdir()
-    (other / ".context-manager").write_text("name: another\n")
-    desk.ask(ABOUT_IT, folder=other)
-    assert "6543" not in desk.api.asked[-1].everything
+    assert said_in(desk, session) == [text for number in range(4) for text in (f"Turn {number}", "Fine.")]
 
 
 def test_the_tool_hook_serves_the_events_that_a_client_can_give_to_a_tool(desk: Desk, tmp_path: Path) -> None:

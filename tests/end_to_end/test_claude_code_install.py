@@ -57,21 +57,23 @@ def ran(env: dict[str, str], *words: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("scope", [(), ("--project",)], ids=["everywhere", "one project"])
-def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str, str], scope: tuple[str, ...]) -> None:
-    ours = (COMMAND, "--workspace", Path(env["HOME"]) / "my memory")
-    assert json.loads(ran(env, *ours, "install", "claude-code", *scope, "--json"))["works"]
-    listed = ran(env, claude, "mcp", "list")
-    assert "memory: " in listed
-    assert "✔ Connected" in listed
-    with FakeAnthropic(lambda asked: Says("I will remember her.")) as api:
-        ran(env | {"ANTHROPIC_BASE_URL": api.url}, claude, "-p", WORDS)
-    assert "session" in ran(env, *ours, "status")  # works off what the hooks have queued
-    (spoken,) = turns(Path(env["HOME"]) / "my memory").values()
-    assert WORDS in [content for _, content in spoken]
-    checks = {check["name"]: check for check in json.loads(ran(env, *ours, "doctor", "--json"))}
-    assert all(check["ok"] for name, check in checks.items() if name.startswith("Claude Code"))
-    ran(env, *ours, "uninstall", "claude-code", *scope)
+def test_it_connects_records_and_is_taken_out_again(claude: Path, env: dict[str, str]) -> None:
     home = Path(env["HOME"])
-    left = [file for file in home.rglob("*.json") if "context-manager" in file.read_text("utf-8")]
-    assert [file for file in left if home / "my memory" not in file.parents] == []
+    memory = home / "my memory"
+    ours = (COMMAND, "--workspace", memory)
+    for scope in ((), ("--project",)):
+        assert json.loads(ran(env, *ours, "install", "claude-code", *scope, "--json"))["works"]
+        listed = ran(env, claude, "mcp", "list")
+        assert "memory: " in listed
+        assert "✔ Connected" in listed
+        if not scope:
+            with FakeAnthropic(lambda asked: Says("I will remember her.")) as api:
+                ran(env | {"ANTHROPIC_BASE_URL": api.url}, claude, "-p", WORDS)
+            assert "session" in ran(env, *ours, "status")  # processes the queue of the hooks
+            (spoken,) = turns(memory).values()
+            assert WORDS in [content for _, content in spoken]
+        checks = {check["name"]: check for check in json.loads(ran(env, *ours, "doctor", "--json"))}
+        assert all(check["ok"] for name, check in checks.items() if name.startswith("Claude Code"))
+        ran(env, *ours, "uninstall", "claude-code", *scope)
+        left = [file for file in home.rglob("*.json") if "context-manager" in file.read_text("utf-8")]
+        assert [file for file in left if memory not in file.parents] == []

@@ -2,23 +2,19 @@
 process goes on."""
 
 from __future__ import annotations
-
-import os
+import pytest
 import shutil
 import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import open_memory
 from mcp_server.conversations.sessions import session_turns
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import cold_records, drops, expire, recover_chunk
+from mcp_server.pressure.cold import (cold_records, drops, expire, recover_chunk)
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set
-from tests.pressing import ASKS, hold, limited, say, talk
+from pathlib import Path
+from tests.preloaded import python
+from tests.pressing import (ASKS, hold, limited, say, talk)
 
 pytestmark = pytest.mark.anyio
 
@@ -75,15 +71,8 @@ def killed(workspace: Path, moment: str) -> None:
     """Runs a conversation in a process of its own until it dies: halfway through the records of its first drop, before
     the live set knows of it, right after; before the record of the first chunk that came back goes; halfway through the
     copies at its end."""
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(workspace), moment],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    command = python("-c", KILLED, str(workspace), moment)
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
     assert done.returncode == -9, done.stderr
 
 

@@ -22,6 +22,7 @@ from tests.conftest import Run
 from tests.end_to_end.servers import eventually
 from tests.forgetting import holding, in_git
 from tests.gitting import git
+from tests.preloaded import python
 from tests.serving import PLAIN, call, environment, process, say
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +50,9 @@ anyio.run(main)
 
 def context_manager(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(Path(sys.executable).parent / "context-manager"), "--workspace", str(root), *arguments],
+        python(
+            "-c", "from mcp_server.cli.main import main; raise SystemExit(main())", "--workspace", str(root), *arguments
+        ),
         env=environment(root),
         capture_output=True,
         text=True,
@@ -90,7 +93,7 @@ async def test_killed_in_the_middle_it_is_carried_on_by_the_next(tmp_path: Path,
     await filled(root)
     assert holding(root, "zephyr")
     killed = await anyio.to_thread.run_sync(
-        lambda: subprocess.run([sys.executable, "-c", KILLED, str(root), stage], env=environment(root), timeout=120)
+        lambda: subprocess.run(python("-c", KILLED, str(root), stage), env=environment(root), timeout=120)
     )
     assert killed.returncode == -signal.SIGKILL
     assert list((root / ".local/forget").glob("*.json"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.end_to_end.servers import CALLS, facts, turns
+from tests.preloaded import python
 from tests.serving import environment
 
 HANDSHAKE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
@@ -49,7 +49,7 @@ class Raw:
     def leave(self) -> int:
         """Closes stdin and waits for the end."""
         self._in.close()
-        return self.process.wait(timeout=10)
+        return self.process.wait(timeout=60)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def raw(root: Path) -> Iterator[Raw]:
     with (
         log.open("wb") as stderr,
         subprocess.Popen(
-            [sys.executable, "-m", "mcp_server"],
+            python("-m", "mcp_server"),
             cwd=root.parent,
             env=environment(root),
             stdin=subprocess.PIPE,

@@ -1,28 +1,25 @@
 """Reconstructing while a server works on the same memory, and being killed in the middle of it."""
 
 from __future__ import annotations
-
+import anyio
 import json
+import pytest
 import shutil
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
-
-import anyio
-import pytest
-
 from mcp_server.app import open_memory
 from mcp_server.conversations.imports import record_session
 from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.reconstruct import reconstruct, reconstructions
+from pathlib import Path
 from tests.actions.history.test_reconstruct import OWN, head, tree
 from tests.actions.lifecycle.test_extract import ANA, talk
-from tests.end_to_end.servers import DATABASE_TROUBLE, Served, done, eventually, facts, served
+from tests.end_to_end.servers import (DATABASE_TROUBLE, Served, done, eventually, facts, served)
 from tests.gitting import git, subjects
+from tests.preloaded import python
 from tests.serving import PLAIN
+from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 CORE = "knowledge/memory/MEMORY.md"
@@ -151,7 +148,7 @@ async def test_a_kill_in_the_middle_leaves_nothing_that_the_next_run_does_not_cl
         return not extracting.exists() or not list(extracting.iterdir())
 
     for attempt, step in enumerate(range(3, 400, 11)):
-        killed = await anyio.run_process([sys.executable, "-c", KILLED, str(workspace), str(step)], check=False)
+        killed = await anyio.run_process(python("-c", KILLED, str(workspace), str(step)), check=False)
         assert killed.returncode in (0, -9), killed.stderr.decode()
         if killed.returncode == 0:
             break

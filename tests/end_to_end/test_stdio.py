@@ -11,6 +11,7 @@ import anyio
 import pytest
 from mcp.server.subscriptions import ResourceUpdated
 
+from tests.preloaded import python
 from tests.serving import ERAS, ROOT, Mode, Updates, call, environment, process, resource, say
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +44,7 @@ async def test_the_same_turn_by_tool_by_cli_and_after_a_restart_is_stored_once(t
     turn = {"role": "user", "content": "continue", "session": "s", "turn_id": "t1"}
     async with process(tmp_path) as client:
         assert "recorded" in await call(client, "observe", **turn)
-        cli = [sys.executable, "-c", "import sys; from mcp_server.cli.main import main; sys.exit(main())", "observe"]
+        cli = python("-c", "from mcp_server.cli.main import main; raise SystemExit(main())", "observe")
         done = await anyio.run_process(
             [*cli, "continue", "--session", "s", "--turn-id", "t1"],
             cwd=str(ROOT),
@@ -104,7 +105,7 @@ async def test_an_older_client_hears_of_an_edit_by_hand_and_of_another_process(t
             await updates.wait_for(uri)
 
 
-def test_what_was_acknowledged_before_stdin_closed_is_on_disk_and_the_server_leaves_quickly(tmp_path: Path) -> None:
+def test_what_was_acknowledged_before_stdin_closed_is_on_disk_and_the_server_ends(tmp_path: Path) -> None:
     messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {**HANDSHAKE}},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
@@ -126,7 +127,7 @@ def test_what_was_acknowledged_before_stdin_closed_is_on_disk_and_the_server_lea
         answers = [json.loads(server.stdout.readline()) for _ in range(2)]
         assert [answer["id"] for answer in answers] == [1, 2]
         server.stdin.close()
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=60) == 0
         assert server.stdout.read() == ""
     (transcript,) = transcripts(tmp_path)
     assert "The launch is on Tuesday." in transcript
@@ -139,7 +140,7 @@ SAID = {"role": "user", "content": "The launch is on Tuesday."}
 async def test_a_folder_with_its_own_tools_package_does_not_get_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "here" / "tools").mkdir(parents=True)
     (tmp_path / "here" / "tools" / "__init__.py").write_text("raise RuntimeError('somebody else’s tools')\n")
-    async with process(tmp_path / "workspace", cwd=tmp_path / "here") as client:
+    async with process(tmp_path / "workspace", cwd=tmp_path / "here", fresh=True) as client:
         assert len((await client.list_tools()).tools) == 10
 
 

@@ -20,6 +20,7 @@ from mcp_server.serve import Serving, main, run
 from mcp_server.serve.http import application, refuse_open_door, token_of
 from mcp_server.serve.server import build
 from tests.end_to_end.killed import Killed
+from tests.preloaded import python
 from tests.serving import ROOT, opener
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -134,7 +135,7 @@ def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Pat
     for at in range(1, 12):
         kept, killed = tmp_path / str(at) / "http-token", Killed(tmp_path / f"kill-{at}")
         kept.parent.mkdir()
-        command = [sys.executable, "-c", script, str(kept), str(tmp_path / f"kill-{at}" / "armed")]
+        command = [*python("-c", script), str(kept), str(tmp_path / f"kill-{at}" / "armed")]
         run = subprocess.run(command, env={**os.environ, **killed.env(at)}, cwd=ROOT, check=False)
         ended += run.returncode == -signal.SIGKILL
         token, _ = token_of(None, {}, kept)

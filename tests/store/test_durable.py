@@ -1,18 +1,16 @@
 """Every write is whole and durable, and nobody's change is lost."""
 
 from __future__ import annotations
-
 import errno
 import os
+import pytest
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
-
 from mcp_server.errors import Conflict, Unavailable
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.files import WorkspaceFiles
+from pathlib import Path
+from tests.preloaded import python
 
 
 def test_files_and_folders_are_for_the_user_alone(files: WorkspaceFiles) -> None:
@@ -109,7 +107,7 @@ def test_a_kill_at_any_step_of_a_write_leaves_the_old_file_or_the_new_one(
         files.write_atomic("old.md", "old")
         (files.root / path).unlink(missing_ok=True) if path != "old.md" else None
         done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(files.root), str(step), path],
+            python("-c", KILLED, str(files.root), str(step), path),
             capture_output=True,
             text=True,
             check=False,

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from mcp_server.errors import Invalid, NotFound, Refused, Unavailable
 from mcp_server.storage.local.git import repository as module
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
+from tests.preloaded import python
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -296,9 +296,7 @@ def test_a_kill_at_any_step_of_a_commit_is_mended_by_the_next(root: Path) -> Non
     git.commit(["a.md"], "memory: a")
     for step in range(1, 40):
         write(root, "a.md", f"{step}\n")
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, str(root), str(step)], capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(python("-c", KILLED, str(root), str(step)), capture_output=True, text=True, check=False)
         git.commit(["a.md"], "memory: after")
         assert git.show("a.md", "HEAD") == f"{step}\n"
         assert run(root, "status", "--porcelain") == ""

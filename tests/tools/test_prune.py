@@ -6,7 +6,6 @@ import pytest
 from mcp import Client
 
 from tests.serving import ERAS, PLAIN, Mode, call, connected, refused
-from tests.test_wording import claims
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +65,7 @@ async def test_what_cannot_be_is_said_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["add", "replace"])
-async def test_nothing_that_is_answered_claims_to_have_made_room_in_the_clients_window(
+async def test_answers_about_pruning_say_how_to_make_room_if_the_client_keeps_its_own_window(
     tmp_path: Path, delivery: str
 ) -> None:
     async with connected(tmp_path) as client:
@@ -74,9 +73,10 @@ async def test_nothing_that_is_answered_claims_to_have_made_room_in_the_clients_
         for strategy in ("auto", "advisor", "clarity", "compact", "memory", "files"):
             for dry_run in (True, False):
                 said.append(await call(client, "prune", strategy=strategy, session="s", dry_run=dry_run))
-    assert [claim for text in said for claim in claims(text)] == []
     if delivery == "add":
         speak = [text for text in said if "cold storage" in text or "Context at" in text]
         assert len(speak) > 5
         assert all("/compact" in text for text in speak)
         assert all("mirror" in text for text in speak)
+    else:
+        assert not any("/compact" in text for text in said)

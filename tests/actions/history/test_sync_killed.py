@@ -1,22 +1,19 @@
 """A `sync` that is killed at any of its steps loses nothing, and the next one finishes it."""
 
 from __future__ import annotations
-
-import os
-import shutil
-import sys
-from pathlib import Path
-
 import anyio
+import os
 import pytest
-
+import shutil
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.sync import sync
 from mcp_server.knowledge.approve import waiting
 from mcp_server.memory import Memory
 from mcp_server.text.markdown import marked_line
+from pathlib import Path
 from tests.actions.two_copies import CORE, edit, same
 from tests.gitting import write
+from tests.preloaded import python
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 
@@ -45,14 +42,14 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
     one, other = two
     facts: list[str] = []
     done = False
-    for step in range(1, 400, 11):
+    for step in range(1, 400, 23):
         edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
         write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
         write(one.files.root, f"topics/one{step}.md", "# One\n")
         await sync(one)
         edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
         facts += [f"- one {step}", f"- other {step}"]
-        killed = await anyio.run_process([sys.executable, "-c", KILLED, str(other.files.root), str(step)], check=False)
+        killed = await anyio.run_process(python("-c", KILLED, str(other.files.root), str(step)), check=False)
         assert killed.returncode in (0, -9), killed.stderr.decode()
 
         await sync(other)

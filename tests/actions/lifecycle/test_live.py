@@ -1,16 +1,11 @@
 """What a conversation settles is on its project's page while it goes on."""
 
 from __future__ import annotations
-
-import shutil
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
-
 import anyio
 import pytest
-
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from mcp_server.app import open_memory
 from mcp_server.checkpoints.checkpoint import make
 from mcp_server.checkpoints.restore import restore
@@ -29,9 +24,11 @@ from mcp_server.knowledge.writing import write_lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.text.derived_lines import Line
-from tests.actions.lifecycle.test_items import FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot
-from tests.conftest import KEYWORDS_ONLY, Clock
+from pathlib import Path
+from tests.actions.lifecycle.test_items import (FIRST, JWT, PAGE, RULE, SECOND, VAULT, section, snapshot)
+from tests.conftest import Clock, KEYWORDS_ONLY
 from tests.core.understanding.talks import BERTH, HELLO, PROPOSAL
+from tests.preloaded import python
 
 pytestmark = pytest.mark.anyio
 
@@ -257,9 +254,7 @@ async def test_a_kill_at_any_step_changes_no_byte_of_the_result(
     for step in range(1, 30):
         root = tmp_path / f"step-{step}"
         shutil.copytree(workspace, root)
-        done = await anyio.run_process(
-            [sys.executable, "-c", KILLED, str(root), str(step), clock.now.isoformat()], check=False
-        )
+        done = await anyio.run_process(python("-c", KILLED, str(root), str(step), clock.now.isoformat()), check=False)
         assert done.returncode in (0, -9), done.stderr.decode()
         killed += done.returncode == -9
         assert (root / PAGE).read_text() in {shown, expected} or not ended

@@ -1,41 +1,39 @@
 """What left the live context comes back: asked for, by itself, after the session's end; in the end it goes."""
 
 from __future__ import annotations
-
 import json
+import pytest
 import re
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
 from mcp_server.app import catch_up, open_memory
 from mcp_server.context.compile import CompileRequest, compile_context
 from mcp_server.conversations.observe import ContextChunk, observe
 from mcp_server.conversations.sessions import end_session, session_turns
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk
+from mcp_server.pressure.cold import (IMMUNE, drops, expire, find_cold, go_cold_again, recover_chunk)
 from mcp_server.pressure.prune import prune
 from mcp_server.relevance.live_set import live_set
 from mcp_server.search.search import SearchRequest, search
+from pathlib import Path
 from tests.conftest import Clock
-from tests.pressing import ASKS, SUBJECTS, about, forms, hold, limited, say, talk
+from tests.pressing import (ASKS, SUBJECTS, about, forms, hold, limited, say, talk)
 
 pytestmark = pytest.mark.anyio
 
 
-async def grown(memory: Memory, clock: Clock, turns: int = 30) -> None:
+async def grow(memory: Memory, clock: Clock, turns: int = 30) -> None:
     """A session with most of it in cold storage."""
     for turn in talk(turns):
         await hold(memory, [turn])
         clock.forward(minutes=3)
 
 
+@pytest.mark.usefixtures("grown")
 async def test_recovering_is_dropping_backwards(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         turns = await session_turns(memory, "s")
+        assert memory.cold.of("s")
         for record in memory.cold.of("s"):
             before = await live_set(memory, "s")
             looked = await recover_chunk(memory, record.chunk_id, dry_run=True)
@@ -51,9 +49,9 @@ async def test_recovering_is_dropping_backwards(workspace: Path, clock: Clock) -
             assert memory.cold.find(record.chunk_id) == record
 
 
+@pytest.mark.usefixtures("grown")
 async def test_a_dropped_chunk_can_be_recovered_after_a_restart(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         record = memory.cold.of("s")[0]
     async with open_memory(workspace, limited(1500), clock=clock) as again:
         await recover_chunk(again, record.chunk_id, dry_run=False)
@@ -61,9 +59,9 @@ async def test_a_dropped_chunk_can_be_recovered_after_a_restart(workspace: Path,
         assert (chunk.form, chunk.tokens) == ("whole", record.tokens)
 
 
+@pytest.mark.usefixtures("grown")
 async def test_a_lost_state_gives_the_same_live_set(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         before = {chunk.id: (chunk.form, chunk.shown, chunk.tokens) for chunk in await live_set(memory, "s")}
     for name in ("state.db", "state.db-wal", "state.db-shm"):
         (workspace / ".local" / name).unlink(missing_ok=True)
@@ -74,9 +72,9 @@ async def test_a_lost_state_gives_the_same_live_set(workspace: Path, clock: Cloc
         assert len(after) == len(before) + 1
 
 
+@pytest.mark.usefixtures("grown")
 async def test_what_the_talk_returns_to_comes_back_by_itself_and_stays_a_while(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         stood = forms(await live_set(memory, "s"))
         turns = await session_turns(memory, "s")
         gone = {number for number in about(turns, 1) if stood[number] == "cold"}
@@ -98,7 +96,7 @@ async def test_what_the_talk_returns_to_comes_back_by_itself_and_stays_a_while(w
 
 async def test_nothing_comes_back_when_it_is_switched_off(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500, auto_recover=0), clock=clock) as memory:
-        await grown(memory, clock)
+        await grow(memory, clock)
         await say(memory, "Which winter berth and which mainsail did we want for the Galeb in Split harbour?")
     assert not (workspace / ".local/logs/context/recovery.jsonl").exists()
 
@@ -121,7 +119,7 @@ async def test_nothing_comes_back_for_small_talk(workspace: Path, clock: Clock) 
 async def test_cold_chunks_are_found_by_their_words(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
         await say(memory, "Read it.", chunks=(ContextChunk("file", "src/oboe_player.py", 700),))
-        await grown(memory, clock)
+        await grow(memory, clock)
         found = await find_cold(memory, "winter berth in Split harbour", "s", 3)
         assert len(found) == 3
         assert all(one.record.content.startswith(SUBJECTS[1]) for one in found)
@@ -134,11 +132,11 @@ async def test_cold_chunks_are_found_by_their_words(workspace: Path, clock: Cloc
         assert "· cold: recover c" in answer.markdown
 
 
+@pytest.mark.usefixtures("grown")
 async def test_at_its_end_a_session_goes_to_cold_storage_and_comes_back_when_it_goes_on(
     workspace: Path, clock: Clock
 ) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         before = {chunk.id: chunk.form for chunk in await live_set(memory, "s")}
         context = await compile_context(memory, CompileRequest(session="s"), ASKS)
         await end_session(memory, "s")
@@ -177,9 +175,9 @@ def _unstamped(text: str) -> str:
     return re.sub(r"stood at [^,]+, (after turn \d+) · read \S+", r"\1", text)
 
 
+@pytest.mark.usefixtures("grown")
 async def test_records_go_when_their_time_is_over_and_search_still_has_the_words(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         held = len(memory.cold.of("s"))
         assert await expire(memory) == 0
         clock.forward(days=31)
@@ -217,9 +215,9 @@ async def test_what_comes_back_among_equals_is_the_newest(workspace: Path, clock
         assert [number for number in range(1, 7) if stands[number] == "whole"] == [5, 6]
 
 
+@pytest.mark.usefixtures("grown")
 async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         record = memory.cold.of("s")[0]
         lost = replace(record, session_id="of another time", chunk_id="c00000000001")
         memory.cold.put(lost)
@@ -228,9 +226,9 @@ async def test_of_a_conversation_that_is_no_longer_there_the_text_still_comes(wo
         assert "not there any more" in shown.note
 
 
+@pytest.mark.usefixtures("grown")
 async def test_in_replace_the_context_shows_the_live_set_and_names_what_went(workspace: Path, clock: Clock) -> None:
     async with open_memory(workspace, limited(1500), clock=clock) as memory:
-        await grown(memory, clock)
         compiled = await compile_context(memory, CompileRequest(message="unheard of", session="s", budget=4096), ASKS)
         stands = forms(await live_set(memory, "s"))
         for turn in await session_turns(memory, "s"):

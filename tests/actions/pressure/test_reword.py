@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
 
 from mcp_server.app import maintain, open_memory
@@ -30,29 +32,52 @@ BETTER = "The Galeb needs a winter berth in Split, a new mainsail, and forty pie
 
 
 async def compact(memory: Memory) -> None:
-    """A conversation in which a compaction summarises what was said first."""
+    """Observes a conversation in which a compaction summarizes what was said first."""
     await say(memory, " ".join(f"{SUBJECTS[1]} and rope number {number}." for number in range(40)))
     await hold(memory, [replace(turn, role="agent") for turn in talk(20, length=4)])
     await say(memory, f"{SUBJECTS[1]}, and which rope?")
     await hold(memory, [replace(turn, turn_id=None, role="agent") for turn in talk(12, length=4)])
 
 
-@asynccontextmanager
-async def compacted(workspace: Path, clock: Clock, *answers: str | Exception) -> AsyncIterator[tuple[Memory, FakeLlm]]:
-    """A conversation that was compacted while an LLM was set that gives these answers."""
-    llm = FakeLlm(answers)
-    async with open_memory(workspace, KNOBS, clock=clock, llm=llm) as memory:
-        await compact(memory)
-        yield memory, llm
+@pytest.fixture(scope="module")
+def compacted_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A conversation that was compacted while an LLM was set."""
+    made = tmp_path_factory.mktemp("compacted") / "memory"
+    llm = FakeLlm([])
+
+    async def make() -> None:
+        async with open_memory(made, KNOBS, clock=Clock(), llm=llm) as memory:
+            await compact(memory)
+
+    anyio.run(make)
+    assert llm.asked == [], "no turn waits for the model"
+    return made
+
+
+Compacted = Callable[..., AbstractAsyncContextManager[tuple[Memory, FakeLlm]]]
+
+
+@pytest.fixture
+def compacted(workspace: Path, clock: Clock, compacted_workspace: Path) -> Compacted:
+    """Opens the compacted conversation with an LLM that gives these answers."""
+    shutil.rmtree(workspace)
+    shutil.copytree(compacted_workspace, workspace)
+
+    @asynccontextmanager
+    async def opened(*answers: str | Exception) -> AsyncIterator[tuple[Memory, FakeLlm]]:
+        llm = FakeLlm(answers)
+        async with open_memory(workspace, KNOBS, clock=clock, llm=llm) as memory:
+            yield memory, llm
+
+    return opened
 
 
 async def summaries(memory: Memory) -> dict[str, LiveChunk]:
     return {chunk.id: chunk for chunk in await live_set(memory, "s") if chunk.form == "summary"}
 
 
-async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(workspace: Path, clock: Clock) -> None:
-    async with compacted(workspace, clock, *[BETTER] * 40) as (memory, llm):
-        assert llm.asked == [], "no turn waits for the model"
+async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(compacted: Compacted) -> None:
+    async with compacted(*[BETTER] * 40) as (memory, llm):
         before = await summaries(memory)
         assert before
         assert set(await memory.state.keys_of(REWORDING)) >= set(before)
@@ -77,10 +102,8 @@ async def test_the_rules_summary_stands_at_once_and_the_models_takes_its_place(w
 
 
 @pytest.mark.parametrize("answer", [LlmUnavailable("the day's cap is reached"), "", "Paris has museums.", "so " * 400])
-async def test_without_a_usable_answer_the_rules_summary_stays(
-    workspace: Path, clock: Clock, answer: str | Exception
-) -> None:
-    async with compacted(workspace, clock, *[answer] * 40) as (memory, llm):
+async def test_without_a_usable_answer_the_rules_summary_stays(compacted: Compacted, answer: str | Exception) -> None:
+    async with compacted(*[answer] * 40) as (memory, llm):
         before = await summaries(memory)
 
         assert await reword_all(memory) == 0
@@ -91,17 +114,17 @@ async def test_without_a_usable_answer_the_rules_summary_stays(
         assert len(llm.asked) == asked, "it is asked once"
 
 
-async def test_a_secret_in_an_answer_is_not_written(workspace: Path, clock: Clock) -> None:
+async def test_a_secret_in_an_answer_is_not_written(compacted: Compacted, workspace: Path) -> None:
     key = "sk-ant-api03-" + "x1Y2" * 20
-    async with compacted(workspace, clock, *[f"{BETTER} {key}"] * 40) as (memory, _):
+    async with compacted(*[f"{BETTER} {key}"] * 40) as (memory, _):
         await reword_all(memory)
-        assert not any(key in path.read_text() for path in (workspace / ".local/cold-storage").rglob("*.jsonl"))
+    written = [path.read_text() for path in (workspace / ".local/cold-storage").rglob("*.jsonl")]
+    assert written
+    assert not any(key in text for text in written)
 
 
-async def test_what_came_back_meanwhile_and_a_session_that_is_over_are_no_trouble(
-    workspace: Path, clock: Clock
-) -> None:
-    async with compacted(workspace, clock, *[BETTER] * 40) as (memory, _):
+async def test_what_came_back_meanwhile_and_a_session_that_is_over_are_no_trouble(compacted: Compacted) -> None:
+    async with compacted(*[BETTER] * 40) as (memory, _):
         first, *_ = sorted(await summaries(memory))
         await recover_chunk(memory, first, dry_run=False)
         await end_session(memory, "s")
@@ -113,8 +136,8 @@ async def test_what_came_back_meanwhile_and_a_session_that_is_over_are_no_troubl
         assert sum(record.shown == BETTER for record in stands.values()) == changed
 
 
-async def test_a_server_does_it_by_itself(workspace: Path, clock: Clock) -> None:
-    async with compacted(workspace, clock, *[BETTER] * 40) as (memory, _), maintain(memory):
+async def test_a_server_does_it_by_itself(compacted: Compacted) -> None:
+    async with compacted(*[BETTER] * 40) as (memory, _), maintain(memory):
 
         async def worded() -> bool:
             return any(chunk.shown == BETTER for chunk in (await summaries(memory)).values())

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from mcp_server.clients.hooks import events
+from mcp_server.context import inject
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from tests.clients.hooks.boathouse import FACT, LASTS, Open
 from tests.clients.hooks.windows import ClaudeWindow
+
+
+@pytest.fixture(autouse=True)
+def patient_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets hooks finish on a slow machine what they would otherwise leave for the next event."""
+    monkeypatch.setattr(events, "PROMPT_CAPTURE_SECONDS", 60.0)
+    monkeypatch.setattr(inject, "LIVE_SECONDS", 60.0)
 
 
 @pytest.fixture

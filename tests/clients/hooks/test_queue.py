@@ -17,6 +17,7 @@ from mcp_server.clients.hooks import alone, queue, wire
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, queued, responded
+from tests.preloaded import python
 from tests.serving import environment
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +131,7 @@ async def run():
         await queue.drain(memory, dies)
 anyio.run(run)
 """
-    killed = await anyio.run_process([sys.executable, "-c", program], env=environment(workspace), check=False)
+    killed = await anyio.run_process(python("-c", program), env=environment(workspace), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert queued(memory.files.local) == [f"{SESSION}-Stop.json.taken-1"]
     put(memory, "Stop", reason="a newer one")

@@ -180,5 +180,9 @@ def test_no_topic_whatever_breaks_the_budget_or_forges_a_section(
 
 
 @pytest.mark.parametrize("budget", [0, 10, 128])
-def test_a_tiny_budget_does_no_harm(budget: int) -> None:
-    compiled(inputs(budget=budget, topics=(topic("a", "word " * 500),), corrections=(Correction("a", "x", 1),)))
+def test_a_topic_that_does_not_fit_into_a_tiny_budget_is_left_out(budget: int) -> None:
+    given_ = inputs(budget=budget, topics=(topic("a", "word " * 500),), corrections=(Correction("a", "x", 1),))
+    result = compiled(given_)
+    assert result.tokens <= budget
+    assert "word" not in result.text
+    assert not any(one.included for one in told(result).values())

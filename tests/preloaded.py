@@ -1,0 +1,179 @@
+"""Python processes that start at once: one process has imported our packages and forks for each run.
+
+A server or a command needs one to two seconds of CPU for its imports, and the tests start hundreds of them. Each run is
+still a process of its own, with its own arguments, environment, folder and standard streams, and can be killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import pkgutil
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from functools import cache
+from pathlib import Path
+
+from mcp_server.tokens import TokenCounter
+
+_ROOT = Path(__file__).parent.parent
+_OURS = ("mcp_server", "tools", "resources", "prompts")
+_THEIRS = (
+    *("aiosqlite", "anyio._backends._asyncio", "cronsim", "git", "numpy", "portalocker", "pysqlite3", "regex"),
+    *("rich.logging", "rich.table", "ruamel.yaml", "tiktoken", "tzlocal"),
+)
+"""Packages that our modules import only when they need them."""
+
+
+FORKS = sys.platform == "linux"
+"""Elsewhere a process may not survive a fork after it has loaded system libraries."""
+
+
+def python(*arguments: str, pid_file: Path | None = None) -> list[str]:
+    """Returns a command that does what `python *arguments` does: `-m MODULE …` or `-c CODE …`.
+
+    Where processes fork, `pid_file` gets the id of the one that runs it; the command's own process only waits for it.
+    """
+    if not FORKS:
+        return [sys.executable, *arguments]
+    launcher = str(Path(__file__).with_name("launcher.py"))
+    return [sys.executable, "-IS", launcher, _address(), str(pid_file or ""), *arguments]
+
+
+@cache
+def _address() -> str:
+    """Starts the process that forks, and returns its socket. The process ends when this one does: its stdin closes."""
+    folder = tempfile.mkdtemp(prefix="cm")
+    address = str(Path(folder) / "socket")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.preloaded", address],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        process.communicate()
+        shutil.rmtree(folder)
+
+    atexit.register(end)
+    while not Path(address).exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    return address
+
+
+def _wait_for_request(address: str) -> list[str]:
+    """Forks for each request, and returns it in the forked process. Exits when the tests have ended."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"{address}.new")
+    listener.listen(64)
+    Path(f"{address}.new").rename(address)
+    _preload()
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, socket.socket] = {}
+    with selectors.DefaultSelector() as selector:
+        for readable in (listener, woken, sys.stdin.fileno()):
+            selector.register(readable, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    connection, _ = listener.accept()
+                    request, streams = _read(connection)
+                    pid = os.fork()
+                    if pid == 0:
+                        for opened in (listener, woken, wakes, connection, *running.values()):
+                            opened.close()
+                        for number, stream in enumerate(streams):
+                            os.dup2(stream, number)
+                            os.close(stream)
+                        return request
+                    for stream in streams:
+                        os.close(stream)
+                    running[pid] = connection
+                    selector.register(connection, selectors.EVENT_READ, pid)
+                elif key.fileobj is woken:
+                    woken.recv(4096)
+                    for pid, status in _ended(running):
+                        with running.pop(pid) as connection, contextlib.suppress(BrokenPipeError, KeyError):
+                            selector.unregister(connection)
+                            connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+                elif key.fileobj == sys.stdin.fileno():
+                    os._exit(0)
+                elif key.data in running:  # its launcher was killed
+                    selector.unregister(key.fileobj)
+                    os.kill(key.data, signal.SIGTERM)
+
+
+def _preload() -> None:
+    for package in _OURS:
+        found = pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+        for name in [module.name for module in found if not module.name.endswith(".__main__")]:
+            importlib.import_module(name)
+    for name in _THEIRS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    TokenCounter().count("This loads the vocabulary of tokens.")
+
+
+def _read(connection: socket.socket) -> tuple[list[str], list[int]]:
+    size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    left, parts = int.from_bytes(size), b""
+    while len(parts) < left:
+        parts += connection.recv(left - len(parts))
+    return os.fsdecode(parts).split("\0"), streams
+
+
+def _ended(running: dict[int, socket.socket]) -> list[tuple[int, int]]:
+    """The forked processes that have ended, and their statuses."""
+    found = [os.waitpid(pid, os.WNOHANG) for pid in list(running)]
+    return [(pid, status) for pid, status in found if pid]
+
+
+def _run(request: list[str]) -> None:
+    """Runs a request as the main program of this process."""
+    folder, pid_file, count, *rest = request
+    arguments, variables = rest[: int(count)], rest[int(count) :]
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(dict(variable.split("=", 1) for variable in variables))
+    time.tzset()
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    if pid_file:
+        Path(pid_file).write_text(str(os.getpid()))
+    sys.path[0] = ""
+    if "PYTHONPATH" in os.environ:
+        sys.path[1:1] = os.environ["PYTHONPATH"].split(os.pathsep)
+        sys.modules.pop("sitecustomize", None)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("sitecustomize")
+    option, program, *sys.argv[1:] = arguments
+    if option == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[0] = option
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(compile(program, "<string>", "exec"), main.__dict__)
+
+
+if __name__ == "__main__":
+    _run(_wait_for_request(sys.argv[1]))

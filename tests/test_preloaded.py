@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.preloaded import python
+
+SHOWS = """
+import json, os, sys
+print(json.dumps([sys.argv, os.getcwd(), dict(os.environ), sys.stdin.read(), __name__]))
+print("to stderr", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("program", [SHOWS, "import os; os.kill(os.getpid(), 9)", "raise ValueError('é')"])
+def test_a_forked_process_does_what_a_fresh_one_does(tmp_path: Path, program: str) -> None:
+    def ran(command: list[str]) -> tuple[int, str, str]:
+        env = {**os.environ, "ONLY": "here", "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(command, input="said é\n", cwd=tmp_path, env=env, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr.splitlines()[-1] if done.stderr else ""
+
+    arguments = ("-c", program, "one", "", "two words")
+    assert ran(python(*arguments)) == ran([sys.executable, *arguments])

@@ -1,0 +1,14 @@
+"""Tests of what a client sees. Their servers open a copy of a new workspace, instead of making one each."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def made_workspace(tmp_path: Path, new_workspace: Path) -> None:
+    """Copies a new workspace to `tmp_path`."""
+    shutil.copytree(new_workspace, tmp_path, dirs_exist_ok=True)
