@@ -7,12 +7,146 @@ Nothing is imported or connected before the first call.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from anyio.to_thread import run_sync
+
+from mcp_server.endpoints import PLAIN, careful
+from mcp_server.errors import Unavailable
+from mcp_server.llm import Completion, LlmUnavailable
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from mcp_server.llm import Provider, Purpose
+
+MOST_BYTES = 4_000_000
+"""Of one answer: the longest that is asked for has some ten thousand."""
+
+MOST_TOKENS = 100_000_000
+"""More than any call takes: such a count is none."""
+
+
+def completion(model: str, text: object, input_tokens: object, output_tokens: object) -> Completion:
+    """An answer whose text is one, and whose counts are counts or None. Raises LlmUnavailable for any other."""
+    if not isinstance(text, str):
+        raise LlmUnavailable(f"{model} gave an answer that cannot be read: it is no text")
+    return Completion(text, _count(input_tokens), _count(output_tokens))
+
+
+def reason(error: Exception) -> str:
+    """Why there is no answer: what we refused to read, where a package has put an error of its own around that."""
+    return str(error.__cause__ if isinstance(error.__cause__, Unavailable) else error)
+
+
+def _count(value: object) -> int | None:
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS
+    return value if known else None  # type: ignore[return-value]  # `known` says so
+
+
+class AnthropicProvider:
+    """One model. The package retries what is worth it, and waits as long as `retry-after` says; the deadline of the
+    whole is the caller's."""
+
+    def __init__(self, model: str, api_key: str, base_url: str | None, retries: int) -> None:
+        self.model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._retries = retries
+        self._client: AsyncAnthropic | None = None
+
+    async def complete(self, prompt: str, max_tokens: int) -> Completion:
+        """One call. Raises LlmUnavailable."""
+        if self._client is None:
+            self._client = await run_sync(self._connected)
+        client = self._client
+        from anthropic import AnthropicError
+        from anthropic.types import TextBlock
+
+        try:
+            answer = await client.messages.create(
+                model=self.model, max_tokens=max_tokens, messages=[{"role": "user", "content": prompt}]
+            )
+            text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
+            return completion(self.model, text, answer.usage.input_tokens, answer.usage.output_tokens)
+        except (AnthropicError, Unavailable) as error:
+            raise LlmUnavailable(f"{self.model} gave no answer: {reason(error)}") from error
+        except (AttributeError, TypeError, ValueError) as error:  # what the package makes of a garbled answer
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: {error}") from error
+
+    def _connected(self) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient  # takes a second
+
+        return AsyncAnthropic(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=self._retries,
+            default_headers=PLAIN,
+            http_client=DefaultAsyncHttpxClient(**careful(MOST_BYTES)),
+        )
+
+
+NO_KEY = "none"
+"""Endpoints on one's own machine want no key, but the package wants one to send."""
+
+
+class OpenAIProvider:
+    """One model. The package retries what is worth it, and waits as long as `retry-after` says; the deadline of the
+    whole is the caller's."""
+
+    def __init__(self, model: str, api_key: str | None, base_url: str | None, retries: int) -> None:
+        self.model = model
+        self._api_key = api_key or NO_KEY
+        self._base_url = base_url
+        self._retries = retries
+        self._client: AsyncOpenAI | None = None
+
+    async def complete(self, prompt: str, max_tokens: int) -> Completion:
+        """One call. Raises LlmUnavailable."""
+        if self._client is None:
+            self._client = await run_sync(self._connected)
+        client = self._client
+        from openai import OpenAIError
+
+        # OpenAI's newer models refuse `max_tokens` and any temperature; other endpoints may know nothing else.
+        limits: dict[str, Any] = (
+            {"max_tokens": max_tokens, "temperature": 0} if self._base_url else {"max_completion_tokens": max_tokens}
+        )
+        try:
+            answer = await client.chat.completions.create(
+                model=self.model, messages=[{"role": "user", "content": prompt}], **limits
+            )
+            text, used = answer.choices[0].message.content or "", answer.usage
+            counts = (used.prompt_tokens, used.completion_tokens) if used else (None, None)
+            return completion(self.model, text, *counts)
+        except (OpenAIError, Unavailable) as error:
+            raise LlmUnavailable(f"{self.model} gave no answer: {reason(error)}") from error
+        except (AttributeError, IndexError, TypeError, ValueError) as error:  # what it makes of a garbled answer
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: {error}") from error
+
+    def _connected(self) -> AsyncOpenAI:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes half a second
+
+        return AsyncOpenAI(
+            api_key=self._api_key,
+            base_url=self._base_url,
+            max_retries=self._retries,
+            default_headers=PLAIN,
+            http_client=DefaultAsyncHttpxClient(**careful(MOST_BYTES)),
+        )
+
 
 Name = Literal["none", "anthropic", "openai"]
 
@@ -66,9 +200,9 @@ def choose(
 
 def _one(name: Name, model: str, key: str | None, base_url: str | None, retries: int) -> Provider:
     if name == "anthropic":
-        from mcp_server.llm.anthropic import AnthropicProvider
+        pass
 
         return AnthropicProvider(model, key or "", base_url, retries)
-    from mcp_server.llm.openai import OpenAIProvider
+    pass
 
     return OpenAIProvider(model, key, base_url, retries)

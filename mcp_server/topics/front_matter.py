@@ -9,6 +9,7 @@ import difflib
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -79,7 +80,7 @@ TYPES: dict[str, type[KnowledgeFields]] = {
     "project_notes": ProjectFile,
     "person": Person,
     "person_index": KnowledgeFields,
-    "topic": KnowledgeFields,  # `trigger_fields.Topic`, which takes longer to import than all the others together
+    "topic": KnowledgeFields,  # `_topic_model`, which takes longer to import than all the others together
     "procedure": KnowledgeFields,
     "reference": KnowledgeFields,
 }
@@ -114,7 +115,7 @@ def check(text: str, where: str) -> Checked:
     kind = fields.get("type", "topic" if is_topic else None)
     model = TYPES.get(kind, KnowledgeFields) if isinstance(kind, str) else KnowledgeFields
     if is_topic and kind == "topic":
-        model = trigger_fields.Topic
+        model = _topic_model()
         fields, lines = trigger_fields.taken_out(fields, lines)
     try:
         known = model.model_validate(fields)
@@ -127,6 +128,17 @@ def check(text: str, where: str) -> Checked:
             f"{where}: line {line}: type {kind!r} is not one of {', '.join(TYPES)}; it is read as plain knowledge",
         )
     return Checked(fields, known, found.body, found.body_line, warnings, lines)
+
+
+@cache
+def _topic_model() -> type[KnowledgeFields]:
+    """Returns the model of a topic file. Triggers are imported only if there is such a file: that takes long."""
+    from mcp_server.topics.trigger_fields import TopicFields
+
+    class Topic(TopicFields, KnowledgeFields):
+        """The front matter of a topic file."""
+
+    return Topic
 
 
 def _explained(error: ValidationError, where: str, lines: Lines) -> str:

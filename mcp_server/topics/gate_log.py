@@ -16,12 +16,14 @@ from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.storage.local import logs
 from mcp_server.storage.local.topic_files import TopicSet
-from mcp_server.topics.gate_review import OWN, Pending, pending, used
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import Heard
 
 if TYPE_CHECKING:
     from mcp_server.topics.judge import Verdict
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 KIND = "gate"
 NAMESPACE = "gate"
@@ -176,3 +178,57 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
         "why": why,
     }
     await run_sync(append, memory, KIND, record)
+
+
+OWN = 40
+
+USED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A decision whose use is not known yet: of `topic`, for the message of this hash, in this exchange. `active`: it
+    came in. `unsaid` are its own words that the message did not hold."""
+
+    topic: str
+    message: str
+    exchange: int
+    active: bool
+    unsaid: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored; `pending` gives an equal value back."""
+        return {
+            "topic": self.topic,
+            "message": self.message,
+            "exchange": self.exchange,
+            "active": self.active,
+            "unsaid": list(self.unsaid),
+        }
+
+
+def pending(stored: Any) -> Pending | None:
+    """What is stored; None where it cannot be read."""
+    if not isinstance(stored, Mapping):
+        return None
+    try:
+        unsaid = tuple(str(stem) for stem in stored["unsaid"])
+        return Pending(
+            str(stored["topic"]), str(stored["message"]), int(stored["exchange"]), stored["active"] is True, unsaid
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
+    """Did an answer use a topic? `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
+    calls = list(touched)
+    if any(_same(file, path) for file in files for path in calls):
+        return True
+    return len(set(unsaid) & set(answer)) >= USED
+
+
+def _same(file: str, path: str) -> bool:
+    """A file of the workspace, however a client writes its path."""
+    steps, other = file.split("/"), path.replace("\\", "/").split("/")
+    return bool(file and path) and other[-len(steps) :] == steps

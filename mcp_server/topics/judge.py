@@ -10,10 +10,12 @@ Call it without a lock: an LLM may take seconds.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import anyio
 from anyio.to_thread import run_sync
@@ -23,11 +25,153 @@ from mcp_server.llm import Llm, LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.storage.local.topic_files import TopicSet
 from mcp_server.text.fencing import neutralise
-from mcp_server.topics import gate, gate_log
-from mcp_server.topics.gate import Decider, Decision
+from mcp_server.topics import gate_log
 from mcp_server.topics.patterns import Tier1
-from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import PRIORITIES, Heard, Match, Topic
+from mcp_server.topics.similarity import DIGITS, Likeness, similarity
+from mcp_server.topics.topic import PRIORITIES, Heard, Match, Priority, Topic
+
+Way = Literal["activate", "gate", "drop", "not asked"]
+Decider = Literal["llm", "cache", "arithmetic", "none"]
+"""Who decided: `none` where no gate was needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of S4 §5.4: a topic of this `priority`, matched by tier 1, with a score from `least` to below `below`."""
+
+    priority: Priority
+    least: float
+    below: float
+    way: Way
+
+
+ANY = 2.0
+"""Above every score."""
+
+TABLE: tuple[Row, ...] = (
+    Row("critical", 0.0, ANY, "activate"),
+    Row("high", 0.3, ANY, "activate"),
+    Row("high", 0.0, 0.3, "gate"),
+    Row("medium", 0.2, ANY, "gate"),
+    Row("medium", 0.0, 0.2, "drop"),
+    Row("low", 0.3, ANY, "gate"),
+    Row("low", 0.0, 0.3, "drop"),
+)
+"""S4 §5.4, all its rows."""
+
+TOLD = 0.1
+MOST_TOLD = 2
+MEANT = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Where a candidate goes, and why in a few words."""
+
+    way: Way
+    why: str
+
+
+def route(topic: Topic, matches: Iterable[Match], score: float, threshold: float) -> Routed:
+    """Which way a topic takes for a message.
+
+    Args:
+        topic: the topic.
+        matches: its triggers that matched the message.
+        score: tier 2, 0..1.
+        threshold: from which score on a topic without triggers is asked.
+    """
+    matched = tuple(matches)
+    if topic.activation == "manual":
+        return Routed("not asked", "manual: only you activate it")
+    if not matched:
+        if topic.triggers:
+            return Routed("not asked", "no trigger matched")
+        if score < threshold:
+            return Routed("not asked", f"score {score:.3f} < threshold {threshold:.3f}")
+        return Routed("gate", f"score {score:.3f} ≥ threshold {threshold:.3f}, no trigger of its own")
+    if any(one.correction for one in matched):
+        return Routed("activate", "a correction needs no gate")
+    if topic.activation == "auto":
+        return Routed("activate", "auto: a match is enough")
+    row = next(row for row in TABLE if row.priority == topic.priority and row.least <= score < row.below)
+    return Routed(row.way, _said(row, score))
+
+
+def _said(row: Row, score: float) -> str:
+    if row.least == 0 and row.below == ANY:
+        return f"{row.priority}: a match is enough"
+    side, limit = ("≥", row.least) if row.below == ANY else ("<", row.below)
+    what = {"activate": "sure enough without the gate", "gate": "the gate decides", "drop": "not sure enough"}[row.way]
+    return f"{row.priority}, score {score:.3f} {side} {limit:g}: {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deliberation:
+    """What the arithmetic gate says: open if `value` ≥ `needed`; `terms` sum to the value."""
+
+    open: bool
+    value: float
+    needed: float
+    terms: Mapping[str, float]
+
+
+def deliberate(score: float, told: int, threshold: float, margin: float, meant: float | None = None) -> Deliberation:
+    """The gate without an LLM. `told`: how many different things the topic's triggers matched; `meant` as above."""
+    terms = {"score": round(score, DIGITS)}
+    if meant is not None:
+        terms["meant"] = round(MEANT * meant, DIGITS)
+    terms["told"] = round(TOLD * min(MOST_TOLD, max(0, told - 1)), DIGITS)
+    value, needed = round(math.fsum(terms.values()), DIGITS), round(threshold + margin, DIGITS)
+    return Deliberation(value >= needed, value, needed, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What arithmetic makes of a topic and a message: its way, and what the gate without an LLM says, asked or not.
+
+    `threshold` is the topic's own, else the setting's; `told` as in `deliberate`."""
+
+    likeness: Likeness
+    threshold: float
+    margin: float
+    told: int
+    routed: Routed
+    deliberation: Deliberation
+
+    def with_meant(self, meant: float | None) -> Decision:
+        """The same with what the embeddings say."""
+        said = deliberate(self.likeness.score, self.told, self.threshold, self.margin, meant)
+        return replace(self, deliberation=said)
+
+
+def decide(topic: Topic, matches: Sequence[Match], likeness: Likeness, threshold: float, margin: float) -> Decision:
+    """The way of a topic for a message; the arguments as in `route` and `deliberate`."""
+    things = told(matches)
+    return Decision(
+        likeness,
+        threshold,
+        margin,
+        things,
+        route(topic, matches, likeness.score, threshold),
+        deliberate(likeness.score, things, threshold, margin),
+    )
+
+
+def told(matches: Iterable[Match]) -> int:
+    """How many different things matched: a word said twice counts once, and so does what two triggers found."""
+    return len({one.said.casefold().strip() for one in matches})
+
+
+_FIRST_WORD = re.compile(r"\W*(\w+)")
+_ANSWERS = {"YES": True, "Y": True, "NO": False, "N": False}
+
+
+def understood(answer: str) -> bool | None:
+    """What an LLM's answer means, by its first word; None if that is neither yes nor no."""
+    word = _FIRST_WORD.match(answer)
+    return _ANSWERS.get(word[1].upper()) if word else None
+
 
 MESSAGE_SHOWN, DESCRIPTION_SHOWN = 500, 200
 """Characters of a message and of a description that an LLM is shown."""
@@ -126,7 +270,7 @@ def weigh(memory: Memory, heard: Heard, topics: TopicSet, tier1: Tier1) -> list[
     for name in names:
         topic, matches = topics.topics[name], tuple(tier1.matches.get(name, ()))
         threshold = topic.similarity_threshold
-        decision = gate.decide(
+        decision = decide(
             topic,
             matches,
             likenesses[name],
@@ -198,7 +342,7 @@ def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
 
 async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
     answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
-    said = gate.understood(answer)
+    said = understood(answer)
     if said is None:
         raise LlmUnavailable(f"neither YES nor NO, but {answer.strip()[:40]!r}")
     return said

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 
-from mcp_server.topics import globs, literals, message_parts
+from mcp_server.topics import expressions, message_parts
 from mcp_server.topics.message_parts import Spoken, has_no_spaces, spoken
 from mcp_server.topics.topic import (
     Code,
@@ -167,7 +167,7 @@ class _Message:
 
     @cached_property
     def folded(self) -> str:
-        return literals.folded(self.text)
+        return expressions.folded(self.text)
 
     @cached_property
     def spoken(self) -> Spoken:
@@ -207,7 +207,7 @@ class _Side:
     def _add(self, entry: _Entry) -> None:
         match entry.trigger:
             case Pattern() as pattern:
-                self._add_regex(_Regex(entry, pattern, literals.required(pattern.match, pattern.flags)))
+                self._add_regex(_Regex(entry, pattern, expressions.required(pattern.match, pattern.flags)))
             case Keywords(words=words):
                 for said in words:
                     self._add_phrase(said, entry)
@@ -221,13 +221,13 @@ class _Side:
                     self._sites[message_parts.host_of(site)].append((site, entry))
             case Glob(paths=paths):
                 for pattern_ in paths:
-                    self._globs[globs.suffix(pattern_)].append((pattern_, entry))
+                    self._globs[expressions.suffix(pattern_)].append((pattern_, entry))
             case _:
                 self._others[type(entry.trigger)].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
         if has_no_spaces(said):
-            self._unspaced.append((literals.folded(said.strip()), entry))
+            self._unspaced.append((expressions.folded(said.strip()), entry))
             return
         words = tuple(spoken(said).words)
         phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
@@ -301,7 +301,7 @@ class _Side:
             ending = f".{name.rpartition('.')[2]}" if "." in name else ""
             for suffix in {ending, ""}:
                 for pattern, entry in self._globs.get(suffix, ()):
-                    if globs.matches(pattern, path):
+                    if expressions.matches(pattern, path):
                         found[entry].append(path)
         yield from found.items()
 

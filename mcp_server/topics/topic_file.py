@@ -14,7 +14,7 @@ from mcp_server.text.markdown import marked_line, sections, without_comments
 from mcp_server.topics import front_matter
 from mcp_server.topics.front_matter import Checked
 from mcp_server.topics.topic import KINDS, Topic
-from mcp_server.topics.trigger_fields import Topic as TopicFields
+from mcp_server.topics.trigger_fields import TopicFields
 
 LONGEST_DESCRIPTION = 1000
 

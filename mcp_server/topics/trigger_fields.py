@@ -13,7 +13,6 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from mcp_server.text.yaml import Lines
 from mcp_server.topics import topic
-from mcp_server.topics.front_matter import KnowledgeFields
 from mcp_server.topics.topic import Activation, Method, Priority, Scope, Trigger
 
 LONGEST_PATTERN = 2000
@@ -192,8 +191,8 @@ def _some(value: object) -> object:
     return () if value is None else _listed(value) if isinstance(value, str) else value
 
 
-class Topic(KnowledgeFields):
-    """What a topic file may say of itself."""
+class TopicFields(BaseModel):
+    """The front-matter fields that only topic files have."""
 
     name: str | None = None
     description: str = ""

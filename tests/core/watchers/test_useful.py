@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.gate_review import Pending, pending, used
+from mcp_server.topics.gate_log import Pending, pending, used
 
 OWN = ("canari", "smoke", "rollback", "pipelin")
 
