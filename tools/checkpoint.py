@@ -1,4 +1,4 @@
-"""Tool `checkpoint`: the state of a conversation is written down, so that it can be continued or wound back to."""
+"""Tool `checkpoint`: saves the state of a conversation, to continue it or return to it later."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.local.topic_files import TopicSet
 from mcp_server.text.yaml import load
 from mcp_server.topics.judge import Verdict, decided, weigh
-from mcp_server.topics.topic import Heard
+from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 
 Half = Literal["tuning", "held out"]
@@ -161,7 +161,7 @@ def _check(path: Path, topics: TopicSet, messages: Iterable[Labelled]) -> None:
 
 
 async def _judged(memory: Memory, topics: TopicSet, message: Labelled) -> list[Verdict]:
-    heard = Heard(message.text)
+    heard = WatchedMessage(message.text)
 
     def weighed() -> list[Verdict]:
         return weigh(memory, heard, topics, first_tier(memory, topics, heard))

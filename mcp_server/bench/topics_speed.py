@@ -17,7 +17,7 @@ from mcp_server.bench.workbench import Workbench
 from mcp_server.memory import Memory
 from mcp_server.storage.local.topic_files import LOOK_AGAIN
 from mcp_server.topics.judge import weigh
-from mcp_server.topics.topic import Heard
+from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 
 TOPICS, TRIGGERS, MESSAGES = 1_000, 5, 500
@@ -105,7 +105,7 @@ def _message(memory: Memory, text: str) -> tuple[float, float, int]:
     began = time.perf_counter()
     topics = memory.topics.read()
     looked = time.perf_counter()
-    heard = Heard(text, paths=("src/app/main.py", "README.md"))
+    heard = WatchedMessage(text, paths=("src/app/main.py", "README.md"))
     found = weigh(memory, heard, topics, first_tier(memory, topics, heard))
     return 1000 * (time.perf_counter() - began), 1000 * (looked - began), len(found)
 

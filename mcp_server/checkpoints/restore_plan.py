@@ -1,4 +1,4 @@
-"""What going back to a checkpoint would change, in words, and what would stay as it is: the dry run of `restore`."""
+"""Compares the present state with a checkpoint's: what `restore` would change, in words, and what it would leave."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from mcp_server.storage.local.checkpoint_trees import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
 
 MOST_LISTED = 20
-"""So many names of one kind are listed, then a count."""
+"""At most this many names of a kind are listed; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a recovery restores. `knowledge` maps a path to its text; None leaves knowledge out of the comparison."""
+    """The state that a recovery restores. `knowledge` maps paths to texts; None leaves knowledge out of the
+    comparison."""
 
     anchors: tuple[Anchor, ...] = ()
     topics: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names that would come and names that would go, each sorted."""
+    """Names that would be added and removed, each sorted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """A file that would change, by lines."""
+    """A file that would change, and how many lines would be added and removed."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
@@ -55,7 +56,7 @@ class PathChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What would change. An anchor whose note or kind differs would change; its time does not count."""
+    """The changes. An anchor counts as changed if its note or kind differs, not if its time does."""
 
     anchors: Names = field(default_factory=Names)
     changed_anchors: tuple[str, ...] = ()
@@ -69,7 +70,7 @@ class Difference:
 
 
 def difference(now: State, then: State) -> Difference:
-    """What would change if `then` took the place of `now`."""
+    """Returns what would change if `then` replaced `now`."""
     here, there = ({anchor.item: (anchor.kind, anchor.note) for anchor in state.anchors} for state in (now, then))
     both_known = now.knowledge is not None and then.knowledge is not None
     return Difference(
@@ -82,7 +83,7 @@ def difference(now: State, then: State) -> Difference:
 
 
 def text(found: Difference) -> str:
-    """The difference in words, a line for each thing; one sentence if there is none."""
+    """Returns the changes in words, a line per kind; one sentence if there are none."""
     if found.empty:
         return "Nothing would change."
     lines = [
@@ -103,7 +104,7 @@ def text(found: Difference) -> str:
 
 
 def line_changes(before: str, after: str) -> tuple[int, int]:
-    """(lines added, lines removed) from one text to the other."""
+    """Returns (lines added, lines removed) between two texts."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
@@ -152,7 +153,7 @@ NO_UNDO = "its undo could not bring it back"
 
 
 async def diff(memory: Memory, number: str, other: str | None = None) -> str:
-    """What going back to a checkpoint would change, its knowledge too: of things as they are now, or as they were at
+    """Returns what restoring a checkpoint with its knowledge would change, compared with now or with checkpoint
     `other`. Raises as `restore` does."""
     then = await stored.read(memory, number)
     if other is None:
@@ -165,7 +166,7 @@ async def diff(memory: Memory, number: str, other: str | None = None) -> str:
 
 
 async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
-    """What going back would change, in words."""
+    """Returns what restoring would change, in words, without the files in `stays`."""
     trees = CheckpointTrees(memory.files)
     here = there = None
     if knowledge:
@@ -193,7 +194,7 @@ def _state_of(of: Checkpoint) -> State:
 
 
 def _texts(memory: Memory, trees: CheckpointTrees, of: Checkpoint) -> dict[str, str]:
-    """The knowledge of a checkpoint, without what was forgotten on request since."""
+    """Returns a checkpoint's knowledge files, without text that was forgotten on request since."""
     if of.knowledge_tree is None:
         raise Unavailable(f"checkpoint {of.id} holds no knowledge; go back to it without")
     names = [path for path in trees.names(of.knowledge_tree) if path.startswith(FOLDERS)]
@@ -208,8 +209,8 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
 
 
 def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
-    """Files that stay as they are, each with the reason: the checkpoint does not hold them, its undo could not, or only
-    the user's own hand may change them."""
+    """Returns the files that restoring would not change, each with the reason: the checkpoint lacks them, its undo
+    would lack them, or only the user may change them."""
     trees = CheckpointTrees(memory.files)
     found = {path: f"{NO_UNDO}, it {why}" for path, why in trees.refused().items()}
     found |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
@@ -224,7 +225,7 @@ def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
 
 
 def without_forgotten(memory: Memory, path: str, data: bytes) -> bytes | None:
-    """The bytes, bringing back nothing that was forgotten; None for a file that was forgotten as a whole."""
+    """Returns the bytes without forgotten text; None for a file that was forgotten as a whole."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Checkpoints: reads, lists and rewrites stored ones. `checkpoint` makes one, `restore` goes back to one."""
+"""Checkpoints on disk: reads, lists, rewrites and shows them. `checkpoint` makes one, `restore` restores one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.document import Checkpoint, Reason, render, without_counts
+from mcp_server.checkpoints.document import Checkpoint, render, without_counts
 from mcp_server.checkpoints.threads import key_exchanges, summary
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
@@ -19,7 +19,7 @@ from mcp_server.storage.local.checkpoint_files import CheckpointFiles, Head
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.yaml_line import moment_text
 
-WHY: dict[Reason, str] = {
+WHY: dict[str, str] = {
     "asked": "asked for",
     "compaction": "before compaction",
     "end": "session end",
@@ -30,13 +30,13 @@ LISTED = 50
 
 
 def made_text(made: Checkpoint) -> str:
-    """What a model that asked for a checkpoint is told."""
+    """Returns the answer to a model that asked for a checkpoint."""
     more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
     return f"{told_text(made)}\n{more}"
 
 
 def told_text(made: Checkpoint) -> str:
-    """What a checkpoint that was made holds."""
+    """Returns what a new checkpoint contains, in two lines or more."""
     kinds = (
         (made.decisions, "decision"),
         (made.open_items, "open item"),
@@ -56,7 +56,7 @@ def told_text(made: Checkpoint) -> str:
 
 
 def listed_text(heads: Sequence[Head]) -> str:
-    """The list, as a resource shows it."""
+    """Returns the list for a resource."""
     if not heads:
         return "No checkpoints yet. The tool `checkpoint` makes one; compactions and ended sessions make them too."
     rows = [f"- `{head.id}` {when(head)}, session {head.session}, {told(head)}" for head in heads[:LISTED]]
@@ -65,22 +65,19 @@ def listed_text(heads: Sequence[Head]) -> str:
 
 
 def shown_text(checkpoint: Checkpoint) -> str:
-    """A checkpoint's file, without what only programs read."""
+    """Returns a checkpoint's file without the parts for programs."""
     return neutralise(render(replace(checkpoint, compile_inputs=None, state=None)))
 
 
 def when(head: Head) -> str:
-    """The time of a checkpoint in UTC, for a person."""
+    """Returns a checkpoint's time in UTC: `2026-02-16 18:45`."""
     return moment_text(head.at)[:16].replace("T", " ")
 
 
 def told(head: Head) -> str:
-    """After which turn it was made, and why."""
-    why = next((text for reason, text in WHY.items() if reason == head.reason), head.reason)
+    """Returns the last turn and the reason of a checkpoint."""
+    why = WHY.get(head.reason, head.reason)
     return f"after turn {head.turn}, {why}" + (f": {head.note}" if head.note else "")
-
-
-__all__ = ["Head", "forget", "latest", "listed", "named_chunks", "read", "rewrite"]
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:

@@ -1,8 +1,14 @@
-"""What a checkpoint's context was compiled from, kept so that it can be compiled again: same inputs, same bytes.
+"""Stores what a checkpoint's context was compiled from, so that it can be compiled again: same inputs, same bytes.
 
-store    inputs → references in the place of texts, one SHA-256 a field, the hash of the text
-verify   the texts fetched again (knowledge from the checkpoint's tree, turns from the transcripts) → compiled →
-         the stored hash, or the names of the fields that are not what they were
+    store     inputs → texts replaced by references → the SHA-256 of each field and of the compiled text
+    verify    references replaced by texts (knowledge from the checkpoint's tree, turns from the transcripts) → compiled
+              → the same hash, or the names of the fields that differ
+
+    "text": "…"                    →  "text": {"of": "knowledge/memory/MEMORY.md", "at": [120, 48]}
+    {"number": 4, "content": …}    →  {"turn_of": "raw/conversations/….md#4"}
+
+`of` names a file, or a turn of a transcript as `path#number`; `at` is the text's offset and length in characters. A
+text that is not found there, or is no longer than a reference, is stored itself.
 """
 
 from __future__ import annotations
@@ -23,20 +29,20 @@ from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
 from mcp_server.text.markdown import split_front_matter
 
 WORTH_A_REFERENCE = 40
-"""Characters; a shorter text says less than its reference."""
+"""Characters from which a text is replaced by a reference."""
 
 LAST_TURNS = 20
-"""Among so many of the session's last turns the message is looked for."""
+"""The message is searched in at most this many of the session's last turns."""
 
 TextOf = Callable[[str], str | None]
-"""The text of a file, or what was said in a turn (`path#number`); None for what is not there."""
+"""Returns the text of a file, or of a turn (`path#number`); None if it does not exist."""
 
 TurnOf = Callable[[str], Mapping[str, Any] | None]
-"""A turn (`path#number`) as JSON values; None for what is not there."""
+"""Returns a turn (`path#number`) as JSON values; None if it does not exist."""
 
 
 def referring(document: Mapping[str, Any], text_of: TextOf, turn_of: TurnOf, place_of: Mapping[int, str]) -> Any:
-    """Compile inputs as JSON, with references. `place_of` says in which transcript each turn of the session stands."""
+    """Returns the JSON document with references. `place_of` maps each turn's number to the path of its transcript."""
 
     def named(number: int) -> str:
         return f"{place_of.get(number, '')}#{number}"
@@ -73,7 +79,7 @@ def referring(document: Mapping[str, Any], text_of: TextOf, turn_of: TurnOf, pla
 
 
 def resolved(given: Any, text_of: TextOf, turn_of: TurnOf) -> Any:
-    """The inputs with their texts fetched again. What is not there any more is an empty text, or no turn."""
+    """Returns the document with the texts of its references. A missing text is empty; a missing turn is left out."""
     if isinstance(given, list):
         found = ((inner, resolved(inner, text_of, turn_of)) for inner in given)
         return [one for inner, one in found if one is not None or inner is None]
@@ -88,7 +94,7 @@ def resolved(given: Any, text_of: TextOf, turn_of: TurnOf) -> Any:
 
 
 def sources(given: Any) -> frozenset[str]:
-    """The files and turns that a document refers to, as `of` names them."""
+    """Returns the files and turns that a document refers to, as in `of`."""
     if isinstance(given, list):
         return frozenset().union(*(sources(inner) for inner in given))
     if not isinstance(given, Mapping):
@@ -105,8 +111,8 @@ _TRANSCRIPTS = "raw/"
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What compiling a checkpoint's inputs gave. `differing` names the inputs that are not what they were; with none,
-    and another hash, the compiler or the tokenizer is another one."""
+    """The result of compiling a checkpoint's inputs. `differing` names the inputs that changed; if there are none and
+    the hash differs, the compiler or the tokenizer is another version."""
 
     matches: bool
     sha256: str
@@ -126,31 +132,28 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Compile inputs for a checkpoint: the document, and the hash of what they give. `files` are those that it refers
-    to outside of the transcripts."""
+    """Compile inputs for a checkpoint: the document, and the hash of the compiled text. `files` are the files it refers
+    to, without transcripts."""
 
     document: Mapping[str, Any]
     sha256: str
     files: tuple[str, ...]
 
 
-async def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
-    """These inputs as a checkpoint keeps them; of the hits only those that the text is made of, where that is enough.
-    `place_of` says in which transcript each turn of the session stands."""
+def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
+    """Returns inputs as a checkpoint stores them, without hits that did not change the text. Reads files.
 
-    def work() -> Stored:
-        compiled = _reduced(inputs, memory)
-        text_of, turn_of = _now(memory)
-        given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
-        files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
-        document = {"fields": given, "digests": compiled.inputs.digests()}
-        return Stored(document, compiled.sha256, tuple(files))
-
-    return await run_sync(work)
+    `place_of` maps each turn's number to the path of its transcript.
+    """
+    compiled = _reduced(inputs, memory)
+    text_of, turn_of = _now(memory)
+    given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
+    files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
+    return Stored({"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files))
 
 
 async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
-    """Compiles what the checkpoint was compiled from once more."""
+    """Compiles the checkpoint's inputs again."""
     document = checkpoint.compile_inputs
     if document is None or checkpoint.compiled_sha256 is None:
         return Verified(False, "", problem="it keeps no compile inputs")
@@ -172,7 +175,7 @@ async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
 
 
 def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
-    """The inputs compiled, without the hits that left no trace in the text."""
+    """Compiles the inputs without the hits that did not change the text."""
     count = memory.tokens.count
     whole = compile_inputs(inputs, count)
     shown = {one.id for one in whole.receipt.considered if one.included}
@@ -189,7 +192,7 @@ def _id(passage: Any) -> str:
 
 
 def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
-    """Files as they are on disk."""
+    """Returns readers of the files on disk."""
 
     def read(path: str) -> str | None:
         try:
@@ -201,7 +204,7 @@ def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
 
 
 def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
-    """Files as the checkpoint's tree has them; without what was forgotten on request since."""
+    """Returns readers of the files in the checkpoint's tree, without text that was forgotten on request since."""
     trees = CheckpointTrees(memory.files)
 
     def read(path: str) -> str | None:
@@ -216,7 +219,7 @@ def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
 
 
 def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf, TurnOf]:
-    """Where texts and turns come from, each file read once."""
+    """Returns the readers of texts and turns; each file is read once."""
     read = cache(read)
 
     @cache
@@ -244,5 +247,5 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 
 
 def _as_json(turn: Any) -> Mapping[str, Any]:
-    """A turn as `CompileInputs.to_json` writes it."""
+    """Returns a turn as `CompileInputs.to_json` writes it."""
     return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])

@@ -43,8 +43,9 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
-    from mcp_server.checkpoints.stored import Head, listed, told, when
+    from mcp_server.checkpoints.stored import listed, told, when
     from mcp_server.memory import Memory
+    from mcp_server.storage.local.checkpoint_files import Head
 
     async def ask(memory: Memory) -> list[Head]:
         return (await listed(memory, session))[:limit]
@@ -81,7 +82,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
-    from mcp_server.checkpoints.restore import diff as action
+    from mcp_server.checkpoints.restore_plan import diff as action
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> str:

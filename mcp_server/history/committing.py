@@ -40,8 +40,8 @@ DAILY, WEEKLY = "memory/daily/", "memory/weekly/"
 
 
 def due(commits: Iterable[tuple[str, datetime]], existing: Collection[str], today: date) -> list[tuple[str, str]]:
-    """(tag, commit) for each day and each week (Monday to Sunday, ISO 8601) before `today` that has commits and no tag
-    yet: the last commit of it. `commits` come with their moments in the user's own time zone, the oldest first."""
+    """Returns (tag, commit) for each day and week (Monday to Sunday, ISO 8601) before `today` that has commits and no
+    tag: its last commit. `commits` have their times in the user's time zone, oldest first."""
     last: dict[str, str] = {}
     for oid, at in commits:
         day = at.date()
@@ -57,21 +57,22 @@ Kind = Literal["milestone", "before", "extract"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 CAUGHT_UP_DAYS = 35
-"""So far back days without a tag are looked for: a machine that was off for longer has no tags of that time."""
+"""Days back in which days without a tag are searched. A machine that was off for longer has no tags for that time."""
 
 TAGGED = "tagged"
-"""Key of the state: the day on which it was last looked."""
+"""Key of the state: the day of the last search."""
 
 _NAME = re.compile(r"[^\W_][\w.-]*", re.ASCII)
 
 
 async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
-    """Names the memory as it is now, what is not committed yet included.
+    """Names the present state of the memory, including changes that are not committed yet.
 
     Raises:
-        Invalid: no such kind, or a name that git does not take.
-        Conflict: another state has this name. Refused: a secret, which git would keep.
-        Unavailable: git is missing or in the middle of something.
+        Invalid: no such kind, or a name that git does not accept.
+        Conflict: another state has this name.
+        Refused: the name or note contains a secret, which git would keep.
+        Unavailable: git is missing or busy.
     """
     if kind not in KINDS:
         raise Invalid(f"a tag is one of {', '.join(KINDS)}, not {kind!r}")
@@ -92,12 +93,12 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
 
 
 async def tags(memory: Memory) -> list[Tag]:
-    """Every tag of the memory, the oldest first."""
+    """Returns all tags of the memory, oldest first."""
     return await run_sync(memory.git.tags.all)
 
 
 async def tag_days(memory: Memory) -> list[str]:
-    """Tags the days and weeks that are over, at most once a day; returns the new tags."""
+    """Tags completed days and weeks, at most once a day; returns the new tags."""
     now = memory.clock().astimezone(ZoneInfo(memory.timezone))
     today = now.date().isoformat()
     if not memory.settings.git.auto_tag_daily or await memory.state.get(STATE, TAGGED) == today:

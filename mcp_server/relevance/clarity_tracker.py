@@ -75,7 +75,7 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
 
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
-LONGEST_HEARD = 100_000
+LONGEST_READ = 100_000
 """Characters of a message that are looked at: what comes later in a pasted log is not what it is about."""
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -117,7 +117,7 @@ class Tracker:
 
     def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
         """Counts one message: of a user as mentions, of an agent as references; what a system says is not counted."""
-        text = text[:LONGEST_HEARD]
+        text = text[:LONGEST_READ]
         if role == "user":
             self.exchange += 1
             for item, category in extract(text, tools).items():

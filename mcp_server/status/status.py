@@ -40,11 +40,12 @@ PROBES = {
     "raw/conversations/2026/01/01/x.md": "raw/conversations/",
     "anchors.yaml": "anchors.yaml",
 }
-"""A path in each of our folders, which need not exist, and the name of the folder."""
+"""A path in each of our folders, which need not exist, and the folder's name."""
 
 
 async def git_view(memory: Memory) -> Mapping[str, Any]:
-    """Returns JSON values. Problems with git are reported in the result, not raised."""
+    """Returns git's branch, waiting commits, files left out and problems as JSON values. Errors of git are part of the
+    result, not raised."""
     knobs = memory.settings.git
     version = await run_sync(memory.git.version)
     waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
@@ -109,7 +110,7 @@ async def _ignored(memory: Memory) -> list[str]:
 
 
 def _reach(memory: Memory) -> str:
-    """Says whether git has the whole history or a shallow one."""
+    """Returns whether git has the whole history or a shallow one."""
     if memory.git.is_shallow():
         return "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
     return "whole"

@@ -1,7 +1,7 @@
-"""Activations: which topics are in a conversation now, since when, and what brought them.
+"""The active topics of a conversation, since when, and why.
 
-A topic stays for some exchanges after it last fired; one that the user activated stays until they deactivate it, and
-one that they deactivated stays out. A correction stays until the agent speaks again. All of it can be lost without
+A topic stays active for some exchanges after it fired. One that the user activated stays until the user deactivates it,
+and one that the user deactivated stays out. A correction stays until the agent's next turn. Losing all of this does no
 harm: topics fire again.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 MOST_PAYLOADS = 3
-"""Of a topic: what webhooks sent last."""
+"""Payloads of webhooks that a topic keeps."""
 
 MOST_CORRECTIONS = 10
 MOST_AHEAD = 5
@@ -21,7 +21,7 @@ MOST_AHEAD = 5
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What came with an event: `sender` says from where (`webhook email/new_message`), `at` when, in ISO 8601."""
+    """The content of an event: `sender` is its source (`webhook email/new_message`), `at` its time in ISO 8601."""
 
     sender: str
     at: str
@@ -30,7 +30,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One topic of a conversation. `fired` is the exchange in which it last did; `by` says what set it off, in words.
+    """One topic of a conversation. `fired` is the last exchange in which it fired, `by` the reason in words.
 
     `manual`: the user activated it; `off`: the user deactivated it. `people` are names that were mentioned.
     """
@@ -45,13 +45,13 @@ class Activation:
     payloads: tuple[Payload, ...] = ()
 
     def lives(self, exchange: int, ttl: int) -> bool:
-        """Is it in the conversation at this exchange, `ttl` being the exchanges that it stays after it fired?"""
+        """Returns whether it is active at this exchange. `ttl`: exchanges that it stays after it fired."""
         return not self.off and (self.manual or exchange - self.fired <= ttl)
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What an agent is told after its turn number `turn`, which a trigger of `topic` matched."""
+    """A hint for the agent after its turn number `turn`, which a trigger of `topic` matched."""
 
     topic: str
     hint: str
@@ -60,15 +60,15 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """What is stored of one conversation. `ahead` holds fingerprints of messages that were judged before they were
-    recorded (a client's hook says a prompt before its transcript does)."""
+    """The stored activations of one conversation. `ahead` holds fingerprints of messages that were judged before they
+    were recorded: a client's hook reports a prompt before its transcript does."""
 
     topics: Mapping[str, Activation] = field(default_factory=dict)
     corrections: tuple[Correction, ...] = ()
     ahead: tuple[str, ...] = ()
 
     def living(self, exchange: int, ttl: int) -> dict[str, Activation]:
-        """The topics that are in the conversation at this exchange, by name."""
+        """Returns the topics that are active at this exchange, by name."""
         return {name: one for name, one in self.topics.items() if one.lives(exchange, ttl)}
 
     @property
@@ -77,7 +77,7 @@ class Activations:
         return frozenset(name for name, one in self.topics.items() if one.off)
 
     def fired(self, found: Iterable[Activation], exchange: int, ttl: int) -> Activations:
-        """With these topics fired anew, and without those whose time is over."""
+        """Returns a copy in which these topics fired, without topics that have expired."""
         topics = dict(self.topics)
         for one in found:
             known = topics.get(one.name)
@@ -88,26 +88,26 @@ class Activations:
         return replace(self, topics=kept)
 
     def answered(self, turn: int, corrections: Sequence[Correction]) -> Activations:
-        """After an agent's turn of this number: earlier corrections are done with, these are new."""
+        """Returns a copy after an agent's turn of this number, with the new corrections instead of earlier ones."""
         still = [one for one in self.corrections if one.turn >= turn and one not in corrections]
         return replace(self, corrections=tuple([*still, *corrections][-MOST_CORRECTIONS:]))
 
     def switched(self, name: str, *, on: bool, exchange: int, by: str) -> Activations:
-        """With one topic activated or deactivated by the user."""
+        """Returns a copy in which the user activated or deactivated one topic."""
         known = self.topics.get(name, Activation(name))
         one = replace(known, fired=exchange, by=by, manual=on, off=not on, payloads=known.payloads if on else ())
         return replace(self, topics={**self.topics, name: one})
 
     def judged_ahead(self, text: str) -> Activations:
-        """With this message noted as judged."""
+        """Returns a copy that marks this message as judged."""
         return replace(self, ahead=(*self.ahead, fingerprint(text))[-MOST_AHEAD:])
 
     def recorded(self, text: str) -> Activations:
-        """Without that note: the message is recorded now."""
+        """Returns a copy without that mark, because the message is recorded now."""
         return replace(self, ahead=tuple(mark for mark in self.ahead if mark != fingerprint(text)))
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored; `from_json` gives an equal value back."""
+        """Returns JSON values; `from_json` restores an equal value."""
         return {
             "topics": {
                 one.name: {
@@ -127,7 +127,7 @@ class Activations:
 
     @classmethod
     def from_json(cls, stored: Any) -> Activations:
-        """What is stored; nothing where it cannot be read."""
+        """Returns the stored activations; empty if they cannot be read."""
         try:
             return cls(
                 {str(name): _activation(str(name), one) for name, one in stored["topics"].items()},
@@ -139,12 +139,12 @@ class Activations:
 
 
 PIECE = 1_000_000
-"""Characters."""
+"""Characters that are hashed at a time."""
 
 
 def fingerprint(text: str) -> str:
-    """A short hash of a message, whatever its blanks. It is read piece by piece: the words of a message of many
-    megabytes, all at once, take ten times its size."""
+    """Returns a short hash of a message that ignores differences in white space. Reads it in pieces, because splitting
+    a message of many megabytes at once takes ten times its size."""
     digest = hashlib.sha256()
     begun = ""  # a word that goes on in the next piece
     between = ""
@@ -159,7 +159,7 @@ def fingerprint(text: str) -> str:
 
 
 def _again(known: Activation, new: Activation) -> Activation:
-    """A topic that is in the conversation and fires once more."""
+    """Returns an active topic after it fired once more."""
     return replace(
         new,
         fired=max(known.fired, new.fired),

@@ -1,4 +1,13 @@
-"""`gate tune`: thresholds that the log speaks for, and writing them into the topics' files when asked to."""
+"""`gate tune`: proposes better thresholds for topics from logged decisions, and writes them on request.
+
+Only decisions with a known outcome count. With another threshold the gate without an LLM would have decided `value ≥
+threshold + margin`; decisions of the table or of an LLM stay. Topics whose score was below the threshold at that time
+are in no log, so a lower threshold may admit more than these figures show.
+
+    better: F½ = 1.25 · precision · recall / (0.25 · precision + recall), higher by WORTH or more
+
+F½, because a wrong playbook costs tokens and attention each time, and a missing one is asked for by name.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +26,19 @@ from mcp_server.topics import front_matter
 from mcp_server.topics.gate_log import decisions
 
 LEAST_KNOWN = 8
-"""Decisions of a topic whose use is known, from which on something is proposed."""
+"""Known outcomes of a topic from which on a threshold is proposed."""
 
 WORTH = 0.02
 STEPS = 60
 """Thresholds from 0 to 0.6 that are tried."""
 
 NUISANCE = 3
-"""So many useless matches, and no useful one, make a trigger a nuisance."""
+"""Useless matches, with no useful one, that make a trigger a nuisance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A decision from the log. `fixed`: not the gate without an LLM decided. `matched`: what tier 1 found first."""
+    """A logged decision. `fixed`: the table or an LLM decided. `matched`: the first match of tier 1."""
 
     topic: str
     tier1: bool
@@ -43,7 +52,7 @@ class Past:
     matched: str = ""
 
     def at(self, threshold: float) -> bool:
-        """Would it have come in with this threshold?"""
+        """Returns whether the topic would have been activated with this threshold."""
         if not self.tier1 and self.score < threshold:
             return False
         return self.active if self.fixed else self.value >= threshold + self.margin
@@ -51,21 +60,21 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """Precision and recall (0..1) of decisions; 1 where there is nothing to count."""
+    """Precision and recall (0..1) of decisions; 1 if there is nothing to count."""
 
     precision: float
     recall: float
 
     @property
     def f(self) -> float:
-        """F½."""
+        """The F½ score."""
         below = 0.25 * self.precision + self.recall
         return 1.25 * self.precision * self.recall / below if below else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Another threshold for a topic, with what its known decisions (`known`) would have been worth."""
+    """A better threshold for a topic, and the quality of its `known` decisions before and after."""
 
     topic: str
     known: int
@@ -77,7 +86,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Nuisance:
-    """What a trigger of a topic matched so many times, always for nothing."""
+    """A match of a topic's trigger that was useless `times` times and never useful."""
 
     topic: str
     matched: str
@@ -85,14 +94,15 @@ class Nuisance:
 
 
 def quality(decisions: Iterable[tuple[bool, bool]]) -> Quality:
-    """Of pairs (came in, was useful)."""
+    """Returns the quality of pairs (was activated, was useful)."""
     counted = Counter(decisions)
     hits, false, missed = counted[True, True], counted[True, False], counted[False, True]
     return Quality(hits / (hits + false) if hits + false else 1.0, hits / (hits + missed) if hits + missed else 1.0)
 
 
 def proposals(past: Sequence[Past]) -> list[Proposal]:
-    """One for each topic that would be better with another threshold than its decisions had last; by name."""
+    """Returns a proposal for each topic that would be better with a threshold other than its last one, sorted by
+    name."""
     found: list[Proposal] = []
     for topic in sorted({one.topic for one in past}):
         known = [one for one in past if one.topic == topic]
@@ -108,7 +118,7 @@ def proposals(past: Sequence[Past]) -> list[Proposal]:
 
 
 def _middle(tried: Sequence[Quality], now: float) -> int:
-    """Of the steps that are as good as the best, the middle of the run that lies nearest to the threshold of now."""
+    """Returns, of the steps as good as the best, the middle of the run nearest to the present threshold."""
     most = max(round(one.f, 6) for one in tried)
     good = {step for step, one in enumerate(tried) if round(one.f, 6) == most}
     first = last = min(good, key=lambda step: (abs(step - 100 * now), step))
@@ -120,7 +130,7 @@ def _middle(tried: Sequence[Quality], now: float) -> int:
 
 
 def nuisances(past: Iterable[Past]) -> list[Nuisance]:
-    """Matches that brought a topic in for nothing, several times; the most frequent first."""
+    """Returns matches that repeatedly activated a topic for nothing, the most frequent first."""
     useless: Counter[tuple[str, str]] = Counter()
     useful: set[tuple[str, str]] = set()
     for one in past:
@@ -141,8 +151,8 @@ FIELD = "similarity_threshold"
 
 @dataclass(frozen=True, slots=True)
 class GateTuning:
-    """What the log says: of `logged` decisions the use of `known` is known. `before` and `after` are all known
-    decisions with the thresholds as they are and as proposed; `written` the files that were changed."""
+    """The result: `logged` decisions, of which `known` have a known outcome. `before` and `after` are the quality of
+    all known decisions with the present and the proposed thresholds; `written` are the changed files."""
 
     logged: int
     known: int
@@ -153,13 +163,13 @@ class GateTuning:
     written: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return asdict(self)
 
 
 async def tune(memory: Memory, *, apply: bool = False) -> GateTuning:
-    """What to change, from the decisions in `gate.jsonl`; with `apply`, the proposals stand in the topics' files when
-    it returns. Raises Conflict or Unavailable where a file cannot be changed."""
+    """Returns proposals from the decisions in `gate.jsonl`; with `apply`, writes them into the topics' files. Raises
+    Conflict or Unavailable if a file cannot be changed."""
     lines = await run_sync(lambda: list(decisions(memory)))
     past = [one for one in map(_past, reversed(lines)) if one is not None]
     topics = (await run_sync(memory.topics.read)).topics
@@ -202,7 +212,7 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
 
 
 def _past(line: Mapping[str, Any]) -> Past | None:
-    """A decision whose use is known; None for others, and for a line that is none."""
+    """Returns a decision with a known outcome; None for any other line."""
     useful = line.get("was_useful")
     if not isinstance(useful, bool):
         return None

@@ -24,7 +24,6 @@ from mcp_server.topics.topic import (
     Cron,
     Direction,
     Glob,
-    Heard,
     Keywords,
     Language,
     Match,
@@ -35,10 +34,11 @@ from mcp_server.topics.topic import (
     Topic,
     Trouble,
     Url,
+    WatchedMessage,
     Webhook,
 )
 
-LONGEST_HEARD = 40_000
+LONGEST_READ = 40_000
 """Characters of a message that are read, half of them from its end."""
 
 MOST_SAID = 5
@@ -135,11 +135,11 @@ class Watchers:
         listed = list(topics)
         self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
 
-    def matches(self, heard: Heard, limits: Limits) -> Tier1:
+    def matches(self, heard: WatchedMessage, limits: Limits) -> Tier1:
         """Returns the triggers that fire for a message, and the patterns that a limit stopped or skipped."""
         return self._sides[heard.direction].matches(_Message(heard), limits)
 
-    def retry(self, heard: Heard, limits: Limits, first: Tier1) -> Tier1:
+    def retry(self, heard: WatchedMessage, limits: Limits, first: Tier1) -> Tier1:
         """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
         return self._sides[heard.direction].retry(_Message(heard), limits, first)
 
@@ -147,18 +147,18 @@ class Watchers:
 class _Message:
     """A message and the values that several triggers read, each computed once, on first use."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: WatchedMessage) -> None:
         self.paths = heard.paths
         self.text = heard.text
         self._tail = 0
-        if len(heard.text) > LONGEST_HEARD:
-            half = LONGEST_HEARD // 2
+        if len(heard.text) > LONGEST_READ:
+            half = LONGEST_READ // 2
             self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
             self._tail = len(heard.text) - len(self.text)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Returns a span of the read text as a span of the whole message."""
-        shift = self._tail if start > LONGEST_HEARD // 2 else 0
+        shift = self._tail if start > LONGEST_READ // 2 else 0
         return start + shift, end + shift
 
     def is_called(self, start: int) -> bool:

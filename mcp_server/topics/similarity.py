@@ -1,13 +1,20 @@
-"""Tier 2: every topic scored by the method that it chose (S4 §4.2), all scores in 0..1.
+"""Tier 2: scores every topic by its own method, 0..1.
 
-    tfidf      core.watchers.tfidf       (default)
-    bm25       rank-bm25; the share of what the message's words could reach at most
-    jaccard    core.watchers.overlap     shared words
-    ngrams     core.watchers.overlap     shared 3-grams of characters
-    sentiment  VADER; how unhappy the message is
-    embedder   cosine of the embeddings, where the workspace has an embedder; else tfidf
+    tfidf      √(cosine of the TF-IDF vectors · share of the message that the topic covers), the default
+    bm25       rank-bm25, as a share of the highest value that the message's words can reach
+    jaccard    shared words
+    ngrams     shared 3-grams of characters
+    sentiment  VADER: how unhappy the message is
+    embedder   cosine of the embeddings if the workspace has an embedder, else tfidf
 
-Profiles are computed once per change of the topics, and what a method needs when the first topic chose it.
+Jaccard and 3-grams (intersection over union) compare a message with each piece of a topic (its head, a paragraph, a
+list item) and use the best: no message of one line would reach a threshold against a whole playbook. 3-grams tolerate
+misspellings. Their sets are compared by sketches of BINS numbers, one permutation hashing: every gram is hashed once,
+falls into a bin by its hash, and each bin keeps its least hash; the share of equal bins among those not empty in both
+estimates the index (Li, Owen and Zhang, "One permutation hashing", 2012).
+
+`rank_bm25` alone does not replace the formulas here: its scores have no upper bound and its IDF is negative for words
+that most topics say, so `Weights.idf` is used for both.
 """
 
 from __future__ import annotations
@@ -34,10 +41,10 @@ if TYPE_CHECKING:
 
 
 Stem = Callable[[str], str]
-"""Cuts one folded word to its stem."""
+"""Returns the stem of a folded word."""
 
 HEAD, TAIL = 3_000, 1_500
-"""Characters of a message that are compared, at its beginning and its end: between them people paste what they have."""
+"""Characters at the beginning and end of a message that are compared: people paste between them."""
 
 LONGEST_TOPIC = 20_000
 """Characters of a topic's instructions that are compared."""
@@ -50,8 +57,8 @@ _LETTERS = re.compile(r"[^\W\d_]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One topic as stems: `pieces` with the head first, in order and with repetitions; `unlike` without what the
-    profile says itself. `text` is what an embedder is given."""
+    """One topic as stems: `pieces` with the head first, in order and with repetitions; `unlike` are stems of `not_for`
+    that the topic does not use itself. `text` is the embedder's input."""
 
     topic: str
     pieces: tuple[tuple[str, ...], ...]
@@ -60,12 +67,12 @@ class Profile:
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """All of them, with repetitions."""
+        """All stems, with repetitions."""
         return tuple(stem for piece in self.pieces for stem in piece)
 
 
 def profile(topic: Topic, stem: Stem) -> Profile:
-    """The profile of a topic."""
+    """Returns the profile of a topic."""
     head = "\n".join((topic.name.replace("-", " "), topic.description, " ".join(topic.keywords), trigger_words(topic)))
     body = [piece.strip() for piece in _PIECE.split(topic.instructions[:LONGEST_TOPIC]) if piece.strip()]
     pieces = tuple(tuple(stems(piece, stem)) for piece in (head, *body))
@@ -75,18 +82,17 @@ def profile(topic: Topic, stem: Stem) -> Profile:
 
 
 def compared(message: str) -> str:
-    """The part of a message that is compared: all of an ordinary one."""
+    """Returns the part of a message that is compared: all of it unless it is very long."""
     return message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
 
 
 def stems(text: str, stem: Stem) -> list[str]:
-    """The stems of a text's content words in order, with repetitions; single letters are none."""
+    """Returns the stems of a text's content words in order, with repetitions; single letters are left out."""
     return [stem(word) for word in words(text) if len(word) > 1 and word not in ENGLISH_STOP_WORDS]
 
 
 def trigger_words(topic: Topic) -> str:
-    """The words that a topic's triggers on what people say are made of; of regular expressions the letters that stand
-    in them as they are."""
+    """Returns the words of a topic's triggers for users' messages; of regular expressions the literal letters."""
     found: list[str] = []
     for one in topic.triggers:
         if isinstance(one, Keywords) and one.scope != "output":
@@ -104,7 +110,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """How much a message is about a topic: `score` (0..1) is made of the named `terms`."""
+    """How similar a message is to a topic: `score` (0..1) is computed from the named `terms`."""
 
     score: float
     terms: Mapping[str, float]
@@ -114,7 +120,7 @@ NONE = Likeness(0.0, {})
 
 
 class Weights:
-    """What each word counts among a set of topics: rare ones more."""
+    """The weight of each word among a set of topics: rare words weigh more."""
 
     def __init__(self, profiles: Iterable[Profile]) -> None:
         self._said_by: Counter[str] = Counter()
@@ -124,11 +130,11 @@ class Weights:
             self._said_by.update(set(one.stems))
 
     def idf(self, stem: str) -> float:
-        """At least 1: every topic says it."""
+        """Returns the inverse document frequency, 1 or more."""
         return math.log((1 + self._topics) / (1 + self._said_by[stem])) + 1
 
     def vector(self, stems: Iterable[str]) -> dict[str, float]:
-        """The TF-IDF vector of a text, of length 1; empty without words."""
+        """Returns the TF-IDF vector of a text with length 1; empty without words."""
         weighed = {stem: (1 + math.log(count)) * self.idf(stem) for stem, count in Counter(stems).items()}
         length = math.sqrt(math.fsum(weight * weight for weight in weighed.values()))
         return {stem: weight / length for stem, weight in weighed.items()}
@@ -141,8 +147,8 @@ class TfIdf:
         self._vectors = {one.topic: weights.vector(one.stems) for one in profiles}
 
     def likenesses(self, message: Mapping[str, float], names: Iterable[str]) -> dict[str, Likeness]:
-        """How like topics of these names a message (its TF-IDF vector) is; those that share no word with it are left
-        out."""
+        """Returns the similarity of a message (its TF-IDF vector) to the named topics, without those that share no
+        word."""
         found: dict[str, Likeness] = {}
         said = message.keys()
         for name in names:
@@ -160,17 +166,17 @@ def _likeness(cosine: float, covered: float) -> Likeness:
 
 
 def unlike(profile: Profile, message: Mapping[str, float]) -> float:
-    """How much of a message (its TF-IDF vector) speaks against a topic, 0..1: words of its `not_for`."""
+    """Returns how much of a message (its TF-IDF vector) consists of words of the topic's `not_for`, 0..1."""
     return _length(message, message.keys() & profile.unlike) if profile.unlike else 0.0
 
 
 def _length(message: Mapping[str, float], stems: Iterable[str]) -> float:
-    """How long a vector of length 1 is without what lies outside these stems."""
+    """Returns the length of a vector's projection on these stems."""
     return min(1.0, math.sqrt(math.fsum(message[stem] * message[stem] for stem in stems)))
 
 
 def lessened(likeness: Likeness, against: float) -> Likeness:
-    """A likeness of any method, with what speaks against the topic taken into account."""
+    """Returns a similarity reduced by what speaks against the topic."""
     if not against:
         return likeness
     return Likeness(round(likeness.score * (1 - against), DIGITS), {**likeness.terms, "unlike": round(against, DIGITS)})
@@ -198,7 +204,7 @@ class Jaccard:
                 self._sizes.append(len(set(piece)))
 
     def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
-        """How like each topic a message of these stems is; topics that share no word with it are left out."""
+        """Returns the similarity of a message of these stems to each topic that shares a word with it."""
         said = set(message)
         shared: dict[int, int] = {}
         for stem in said:
@@ -224,7 +230,7 @@ class Grams:
                 self._filled.append(_filled(sketch))
 
     def likenesses(self, message: str) -> dict[str, Likeness]:
-        """How like each topic a message is; topics of which no bin agrees are left out."""
+        """Returns the similarity of a message to each topic with at least one equal bin."""
         sketch = sketched(message)
         agreeing: dict[int, int] = {}
         for bin_and_hash in sketch.items():
@@ -236,12 +242,12 @@ class Grams:
 
 
 def _filled(sketch: Sketch) -> int:
-    """Which bins are not empty: one bit each."""
+    """Returns a bit per bin that is not empty."""
     return sum(1 << place for place in sketch)
 
 
 def sketched(text: str) -> Sketch:
-    """The sketch of a text's character 3-grams, over its folded words with one blank between them."""
+    """Returns the sketch of a text's character 3-grams, over its folded words joined by one space."""
     joined = f" {' '.join(words(text))} "
     sketch: Sketch = {}
     for gram in {joined[start : start + GRAM] for start in range(len(joined) - GRAM + 1)}:
@@ -260,13 +266,14 @@ def _best(topics: Sequence[str], found: dict[int, float], term: str) -> dict[str
 
 
 COMMON = 0.17
-"""The cosine that a message has with the nearest of some texts that it has nothing to do with, for `wordllama`."""
+"""wordllama's cosine between a message and the nearest of some unrelated texts."""
 
 
 def meant(cosine: float, unlike: Sequence[float], common: float | None = COMMON) -> float | None:
-    """What the embeddings say for a topic: its own cosine with the message against those of its `not_for`.
+    """Returns the cosine of message and topic minus the greater of `common` and the best cosine with a text of its
+    `not_for`.
 
-    `common` is None for an embedder of which it is not known; then a topic without `not_for` has nothing to compare.
+    `common` is None for embedders for which it was not measured. Returns None if there is nothing to compare with.
     """
     others = [*unlike, *(() if common is None else (common,))]
     return cosine - max(others) if others else None
@@ -274,16 +281,16 @@ def meant(cosine: float, unlike: Sequence[float], common: float | None = COMMON)
 
 STEMS_KEPT = 50_000
 MOST_PHRASES = 24
-"""Of a topic's `not_for` that are embedded."""
+"""Texts of a topic's `not_for` that are embedded."""
 
 
 def similarity(memory: Memory, topics: TopicSet) -> Similarity:
-    """Tier 2 of these topics, made with the first question."""
+    """Returns the tier 2 of these topics, made on first use."""
     return topics.derived("similarity", lambda: Similarity(topics.topics, memory.embedder))
 
 
 class Similarity:
-    """Tier 2 of a set of topics. Blocks for a millisecond a message; the first one computes what is kept."""
+    """Tier 2 of a set of topics. Blocks for about a millisecond per message; the first message fills the caches."""
 
     def __init__(self, topics: Mapping[str, Topic], embedder: Embedder | None) -> None:
         self._topics = topics
@@ -291,7 +298,7 @@ class Similarity:
         self._stem = _stemmer()
 
     def likenesses(self, message: str, names: Iterable[str]) -> dict[str, Likeness]:
-        """How like the topics of these names a message is, each by its own method. All of them are in the answer."""
+        """Returns the similarity of a message to each of the named topics, by the topic's own method."""
         text = compared(message)
         said = stems(text, self._stem)
         vector = self._weights.vector(said)
@@ -307,7 +314,7 @@ class Similarity:
         return found
 
     def meant(self, message: str, names: Iterable[str]) -> dict[str, float]:
-        """What the embeddings say for topics (`core.watchers.gate`); empty without an embedder."""
+        """Returns what the embeddings say for topics (`meant`); empty without an embedder."""
         if self._embedder is None:
             return {}
         vector = self._embedder.embed([compared(message)])[0]
@@ -321,12 +328,12 @@ class Similarity:
         return found
 
     def words(self, name: str, most: int) -> list[str]:
-        """The stems that are most a topic's own, by their weight in its profile."""
+        """Returns the stems with the highest weight in a topic's profile."""
         weighed = self._weights.vector(self._profiles[name].stems)
         return sorted(weighed, key=lambda stem: (-weighed[stem], stem))[:most]
 
     def keywords(self, name: str, most: int) -> tuple[str, ...]:
-        """The keywords that a topic names, else the words that are most its own, as it writes them first."""
+        """Returns a topic's own keywords, or its most typical words as it first writes them."""
         named = self._topics[name].keywords
         if named:
             return named[:most]
@@ -336,7 +343,7 @@ class Similarity:
         return tuple(written[stem] for stem in self.words(name, most) if stem in written)
 
     def stems(self, text: str) -> list[str]:
-        """A text as the profiles are written."""
+        """Returns the stems of a text, as profiles have them."""
         return stems(text, self._stem)
 
     def _method(self, topic: Topic) -> Method:
@@ -401,7 +408,7 @@ class Similarity:
         return {}
 
     def _meaning(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The vectors of a topic and of what it is not for, computed when it is first asked about."""
+        """Returns the vectors of a topic and of its `not_for`, computed on first use."""
         if name not in self._meanings:
             assert self._embedder is not None
             phrases = self._topics[name].not_for[:MOST_PHRASES]
@@ -420,7 +427,7 @@ class Similarity:
 
 
 class Bm25:
-    """BM25 of the topics' profiles, as a share of what the message's words would give in a profile full of them."""
+    """BM25 of the topics' profiles, as a share of the highest value that the message's words can reach."""
 
     def __init__(self, profiles: Sequence[Profile], weights: Weights) -> None:
         from rank_bm25 import BM25Okapi
@@ -430,7 +437,7 @@ class Bm25:
         self._scorer = BM25Okapi([list(one.stems) or [""] for one in profiles]) if profiles else None
 
     def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
-        """How like each topic a message of these stems is."""
+        """Returns the similarity of a message of these stems to each topic."""
         said = list(dict.fromkeys(message))
         if self._scorer is None or not said:
             return {}
@@ -447,7 +454,7 @@ class Bm25:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Callable[[str], str]:
-    """Porter's stemmer for English; other languages keep most of their words as they are."""
+    """Returns Porter's stemmer for English; it leaves most words of other languages as they are."""
     import snowballstemmer
 
     cut: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
