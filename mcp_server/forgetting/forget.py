@@ -1,11 +1,11 @@
-"""Forget: a text, a turn, a conversation or a file is deleted for real, wherever a copy of it stands (SPEC §17).
+"""Forget: permanently deletes a text, a turn, a conversation or a file, with every copy.
 
-    what is meant → a request of hashes → every copy found (that is the dry run)
-      → intent → forgotten.jsonl → transcripts → files → state → index → commit → history, if asked → intent erased
+    the target → a request of hashes → every copy (a dry run ends here)
+      → intent → forgotten.jsonl → transcripts → files → state → index → commit → history, on request → intent erased
 
-The request knows the text by salted hashes only, and so do all steps after the first: what a crash leaves can be
-carried on by anybody who finds the intent, and no step needs what the step before has deleted. The intent holds,
-besides hashes, the old names of files that get new ones; it is overwritten and deleted at the end.
+The request, and every step after the first, knows the text by salted hashes only. After a crash, any process that finds
+the intent can continue, because no step needs what an earlier one deleted. Besides hashes, the intent holds the old
+names of renamed files; it is overwritten and deleted at the end.
 """
 
 from __future__ import annotations

@@ -27,81 +27,6 @@ from mcp_server.storage.local.llm_ledger import EMBEDDING, LlmLedger, Spent
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """The costs of a period: by `days` and `purposes`; `month` extrapolates to thirty days. `today` is the LLM's alone,
-    which has a cap.
-
-    `priced` is False if the settings give no prices; then only tokens are known.
-    """
-
-    provider: str
-    since: str
-    today: Spent
-    total: Spent
-    month: Spent
-    days: Mapping[str, Spent]
-    purposes: Mapping[str, Spent]
-    daily_tokens: int
-    daily_usd: float
-    priced: bool
-
-
-async def costs(memory: Memory, days: int = 30) -> Costs:
-    """Returns the costs of the last `days` days including today; days without a call are left out."""
-    today = memory.local_date(memory.clock())
-    since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
-    knobs = memory.settings.llm
-    await enter_embeddings(memory)
-    of_days: dict[str, Spent] = {}
-    purposes: dict[str, Spent] = {}
-    ledger = LlmLedger(memory.state)
-    for day, spent in (await ledger.days()).items():
-        if since <= day <= today:
-            of_days[day] = sum(spent.values(), Spent())
-            for purpose, one in spent.items():
-                purposes[purpose] = purposes.get(purpose, Spent()) + one
-    total = sum(of_days.values(), Spent())
-    share = 30 / days
-    month = Spent(
-        round(total.calls * share),
-        round(total.failed * share),
-        round(total.input_tokens * share),
-        round(total.output_tokens * share),
-        round(total.usd * share, 4),
-    )
-    return Costs(
-        provider=knobs.provider,
-        since=since,
-        today=await ledger.of_day(today),
-        total=total,
-        month=month,
-        days=of_days,
-        purposes=dict(sorted(purposes.items(), key=lambda item: (-item[1].usd, -item[1].tokens))),
-        daily_tokens=knobs.daily_tokens,
-        daily_usd=knobs.daily_usd,
-        priced=any(
-            (
-                knobs.input_price,
-                knobs.output_price,
-                knobs.small_input_price,
-                knobs.small_output_price,
-                memory.settings.search.embedding_price,
-            )
-        ),
-    )
-
-
-async def enter_embeddings(memory: Memory) -> None:
-    """Records the embedder's costs since the last call, if it has any. A kill loses costs that were not recorded."""
-    calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
-    if calls:
-        usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)
-        day = memory.local_date(memory.clock())
-        await LlmLedger(memory.state).enter(day, None, EMBEDDING, Spent(calls, 0, tokens, 0, usd))
-
-
 SMALL: frozenset[Purpose] = frozenset(("gate", "commit message"))
 """Purposes for which the small model is used."""
 
@@ -243,3 +168,80 @@ def _said(error: Exception, prompt: str) -> str:
 
 
 _TOMORROW = "until tomorrow what needs none goes on"
+
+
+# ---------------------------------------------------------------- costs
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The costs of a period: by `days` and `purposes`; `month` extrapolates to thirty days. `today` is the LLM's alone,
+    which has a cap.
+
+    `priced` is False if the settings give no prices; then only tokens are known.
+    """
+
+    provider: str
+    since: str
+    today: Spent
+    total: Spent
+    month: Spent
+    days: Mapping[str, Spent]
+    purposes: Mapping[str, Spent]
+    daily_tokens: int
+    daily_usd: float
+    priced: bool
+
+
+async def costs(memory: Memory, days: int = 30) -> Costs:
+    """Returns the costs of the last `days` days including today; days without a call are left out."""
+    today = memory.local_date(memory.clock())
+    since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
+    knobs = memory.settings.llm
+    await enter_embeddings(memory)
+    of_days: dict[str, Spent] = {}
+    purposes: dict[str, Spent] = {}
+    ledger = LlmLedger(memory.state)
+    for day, spent in (await ledger.days()).items():
+        if since <= day <= today:
+            of_days[day] = sum(spent.values(), Spent())
+            for purpose, one in spent.items():
+                purposes[purpose] = purposes.get(purpose, Spent()) + one
+    total = sum(of_days.values(), Spent())
+    share = 30 / days
+    month = Spent(
+        round(total.calls * share),
+        round(total.failed * share),
+        round(total.input_tokens * share),
+        round(total.output_tokens * share),
+        round(total.usd * share, 4),
+    )
+    return Costs(
+        provider=knobs.provider,
+        since=since,
+        today=await ledger.of_day(today),
+        total=total,
+        month=month,
+        days=of_days,
+        purposes=dict(sorted(purposes.items(), key=lambda item: (-item[1].usd, -item[1].tokens))),
+        daily_tokens=knobs.daily_tokens,
+        daily_usd=knobs.daily_usd,
+        priced=any(
+            (
+                knobs.input_price,
+                knobs.output_price,
+                knobs.small_input_price,
+                knobs.small_output_price,
+                memory.settings.search.embedding_price,
+            )
+        ),
+    )
+
+
+async def enter_embeddings(memory: Memory) -> None:
+    """Records the embedder's costs since the last call, if it has any. A kill loses costs that were not recorded."""
+    calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
+    if calls:
+        usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)
+        day = memory.local_date(memory.clock())
+        await LlmLedger(memory.state).enter(day, None, EMBEDDING, Spent(calls, 0, tokens, 0, usd))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 MOST_PAYLOADS = 3
@@ -108,22 +108,10 @@ class Activations:
 
     def to_json(self) -> dict[str, Any]:
         """Returns JSON values; `from_json` restores an equal value."""
-        return {
-            "topics": {
-                one.name: {
-                    "fired": one.fired,
-                    "by": one.by,
-                    "score": one.score,
-                    "manual": one.manual,
-                    "off": one.off,
-                    "people": list(one.people),
-                    "payloads": [{"sender": p.sender, "at": p.at, "text": p.text} for p in one.payloads],
-                }
-                for one in self.topics.values()
-            },
-            "corrections": [{"topic": one.topic, "hint": one.hint, "turn": one.turn} for one in self.corrections],
-            "ahead": list(self.ahead),
-        }
+        topics = {name: asdict(one) for name, one in self.topics.items()}
+        for fields in topics.values():
+            del fields["name"]
+        return {"topics": topics, "corrections": [*map(asdict, self.corrections)], "ahead": list(self.ahead)}
 
     @classmethod
     def from_json(cls, stored: Any) -> Activations:
@@ -132,7 +120,7 @@ class Activations:
             return cls(
                 {str(name): _activation(str(name), one) for name, one in stored["topics"].items()},
                 tuple(Correction(str(c["topic"]), str(c["hint"]), int(c["turn"])) for c in stored["corrections"]),
-                tuple(str(mark) for mark in stored["ahead"]),
+                tuple(map(str, stored["ahead"])),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return cls()
@@ -177,6 +165,6 @@ def _activation(name: str, stored: Any) -> Activation:
         score=None if stored["score"] is None else float(stored["score"]),
         manual=stored["manual"] is True,
         off=stored["off"] is True,
-        people=tuple(str(person) for person in stored["people"]),
+        people=tuple(map(str, stored["people"])),
         payloads=tuple(Payload(str(p["sender"]), str(p["at"]), str(p["text"])) for p in stored["payloads"]),
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp_server.topics.judge import Verdict
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 KIND = "gate"
 NAMESPACE = "gate"
@@ -161,7 +161,7 @@ async def _pending(memory: Memory, session: str) -> list[Pending]:
 
 
 async def _store(memory: Memory, session: str, waiting: Sequence[Pending]) -> None:
-    kept = [one.to_json() for one in waiting[-MOST_PENDING:]]
+    kept = [asdict(one) for one in waiting[-MOST_PENDING:]]
     await memory.state.put(NAMESPACE, session, kept, waits=False)  # a log's labels, no more
 
 
@@ -197,16 +197,6 @@ class Pending:
     exchange: int
     active: bool
     unsaid: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns JSON values; `pending` restores an equal value."""
-        return {
-            "topic": self.topic,
-            "message": self.message,
-            "exchange": self.exchange,
-            "active": self.active,
-            "unsaid": list(self.unsaid),
-        }
 
 
 def pending(stored: Any) -> Pending | None:

@@ -29,7 +29,7 @@ from mcp_server.clients.capture import capture
 from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
 from mcp_server.context import briefs, inject, sent
-from mcp_server.context.window_text import asks_nothing
+from mcp_server.context.window_text import is_the_clients
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import LONGEST_ID, NewTurn, observe
 from mcp_server.conversations.projects import project_of
@@ -291,7 +291,7 @@ async def _captured(
 
 async def _note_prompt(memory: Memory, given: Given) -> None:
     """Stores a prompt until `Stop`, in case the client writes no transcript."""
-    if not given.prompt.strip() or (asks_nothing(given.prompt) or "").startswith(("a ", "written")):
+    if is_the_clients(given.prompt):
         return
     await memory.state.add(PROMPTS, given.session, redact(given.prompt).text, MOST_PROMPTS)
 

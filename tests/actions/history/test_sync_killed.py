@@ -26,7 +26,7 @@ from pathlib import Path
 import anyio
 from mcp_server.history.sync import sync
 from mcp_server.app import open_memory
-from mcp_server.store import durable
+from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.repository import Repository
 from tests.killing import die_at
 
