@@ -26,7 +26,7 @@ from mcp_server.memory import Memory
 from mcp_server.storage.local.topic_files import LOOK_AGAIN, TopicSet
 from mcp_server.text.yaml import load
 from mcp_server.topics.judge import Verdict, decided, weigh
-from mcp_server.topics.topic import Heard
+from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 
 SET = Path(__file__).parent / "labeled-topics"
@@ -161,7 +161,7 @@ def _check(path: Path, topics: TopicSet, messages: Iterable[Labeled]) -> None:
 
 
 async def _judged(memory: Memory, topics: TopicSet, message: Labeled) -> list[Verdict]:
-    heard = Heard(message.text)
+    heard = WatchedMessage(message.text)
 
     def weighed() -> list[Verdict]:
         return weigh(memory, heard, topics, first_tier(memory, topics, heard))
@@ -272,7 +272,7 @@ def _message(memory: Memory, text: str) -> tuple[float, float, int]:
     began = time.perf_counter()
     topics = memory.topics.read()
     looked = time.perf_counter()
-    heard = Heard(text, paths=("src/app/main.py", "README.md"))
+    heard = WatchedMessage(text, paths=("src/app/main.py", "README.md"))
     found = weigh(memory, heard, topics, first_tier(memory, topics, heard))
     return 1000 * (time.perf_counter() - began), 1000 * (looked - began), len(found)
 

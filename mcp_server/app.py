@@ -25,10 +25,11 @@ from anyio.to_thread import run_sync
 
 from mcp_server import embed
 from mcp_server.conversations import sessions
+from mcp_server.embed.providers import load
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.history import committing
 from mcp_server.home import resolve_workspace, user_home
-from mcp_server.llm import costs
+from mcp_server.llm import metered
 from mcp_server.llm.metered import MeteredLlm
 from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
@@ -99,7 +100,7 @@ async def open_memory(
         state = await State.open(local / "state.db", locks)
         stack.push_async_callback(_closed, state)
         wanted = _wanted_embedder(settings, environ)
-        loaded, missing = (embedder, None) if embedder is not None else embed.load(wanted)
+        loaded, missing = (embedder, None) if embedder is not None else load(wanted)
         problems += [missing] if missing else []
         index = Index(files, locks, local / "index", loaded, wanted.name, wanted.length)
         stack.push_async_callback(_closed, index)
@@ -193,7 +194,7 @@ def _last_checkpoint(memory: Memory, session: str) -> Awaitable[LeftOff | None]:
 async def _embeddings_entered(memory: Memory) -> None:
     """Records the embedder's costs when the memory closes. Ignores errors."""
     with CancelScope(shield=True), contextlib.suppress(ContextManagerError):
-        await costs.enter_embeddings(memory)
+        await metered.enter_embeddings(memory)
 
 
 def _wanted_embedder(settings: Settings, environ: Mapping[str, str]) -> embed.Wanted:

@@ -1,4 +1,4 @@
-"""Prompt `clarity`: S0's commands from the chat (`/clarity scores`, `/clarity anchor ITEM`, …)."""
+"""Prompt `clarity`: commands about what matters in a conversation (`/clarity scores`, `/clarity anchor ITEM`, …)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt `flush`: asks the model to save what matters before its context is compacted (S4 §6.4)."""
+"""Prompt `flush`: asks the model to save what matters before its context is compacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt `prune_review`: asks the model to go through what could leave, with the user, before anything does."""
+"""Prompt `prune_review`: asks the model to review with the user what could be removed, before anything is."""
 
 from __future__ import annotations
 

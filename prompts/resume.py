@@ -1,4 +1,4 @@
-"""Prompt `resume`: a conversation goes on here that was begun in another window or another client."""
+"""Prompt `resume`: continues a conversation that began in another window or client."""
 
 from __future__ import annotations
 

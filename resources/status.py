@@ -1,4 +1,4 @@
-"""Resource `context://status`: how the memory is."""
+"""Resource `context://status`: the state of the memory."""
 
 from __future__ import annotations
 

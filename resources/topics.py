@@ -1,4 +1,4 @@
-"""Resource `context://topics`: the topics, and which of them are active in this connection's session."""
+"""Resource `context://topics`: the topics and their state in this connection's session."""
 
 from __future__ import annotations
 

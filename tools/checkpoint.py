@@ -1,4 +1,4 @@
-"""Tool `checkpoint`: the state of a conversation is written down, so that it can be continued or wound back to."""
+"""Tool `checkpoint`: saves the state of a conversation, to continue it or return to it later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tool(connection: Connection) -> Tool:
         """Use when this point of the conversation should be returned to, or gone on from elsewhere: before something
         risky, at the end of a piece of work. Answers with an id for recover."""
         from mcp_server.checkpoints.checkpoint import make
-        from mcp_server.checkpoints.views import made_text
+        from mcp_server.checkpoints.stored import made_text
         from mcp_server.errors import Invalid
 
         memory, caller = await connection.memory(), await connection.caller(client_of(ctx))

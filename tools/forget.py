@@ -1,4 +1,4 @@
-"""Tool `forget`: what should not be remembered is deleted for real, once the user has said so."""
+"""Tool `forget`: deletes text permanently, after the user's confirmation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BY_HAND = "nothing is deleted: this client cannot ask its user; in a terminal, `
 
 
 class Confirmation(BaseModel):
-    """The user's word."""
+    """The user's answer."""
 
     delete: bool = Field(description="Delete it? It cannot be brought back.")
 

@@ -1,4 +1,4 @@
-"""Tool `history`: what git knows of the memory."""
+"""Tool `history`: answers questions about the memory from git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool `status`: how the memory is."""
+"""Tool `status`: reports the state of the memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.rim import MaxTokens, Short, answer, hints, strict_tool
 
 
 class Report(TypedDict, total=False):
-    """Its views, those that were asked for and fit."""
+    """The requested views, as many as fit."""
 
     workspace: Required[str]
     problems: Required[list[str]]

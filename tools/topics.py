@@ -1,4 +1,4 @@
-"""Tool `topics`: the playbooks that appear by themselves."""
+"""Tool `topics`: lists, activates and explains the playbooks."""
 
 from __future__ import annotations
 

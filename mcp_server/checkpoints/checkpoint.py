@@ -1,7 +1,8 @@
 """Checkpoint: the state of a session as a file that a person can read and that `restore` can go back to.
 
-    the session's state (under the transcript's lock) → the compile inputs → the tree of knowledge files, on disk
-      → the file, on disk: now the checkpoint exists → old automatic checkpoints are deleted
+    under the transcript's lock: the compile inputs → the session's state → the transcripts, read once → a draft
+    then: the tree of knowledge files, on disk → the file, on disk: now the checkpoint exists
+      → old automatic checkpoints are deleted
 
 A crash in between leaves a tree that no file names; housekeeping deletes it.
 """
@@ -9,26 +10,24 @@ A crash in between leaves a tree that no file names; housekeeping deletes it.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
-from anyio import sleep
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint, Reason
-from mcp_server.checkpoints.session_state import snapshot, topic_names
+from mcp_server.checkpoints.session_state import notes_of, snapshot, topic_names, without_notes_texts
 from mcp_server.checkpoints.stored_inputs import Stored, stored
-from mcp_server.checkpoints.threads import Exchange, key_exchanges, summary
+from mcp_server.checkpoints.threads import key_exchanges, summary
 from mcp_server.context.compile import CompileRequest, gather
+from mcp_server.context.inputs import CompileInputs
 from mcp_server.conversations import sessions
 from mcp_server.conversations.as_of import as_of
 from mcp_server.errors import ContextManagerError
 from mcp_server.knowledge.anchor import anchors
-from mcp_server.knowledge.notes import Noted, Outcome
-from mcp_server.knowledge.session_notes import noted, outcome_of
+from mcp_server.knowledge.notes import outcome as outcome_of
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.chunks import LiveChunk
@@ -52,22 +51,6 @@ ENRICHING = "enriching"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The session at one moment."""
-
-    row: SessionRow
-    turn: int
-    state: SessionState
-    chunks: list[LiveChunk]
-    gauges: Gauges
-    noted: Noted
-    outcome: Outcome
-    thread: str
-    exchanges: tuple[Exchange, ...]
-    inputs: Stored | None
-
-
 async def make(memory: Memory, session: str, reason: Reason, note: str = "") -> Checkpoint:
     """Makes a checkpoint of a session; it is on disk when this returns.
 
@@ -77,15 +60,15 @@ async def make(memory: Memory, session: str, reason: Reason, note: str = "") -> 
     """
     await sessions.ready(memory)
     async with memory.locks.transcript(session):
-        seen = await _seen(memory, await sessions.require(memory, session))
-    return await _kept(memory, seen, reason, note)
+        draft = await _draft(memory, await sessions.require(memory, session))
+    return await _save(memory, draft, reason, note)
 
 
-async def made(
+async def make_locked(
     memory: Memory, row: SessionRow, reason: Reason, note: str = "", recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
     """Makes a checkpoint under the caller's lock on the transcript. `recovery` describes the recovery that follows."""
-    return await _kept(memory, await _seen(memory, row), reason, note, recovery)
+    return await _save(memory, await _draft(memory, row), reason, note, recovery)
 
 
 async def before(memory: Memory, session: str, reason: Reason, since: int | None = None) -> None:
@@ -100,7 +83,7 @@ async def before(memory: Memory, session: str, reason: Reason, since: int | None
                 return
         row = await sessions.current_row(memory, session)
         if row is not None and row.turns:
-            await made(memory, row, reason)
+            await make_locked(memory, row, reason)
     except (ContextManagerError, OSError) as error:
         log.warning("no checkpoint was made of %s: %s", session, error)
 
@@ -117,109 +100,125 @@ async def sweep(memory: Memory) -> int:
         held.release()
 
 
-async def _seen(memory: Memory, row: SessionRow) -> _Seen:
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A checkpoint without its knowledge tree, and the files besides the knowledge that its compile inputs refer to."""
+
+    checkpoint: Checkpoint
+    files: tuple[str, ...]
+
+
+async def _draft(memory: Memory, row: SessionRow) -> _Draft:
     """Reads a session up to its last turn, or to the turn that it was wound back to."""
     session = row.session
     hidden = await as_of(memory, session)
     turn = row.turns if hidden is None else hidden
-    shown = await sessions.show_session(memory, session)
-    turns = [one for one in shown.turns if one.number <= turn]
-    inputs = None
+    gathered: CompileInputs | None = None
     try:
         request = CompileRequest(session=session, as_of=turn)
-        gathered = await gather(memory, request, Caller(source="checkpoint", session=session))
-        inputs = await stored(memory, gathered.inputs, shown.paths_by_turn)
+        gathered = (await gather(memory, request, Caller(source="checkpoint", session=session))).inputs
     except (ContextManagerError, OSError) as error:  # a broken index: keep the rest of the state
         log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
-    notes = await noted(memory, session, turn)
-    outcome = await outcome_of(memory, notes)
-    return _Seen(
-        row=row,
+    state = await snapshot(memory, session)
+    chunks = state.chunks or await live_set(memory, session)
+    full = await gauges(memory, session)
+    return await run_sync(_drafted, memory, row, turn, gathered, state.with_chunks(chunks), chunks, full)
+
+
+def _drafted(
+    memory: Memory,
+    row: SessionRow,
+    turn: int,
+    gathered: CompileInputs | None,
+    state: SessionState,
+    chunks: Sequence[LiveChunk],
+    full: Gauges,
+) -> _Draft:
+    """Reads the transcripts and makes the draft of all that is known."""
+    session, recognizer = row.session, memory.recognizer()
+    placed = [(path, one.turn) for path, whole in sessions.transcripts_of(memory, row.path) for one in whole.turns]
+    turns = [said for _, said in placed if said.number <= turn]
+    inputs: Stored | None = None
+    try:
+        if gathered is not None:
+            inputs = stored(memory, gathered, {said.number: path for path, said in placed})
+    except (ContextManagerError, OSError) as error:
+        log.warning("the checkpoint of %s keeps no compile inputs: %s", session, error)
+    notes = notes_of(state, session, turn, turns, recognizer)
+    outcome = outcome_of(notes, recognizer)
+    checkpoint = Checkpoint(
+        id=new_id(),
+        session=session,
+        at=row.last_arrival,  # until it is saved
         turn=turn,
-        chunks=await live_set(memory, session),
-        state=await snapshot(memory, session),
-        gauges=await gauges(memory, session),
-        noted=notes,
-        outcome=outcome,
-        thread=await run_sync(summary, turns),
-        exchanges=await run_sync(key_exchanges, turns, outcome.settled),
-        inputs=inputs,
+        project=row.project,
+        thread=summary(turns),
+        decisions=outcome.decisions,
+        open_items=outcome.open_items,
+        exchanges=key_exchanges(turns, outcome.settled),
+        last_tool_call=notes.last_tool_call,
+        files=notes.files,
+        topics=topic_names(state.entries, session),
+        gauges=full,
+        live=tuple(chunk.id for chunk in chunks if chunk.form != "cold"),
+        cold=tuple(chunk.id for chunk in chunks if chunk.form == "cold"),
+        compile_inputs=inputs.document if inputs else None,
+        compiled_sha256=inputs.sha256 if inputs else None,
+        state=without_notes_texts(state, session).to_json(),
     )
+    return _Draft(checkpoint, inputs.files if inputs else ())
 
 
-async def _kept(
-    memory: Memory, seen: _Seen, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
+async def _save(
+    memory: Memory, draft: _Draft, reason: Reason, note: str, recovery: Mapping[str, Any] | None = None
 ) -> Checkpoint:
-    """Writes the checkpoint to disk: the tree, then the file."""
-    number, session = new_id(), seen.row.session
-    state = seen.state.with_chunks(seen.chunks).to_json()
-    async with _making(memory):
-        trees = CheckpointTrees(memory.files)
-        taken = await run_sync(trees.take, number, seen.inputs.files if seen.inputs else ())
-        checkpoint = Checkpoint(
-            id=number,
-            session=session,
-            at=_milliseconds(memory.clock()),
-            turn=seen.turn,
-            project=seen.row.project,
-            reason=reason,
-            note=clipped(redact(note).text, LONGEST_NOTE),
-            thread=seen.thread,
-            decisions=seen.outcome.decisions,
-            open_items=seen.outcome.open_items,
-            exchanges=seen.exchanges,
-            last_tool_call=seen.noted.last_tool_call,
-            files=seen.noted.files,
-            topics=topic_names(seen.state.entries, session),
-            anchors=tuple(replace(one, place=-1) for one in await run_sync(anchors, memory)),
-            gauges=seen.gauges,
-            live=tuple(chunk.id for chunk in seen.chunks if chunk.form != "cold"),
-            cold=tuple(chunk.id for chunk in seen.chunks if chunk.form == "cold"),
-            compile_inputs=seen.inputs.document if seen.inputs else None,
-            compiled_sha256=seen.inputs.sha256 if seen.inputs else None,
-            knowledge_tree=taken.tree,
-            left_out=taken.left_out,
-            state=state if recovery is None else {**state, "recovery": dict(recovery)},
-        )
-        path = await run_sync(CheckpointFiles(memory.files).write, checkpoint)
-    if reason != "recovery":
-        await _thinned(memory, session)
-        if memory.llm is not None:
-            await memory.state.put(ENRICHING, number, {"session": session})
-    memory.changes.publish(Change("file", path))
+    """Completes the draft and writes it to disk."""
+    now = memory.clock()
+    state = draft.checkpoint.state or {}
+    named = replace(
+        draft.checkpoint,
+        at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # the precision of the file
+        reason=reason,
+        note=clipped(redact(note).text, LONGEST_NOTE),
+        state=state if recovery is None else {**state, "recovery": dict(recovery)},
+    )
+    checkpoint, changed = await run_sync(_write, memory, named, draft.files)
+    if reason != "recovery" and memory.llm is not None:
+        await memory.state.put(ENRICHING, checkpoint.id, {"session": checkpoint.session})
+    for path in changed:
+        memory.changes.publish(Change("file", path))
     return checkpoint
 
 
-def _milliseconds(moment: datetime) -> datetime:
-    """Returns the moment with the precision of a checkpoint file."""
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-
-@asynccontextmanager
-async def _making(memory: Memory) -> AsyncIterator[None]:
-    """Holds the lock that keeps `sweep` from deleting trees."""
-    while (held := await run_sync(memory.locks.share, LOCK)) is None:  # noqa: ASYNC110 - another process may sweep
-        await sleep(0.005)
+def _write(memory: Memory, draft: Checkpoint, more: Sequence[str]) -> tuple[Checkpoint, list[str]]:
+    """Writes the knowledge tree, then the file; deletes old checkpoints. Returns also the paths that changed."""
+    while (held := memory.locks.share(LOCK)) is None:  # another process sweeps
+        time.sleep(0.005)
     try:
-        yield
+        taken = CheckpointTrees(memory.files).take(draft.id, more)
+        checkpoint = replace(
+            draft,
+            anchors=tuple(replace(one, place=-1) for one in anchors(memory)),
+            knowledge_tree=taken.tree,
+            left_out=taken.left_out,
+        )
+        path = CheckpointFiles(memory.files).write(checkpoint)
     finally:
         held.release()
+    deleted = _delete_old(memory, checkpoint.session) if checkpoint.reason != "recovery" else []
+    return checkpoint, [*deleted, path]
 
 
-async def _thinned(memory: Memory, session: str) -> None:
-    """Deletes a session's old automatic checkpoints. Checkpoints that were asked for stay."""
-
-    def thin() -> list[str]:
-        files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files)
-        automatic = [head for head in files.heads(session) if head.reason != "asked"]
-        old = automatic[memory.settings.checkpoints.keep :]
-        for head in old:
-            files.remove(head.path)
-            trees.remove(head.id)
-        return [head.path for head in old]
-
+def _delete_old(memory: Memory, session: str) -> list[str]:
+    """Deletes a session's old automatic checkpoints and returns their paths. Checkpoints that were asked for stay."""
+    files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files)
+    deleted: list[str] = []
     try:
-        for path in await run_sync(thin):
-            memory.changes.publish(Change("file", path))
+        automatic = [head for head in files.heads(session) if head.reason != "asked"]
+        for head in automatic[memory.settings.checkpoints.keep :]:
+            files.remove(head.path)
+            deleted.append(head.path)
+            trees.remove(head.id)
     except ContextManagerError as error:  # the next checkpoint tries again
         log.warning("old checkpoints of %s were not deleted: %s", session, error)
+    return deleted

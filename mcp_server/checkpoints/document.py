@@ -1,4 +1,4 @@
-"""A checkpoint: the state of a session as one markdown file, readable by a person and read back exactly (SPEC §11).
+"""A checkpoint as a markdown file that a person can read and that is read back exactly.
 
     ---
     schema: context-manager/checkpoint
@@ -9,28 +9,34 @@
     # Checkpoint before compaction, 2026-02-16 18:45
 
     ## Thread
-    > Began with: …
+    > Began with: …           a text, line by line
 
     ## Decisions
-    - Use SQLite for the index
+    - Use SQLite | two        a row of fields, each on one line; empty fields at the end are left out
 
-Sections with nothing in them are left out. `compile_inputs` and `state` are JSON for programs and stand last.
+    ## State
+    ```json … ```             a value as JSON, for programs
+
+Empty sections are left out. No line of a text can look like structure: each begins with `> ` or `- `, and lines of JSON
+with white space, a bracket or a quotation mark. Invisible characters, and those that no file can hold, are written
+`\\u{HEX}` as in transcripts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, cast, get_args
 
-from mcp_server.checkpoints import layout
-from mcp_server.checkpoints import layout as parts
 from mcp_server.checkpoints.threads import Exchange
 from mcp_server.errors import Invalid
-from mcp_server.knowledge.anchors import Anchor
+from mcp_server.knowledge.anchors import Anchor, AnchorKind, kind_of
 from mcp_server.model import GLOBAL, ToolCall
 from mcp_server.relevance.gauges import Gauges
+from mcp_server.text.escaping import escape, escape_line, unescape, unescape_line
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript import LoadYaml
 from mcp_server.text.transcript_head import own_fields
@@ -53,13 +59,12 @@ _TITLES: Mapping[Reason, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything that a session's state can be restored from, and what a person wants to know of it.
+    """All that a session's state can be restored from, and a summary for people.
 
-    `turn` is the last turn it has seen. `live` and `cold` are chunk ids. `compile_inputs` is what `CompileInputs`
-    needs, with references in the place of texts, `compiled_sha256` the hash of what they gave. `knowledge_tree` names
-    the tree (or copy) of the knowledge as it was. `state` holds what else a recovery needs, by name (Clarity, forms of
-    chunks). `left_out` names files of the knowledge that the tree does not hold, each with the reason. Times keep
-    milliseconds.
+    `turn` is the number of the last turn that it covers. `live` and `cold` are chunk ids. `compile_inputs` are the
+    fields of `CompileInputs` with references instead of texts, `compiled_sha256` is the hash of the compiled text.
+    `knowledge_tree` names the tree (or copy) of the knowledge files, `left_out` the files that it lacks, each with the
+    reason. `state` is the session's state by name. Times have milliseconds.
     """
 
     id: str
@@ -88,7 +93,7 @@ class Checkpoint:
 
 
 def render(checkpoint: Checkpoint) -> str:
-    """The checkpoint's file."""
+    """Returns the checkpoint's file."""
     gauges = checkpoint.gauges
     fields: dict[str, object] = {
         "schema": SCHEMA,
@@ -110,81 +115,256 @@ def render(checkpoint: Checkpoint) -> str:
     title = f"# Checkpoint {_TITLES[checkpoint.reason]}, {moment_text(checkpoint.at)[:16].replace('T', ' ')} UTC"
     live = f", live context at {gauges.live:.0%} of {gauges.limit:,} tokens" if gauges else ""
     lines = [*head, "", title, "", f"After turn {checkpoint.turn}{live}."]
-    for name, content in _sections(checkpoint).items():
-        if content:
-            lines += ["", f"## {name}", *content]
+    for section in _SECTIONS:
+        if content := section.write(getattr(checkpoint, section.field)):
+            lines += ["", f"## {section.title}", *content]
     return "\n".join(lines) + "\n"
 
 
-def _sections(checkpoint: Checkpoint) -> dict[str, list[str]]:
-    call, inputs, state = checkpoint.last_tool_call, checkpoint.compile_inputs, checkpoint.state
-    return {
-        "Thread": layout.quote(checkpoint.thread),
-        "Decisions": layout.bullets(checkpoint.decisions),
-        "Open items": layout.bullets(checkpoint.open_items),
-        "Key exchanges": parts.exchanges(checkpoint.exchanges),
-        "Last tool call": parts.tool_call(call) if call else [],
-        "Files touched": layout.bullets(checkpoint.files),
-        "Topics": layout.bullets(checkpoint.topics),
-        "Anchors": parts.anchors(checkpoint.anchors),
-        "Live chunks": layout.bullets(checkpoint.live),
-        "Cold chunks": layout.bullets(checkpoint.cold),
-        "Left out": [layout.row(path, why) for path, why in checkpoint.left_out],
-        "Compile inputs": [] if inputs is None else layout.block(inputs),
-        "State": [] if state is None else layout.block(state),
-    }
-
-
-def without_counts(checkpoint: Checkpoint) -> Checkpoint:
-    """Without what was counted from the words of the conversation, and what its context was made of: a recovery counts
-    again. For a conversation of which something was deleted."""
-    state = {**(checkpoint.state or {}), "entries": {}}
-    return replace(checkpoint, compile_inputs=None, compiled_sha256=None, state=state)
-
-
 def parse(text: str, where: str = "checkpoint", load_yaml: LoadYaml | None = None) -> Checkpoint:
-    """What `render` was given. A front matter that we did not write needs `load_yaml`. Raises Invalid naming file and
-    field."""
+    """Returns the checkpoint that `render` wrote. `load_yaml` reads a front matter that a person changed.
+
+    Raises Invalid naming file and field.
+    """
     found = split_front_matter(text.replace("\r\n", "\n"))
     fields: Mapping[str, object] | None = own_fields(found.raw)
     if fields is None and load_yaml is not None:
         fields = load_yaml(found.raw, where)
     if not fields or fields.get("schema") != SCHEMA:
         raise Invalid(f"{where}: no checkpoint: it does not begin with front matter that says `schema: {SCHEMA}`")
-    if parts.number(fields, "version", where) > VERSION:
+    if _number(fields, "version", where) > VERSION:
         raise Invalid(f"{where}: `version` is newer than {VERSION}; update context-manager to read it")
     at, reason = read_moment(fields.get("at")), fields.get("reason")
     if at is None:
         raise Invalid(f"{where}: `at` must be a time such as 2026-02-16T18:45:00Z, not {fields.get('at')!r}")
     if reason not in get_args(Reason):
         raise Invalid(f"{where}: `reason` must be one of {', '.join(get_args(Reason))}, not {reason!r}")
-    body = layout.sections(found.body)
+    body = _split(found.body)
     try:
-        inputs, state = (layout.read_block(body.get(name, ())) for name in ("Compile inputs", "State"))
+        content: dict[str, Any] = {one.field: one.read(body.get(one.title, ())) for one in _SECTIONS}
     except ValueError as error:
         raise Invalid(f"{where}: a JSON block is broken ({error}); take the file from git") from error
     return Checkpoint(
-        id=parts.text(fields, "id", where),
-        session=parts.text(fields, "session", where),
+        id=_text(fields, "id", where),
+        session=_text(fields, "session", where),
         at=at,
-        turn=parts.number(fields, "turn", where),
+        turn=_number(fields, "turn", where),
         project=str(fields.get("project") or ""),
         reason=cast(Reason, reason),
         note=str(fields.get("note") or ""),
-        thread=layout.read_quote(body.get("Thread", ())),
-        decisions=layout.read_bullets(body.get("Decisions", ())),
-        open_items=layout.read_bullets(body.get("Open items", ())),
-        exchanges=parts.read_exchanges(body.get("Key exchanges", ())),
-        last_tool_call=parts.read_tool_call(body.get("Last tool call", ())),
-        files=layout.read_bullets(body.get("Files touched", ())),
-        topics=layout.read_bullets(body.get("Topics", ())),
-        anchors=parts.read_anchors(body.get("Anchors", ())),
-        gauges=parts.gauges(fields, where),
-        live=layout.read_bullets(body.get("Live chunks", ())),
-        cold=layout.read_bullets(body.get("Cold chunks", ())),
-        compile_inputs=inputs,
-        compiled_sha256=parts.optional(fields, "compiled_sha256"),
-        knowledge_tree=parts.optional(fields, "knowledge_tree"),
-        left_out=parts.read_pairs(body.get("Left out", ())),
-        state=state,
+        gauges=_gauges(fields, where),
+        compiled_sha256=_optional(fields, "compiled_sha256"),
+        knowledge_tree=_optional(fields, "knowledge_tree"),
+        **content,
     )
+
+
+def without_counts(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns the checkpoint without compile inputs and counts of the conversation's words, which a recovery counts
+    again. For a conversation in which something was deleted."""
+    state = {**(checkpoint.state or {}), "entries": {}}
+    return replace(checkpoint, compile_inputs=None, compiled_sha256=None, state=state)
+
+
+# ---------------------------------------------------------------- front matter
+
+
+def _gauges(fields: Mapping[str, object], where: str) -> Gauges | None:
+    if fields.get("limit_tokens") is None:
+        return None
+    client = None if fields.get("client_tokens") is None else _number(fields, "client_tokens", where)
+    return Gauges(_number(fields, "live_tokens", where), _number(fields, "limit_tokens", where), client)
+
+
+def _number(fields: Mapping[str, object], name: str, where: str) -> int:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Invalid(f"{where}: `{name}` must be a number, 0 or more, not {value!r}")
+    return value
+
+
+def _text(fields: Mapping[str, object], name: str, where: str) -> str:
+    value = fields.get(name)
+    if value is None or isinstance(value, list | dict):
+        raise Invalid(f"{where}: `{name}` must be text, not {value!r}")
+    return str(value)
+
+
+def _optional(fields: Mapping[str, object], name: str) -> str | None:
+    value = fields.get(name)
+    return None if value is None else str(value)
+
+
+# ---------------------------------------------------------------- sections
+
+_TURN = re.compile(r"### Turn (\d+)")
+_USER, _AGENT = "User:", "Agent:"
+
+ONE_LINE = 160
+"""Characters of JSON up to which a value is written on one line."""
+
+_UNWRITABLE = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def _split(body: str) -> dict[str, list[str]]:
+    """Returns the lines under each `## ` heading that are not empty."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in body.split("\n"):
+        if line.startswith("## "):
+            lines = found.setdefault(line[3:].strip(), [])
+        elif line:
+            lines.append(line)
+    return found
+
+
+def _row(*fields: str) -> str:
+    written = [escape_line(field, "|") for field in fields]
+    while len(written) > 1 and not written[-1]:
+        written.pop()
+    return "- " + " | ".join(written)
+
+
+def _read_row(line: str, count: int) -> list[str] | None:
+    """Returns the `count` fields of a row, or None if the line is not such a row."""
+    if line != "-" and not line.startswith("- "):
+        return None
+    fields = [unescape_line(field) for field in line[2:].split(" | ")]
+    return fields + [""] * (count - len(fields)) if len(fields) <= count else None
+
+
+def _bullets(texts: Iterable[str]) -> list[str]:
+    return [f"- {escape_line(text)}" for text in texts]
+
+
+def _read_bullets(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(unescape_line(line[2:]) for line in lines if line == "-" or line.startswith("- "))
+
+
+def _quote(text: str) -> list[str]:
+    return [f"> {line}" for line in escape(text).split("\n")] if text else []
+
+
+def _read_quote(lines: Iterable[str]) -> str:
+    return unescape("\n".join(line[2:] for line in lines if line.startswith(">")))
+
+
+def _exchanges(shown: Sequence[Exchange]) -> list[str]:
+    lines: list[str] = []
+    for one in shown:
+        lines += [f"### Turn {one.turn}", _USER, *_quote(one.asked)]
+        lines += [_AGENT, *_quote(one.answered)] if one.answered else []
+    return lines
+
+
+def _read_exchanges(lines: Sequence[str]) -> tuple[Exchange, ...]:
+    found: list[tuple[int, list[str], list[str]]] = []  # turn, lines of the user, lines of the agent
+    said: list[str] = []
+    for line in lines:
+        if heading := _TURN.fullmatch(line):
+            found.append((int(heading[1]), [], []))
+        elif found and line in (_USER, _AGENT):
+            _, user, agent = found[-1]
+            said = user if line == _USER else agent
+        elif found:
+            said.append(line)
+    return tuple(Exchange(turn, _read_quote(user), _read_quote(agent)) for turn, user, agent in found)
+
+
+def _tool_call(call: ToolCall | None) -> list[str]:
+    """Returns a row of name, summary and result, and the files indented below it."""
+    if call is None:
+        return []
+    return [_row(call.name, call.summary, call.result), *(f"  {line}" for line in _bullets(call.files))]
+
+
+def _read_tool_call(lines: Sequence[str]) -> ToolCall | None:
+    fields = _read_row(lines[0], 3) if lines else None
+    if fields is None:
+        return None
+    name, summary, result = fields
+    return ToolCall(name, summary, result, _read_bullets(line.removeprefix("  ") for line in lines[1:]))
+
+
+def _anchors(anchors: Sequence[Anchor]) -> list[str]:
+    return [_row(anchor.item, anchor.kind, anchor.at, anchor.note) for anchor in anchors]
+
+
+def _read_anchors(lines: Sequence[str]) -> tuple[Anchor, ...]:
+    found = []
+    for line in lines:
+        if fields := _read_row(line, 4):
+            item, kind, at, note = fields
+            known = cast(AnchorKind, kind) if kind in get_args(AnchorKind) else kind_of(item)
+            found.append(Anchor(item, known, note, at))
+    return tuple(found)
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [_row(*pair) for pair in pairs]
+
+
+def _read_pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    rows = (_read_row(line, 2) for line in lines)
+    return tuple((row[0], row[1]) for row in rows if row is not None)
+
+
+def _block(value: Any) -> list[str]:
+    """Returns a JSON block: short values on one line, longer ones indented, so that differences show line by line."""
+    if value is None:
+        return []
+    text = "\n".join(_json_lines(value, ""))
+    return ["```json", *_UNWRITABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text).split("\n"), "```"]
+
+
+def _json_lines(value: Any, indent: str) -> list[str]:
+    whole = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if len(whole) <= ONE_LINE or not isinstance(value, Mapping | list | tuple):
+        return [whole]
+    if isinstance(value, Mapping):
+        ends, inner = "{}", [(f"{json.dumps(str(key))}: ", value[key]) for key in sorted(value)]
+    else:
+        ends, inner = "[]", [("", one) for one in value]
+    lines = [ends[0]]
+    for place, (name, one) in enumerate(inner, start=1):
+        first, *rest = _json_lines(one, indent + " ")
+        lines += [f"{indent} {name}{first}", *rest]
+        lines[-1] += "," if place < len(inner) else ""
+    return [*lines, f"{indent}{ends[1]}"]
+
+
+def _read_block(lines: Sequence[str]) -> Any:
+    """Returns the value of the first JSON block, None without one. Raises ValueError if it is broken."""
+    if "```json" not in lines:
+        return None
+    start = lines.index("```json") + 1
+    end = lines.index("```", start)
+    return json.loads("\n".join(lines[start:end]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """A section of the file: its heading, the field that it holds, and how that is written and read."""
+
+    title: str
+    field: str
+    write: Callable[[Any], list[str]]
+    read: Callable[[Sequence[str]], Any]
+
+
+_SECTIONS = (
+    _Section("Thread", "thread", _quote, _read_quote),
+    _Section("Decisions", "decisions", _bullets, _read_bullets),
+    _Section("Open items", "open_items", _bullets, _read_bullets),
+    _Section("Key exchanges", "exchanges", _exchanges, _read_exchanges),
+    _Section("Last tool call", "last_tool_call", _tool_call, _read_tool_call),
+    _Section("Files touched", "files", _bullets, _read_bullets),
+    _Section("Topics", "topics", _bullets, _read_bullets),
+    _Section("Anchors", "anchors", _anchors, _read_anchors),
+    _Section("Live chunks", "live", _bullets, _read_bullets),
+    _Section("Cold chunks", "cold", _bullets, _read_bullets),
+    _Section("Left out", "left_out", _pairs, _read_pairs),
+    _Section("Compile inputs", "compile_inputs", _block, _read_block),
+    _Section("State", "state", _block, _read_block),
+)
+"""In the order of the file."""

@@ -1,8 +1,8 @@
-"""Enrich: an LLM looks over the decisions and open items of a checkpoint that is on disk already (S3 "Improvement 5").
+"""Enrich: lets an LLM review the decisions and open items of a checkpoint that is already on disk.
 
-    the checkpoint, by rules → the LLM, when there is time → what it said and what rules found, as one → the file again
+    checkpoint, by rules → the LLM's review, when there is time → both merged → the file again
 
-No turn waits for it and no lock is held while it is asked. Without an answer the checkpoint stays as it was.
+No turn waits for it and no lock is held during the call. Without an answer the checkpoint does not change.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 
 async def enrich(memory: Memory, number: str) -> bool:
-    """Asks the LLM about one checkpoint and writes down what comes of it. False: nothing changed; there is no LLM, or
-    no answer that can be used. Raises NotFound for a checkpoint that is gone."""
+    """Asks the LLM to review a checkpoint and stores the result. Returns False if nothing changed: there is no LLM, or
+    no usable answer. Raises NotFound if the checkpoint was deleted."""
     before = await stored.read(memory, number)
     answer = await _asked(memory, before)
     if answer is None:
@@ -44,14 +44,14 @@ async def enrich(memory: Memory, number: str) -> bool:
     try:
         after = replace(before, decisions=found.decisions, open_items=found.open_items)
         await stored.rewrite(memory, before, after)
-    except Conflict:  # somebody edits it: theirs stands
+    except Conflict:  # another program changed it: keep that
         return False
     await session_notes.learn(memory, before.session, before.turn, answer)
     return True
 
 
 async def enrich_all(memory: Memory) -> int:
-    """Looks over every checkpoint that waits for it, once; returns how many were changed."""
+    """Reviews every waiting checkpoint once and returns how many changed."""
     return await work_off(memory, ENRICHING, lambda number, _: enrich(memory, number))
 
 
@@ -81,5 +81,5 @@ async def _asked(memory: Memory, checkpoint: Checkpoint) -> Enrichment | None:
 
 
 def _newest(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """What a request could show: many turns of a long session are tools' and injected ones, which it leaves out."""
+    """Returns the newest turns, enough for a request, which leaves out tools' and injected turns."""
     return turns[-10 * enrichment.MOST_MESSAGES :]

@@ -18,77 +18,26 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.restore_files import committed, put_back
-from mcp_server.checkpoints.restore_plan import NO_UNDO, diff, told
+from mcp_server.checkpoints.restore_plan import NO_UNDO, told, without_forgotten
 from mcp_server.checkpoints.restore_plan import stays as what_stays
 from mcp_server.checkpoints.session_state import put_back as put_back_state
 from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
-from mcp_server.errors import ContextManagerError, NotFound
+from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
+from mcp_server.knowledge.anchors_text import with_entry
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
 from mcp_server.storage.local.recovery_intents import RecoveryIntent, RecoveryIntents
 from mcp_server.storage.local.session_states import SessionState
 from mcp_server.storage.local.state import SessionRow
 
-
-async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoint) -> None:
-    """The session's own state: first the cold records that it needs, on disk, then all rows in one transaction, then
-    the records that it has no use for."""
-    session = then.session
-    stored = SessionState.from_json(then.state or {})
-    there = await live_set(memory, session)
-    chunks = stored.chunks or [chunk for chunk in there if chunk.turn <= then.turn]
-    known = {chunk.id for chunk in chunks}
-    turns = await sessions.session_turns(memory, session)
-    by_number = {turn.number: turn for turn in turns}
-    later = [chunk for chunk in there if chunk.id not in known and chunk.turn > then.turn]
-    hidden = [await run_sync(_cold, memory, one, by_number) for one in later if one.turn <= intent.turns]
-    new = [chunk for chunk in later if chunk.turn > intent.turns]
-    wanted = [*chunks, *hidden]
-    records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
-
-    def kept() -> None:
-        missing = [one for one in chunks if one.form != "whole" and not _says(records.get(one.id), one)]
-        made = [_record(memory, one, session, by_number, "asked") for one in missing]
-        memory.cold.put_all([*made, *(_record(memory, one, session, by_number, "wound_back") for one in hidden)])
-
-    await run_sync(kept)
-    await put_back_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
-    whole = {one.id for one in wanted if one.form == "whole"}
-    stale = [record for number, record in records.items() if number in whole and record.form != "whole"]
-    await run_sync(memory.cold.remove_all, stale)
-
-
-def _cold(memory: Memory, chunk: LiveChunk, turns: Mapping[int, Turn]) -> LiveChunk:
-    tokens = chunk.tokens if chunk.form == "whole" else memory.tokens.count(_original(chunk, turns))
-    return replace(chunk, form="cold", shown=None, tokens=tokens, immune=0)
-
-
-def _says(record: ColdRecord | None, chunk: LiveChunk) -> bool:
-    return record is not None and record.form == chunk.form and record.shown == chunk.shown
-
-
-def _record(
-    memory: Memory, chunk: LiveChunk, session: str, turns: Mapping[int, Turn], reason: DropReason
-) -> ColdRecord:
-    original = _original(chunk, turns)
-    tokens = memory.tokens.count(original) if original else chunk.tokens
-    days = memory.settings.context.recoverable_for_days
-    return ColdRecord.of(chunk, session, original, reason, memory.clock(), days, tokens=tokens)
-
-
-def _original(chunk: LiveChunk, turns: Mapping[int, Turn]) -> str:
-    """What a chunk says; nothing for what a client only named."""
-    return original_of(chunk, turns.get(chunk.turn)) or ""
-
-
-__all__ = ["Restored", "diff", "finish", "restore", "unfinished_sentences"]
+TAG = "memory/before/"
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +80,7 @@ async def restore(
         row = await sessions.require(memory, then.session)
         text = await told(memory, then, knowledge, stays)
         about = {"of": then.id, "knowledge": knowledge}
-        own = await checkpoint.made(memory, row, "recovery", f"before going back to {then.id}", about)
+        own = await checkpoint.make_locked(memory, row, "recovery", f"before going back to {then.id}", about)
         if knowledge:
             stays = {**{path: f"{NO_UNDO}, it {why}" for path, why in own.left_out}, **stays}
         intent = RecoveryIntent(then.id, own.id, then.session, row.turns, knowledge, tuple(sorted(stays)))
@@ -213,3 +162,139 @@ def _took_knowledge(of: Checkpoint) -> bool:
     """Returns whether a checkpoint is the undo of a recovery that included the knowledge files."""
     about = (of.state or {}).get("recovery")
     return isinstance(about, Mapping) and bool(about.get("knowledge"))
+
+
+# ---------------------------------------------------------------- files
+
+
+def put_back(
+    memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
+    were left unchanged because another program changed them meanwhile."""
+    trees = CheckpointTrees(memory.files)
+    before, after = _contents(memory, trees, own, intent), _contents(memory, trees, then, intent)
+    wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
+    done: list[str] = []
+    left: list[str] = []
+    for path in sorted(wanted, key=lambda path: path not in after):  # what comes is there before anything goes
+        now, shall = trees.current((path,)).get(path), after.get(path)
+        if now == shall:
+            done.append(path)
+        elif now != before.get(path):
+            left.append(path)
+        else:
+            try:
+                if shall is not None:
+                    memory.files.write_bytes_atomic(path, shall, now, new=now is None)
+                else:
+                    memory.files.remove(path)
+                done.append(path)
+            except (Conflict, NotFound):
+                left.append(path)
+    return tuple(done), tuple(left)
+
+
+def _contents(memory: Memory, trees: CheckpointTrees, of: Checkpoint, intent: RecoveryIntent) -> dict[str, bytes]:
+    """Returns the checkpoint's files that this recovery restores, without text that was forgotten on request since."""
+    try:
+        names = trees.names(of.knowledge_tree) if of.knowledge_tree else {}
+    except Unavailable:
+        if intent.knowledge:
+            raise
+        names = {}
+    if of.knowledge_tree is None or not names:
+        return {ANCHORS: _anchors_text(of)} if of.anchors else {}
+    found = trees.read(of.knowledge_tree, [path for path in names if _is_about(path, intent)])
+    return {path: data for path, raw in found.items() if (data := without_forgotten(memory, path, raw)) is not None}
+
+
+def _is_about(path: str, intent: RecoveryIntent) -> bool:
+    return path == ANCHORS or (intent.knowledge and path.startswith(FOLDERS) and path not in intent.skipped)
+
+
+def _anchors_text(of: Checkpoint) -> bytes:
+    text = ""
+    for one in of.anchors:
+        text = with_entry(text, one)
+    return text.encode()
+
+
+async def committed(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:
+    """Tags the last commit, and commits the changes; a change that cannot be committed stays in the work tree."""
+    if not memory.git.available() or not memory.settings.git.auto_commit:
+        why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
+        return [f"{why}: nothing was committed; the files were restored"]
+    trees = CheckpointTrees(memory.files)
+    tag = f"{TAG}{intent.undo}"
+    message = (
+        f"recovery: back to checkpoint {then.id}\n\nSession: {then.session}, turn {then.turn}\n"
+        f"Undo: context-manager recover --checkpoint {own.id}"
+    )
+    async with memory.locks.git():
+        try:
+            known = await run_sync(
+                lambda: [*_contents(memory, trees, own, intent), *_contents(memory, trees, then, intent)]
+            )
+            head = await run_sync(memory.git.head)
+            tagged = head is not None and await run_sync(memory.git.tags.create_new, tag, head)
+            commit = await run_sync(memory.git.commit, known, message)
+            if commit is None and tagged:
+                await run_sync(memory.git.tags.remove, tag)
+        except ContextManagerError as error:
+            return [f"not committed: {error}; the files are what they were"]
+    return [f"committed as {commit[:10]}; the commit before is tagged {tag}"] if commit else []
+
+
+# ---------------------------------------------------------------- the session
+
+
+async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoint) -> None:
+    """Restores the session's own state: writes the cold records that it needs to disk, then replaces all rows in one
+    transaction, then deletes the records that are no longer needed."""
+    session = then.session
+    stored = SessionState.from_json(then.state or {})
+    there = await live_set(memory, session)
+    chunks = stored.chunks or [chunk for chunk in there if chunk.turn <= then.turn]
+    known = {chunk.id for chunk in chunks}
+    turns = await sessions.session_turns(memory, session)
+    by_number = {turn.number: turn for turn in turns}
+    later = [chunk for chunk in there if chunk.id not in known and chunk.turn > then.turn]
+    hidden = [await run_sync(_cold, memory, one, by_number) for one in later if one.turn <= intent.turns]
+    new = [chunk for chunk in later if chunk.turn > intent.turns]
+    wanted = [*chunks, *hidden]
+    records = {record.chunk_id: record for record in await run_sync(memory.cold.of, session)}
+
+    def kept() -> None:
+        missing = [one for one in chunks if one.form != "whole" and not _says(records.get(one.id), one)]
+        made = [_record(memory, one, session, by_number, "asked") for one in missing]
+        memory.cold.put_all([*made, *(_record(memory, one, session, by_number, "wound_back") for one in hidden)])
+
+    await run_sync(kept)
+    await put_back_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
+    whole = {one.id for one in wanted if one.form == "whole"}
+    stale = [record for number, record in records.items() if number in whole and record.form != "whole"]
+    await run_sync(memory.cold.remove_all, stale)
+
+
+def _cold(memory: Memory, chunk: LiveChunk, turns: Mapping[int, Turn]) -> LiveChunk:
+    tokens = chunk.tokens if chunk.form == "whole" else memory.tokens.count(_original(chunk, turns))
+    return replace(chunk, form="cold", shown=None, tokens=tokens, immune=0)
+
+
+def _says(record: ColdRecord | None, chunk: LiveChunk) -> bool:
+    return record is not None and record.form == chunk.form and record.shown == chunk.shown
+
+
+def _record(
+    memory: Memory, chunk: LiveChunk, session: str, turns: Mapping[int, Turn], reason: DropReason
+) -> ColdRecord:
+    original = _original(chunk, turns)
+    tokens = memory.tokens.count(original) if original else chunk.tokens
+    days = memory.settings.context.recoverable_for_days
+    return ColdRecord.of(chunk, session, original, reason, memory.clock(), days, tokens=tokens)
+
+
+def _original(chunk: LiveChunk, turns: Mapping[int, Turn]) -> str:
+    """Returns a chunk's text; empty for a file that a client only named."""
+    return original_of(chunk, turns.get(chunk.turn)) or ""

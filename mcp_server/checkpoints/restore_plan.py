@@ -1,30 +1,159 @@
-"""What going back to a checkpoint would change, in words, and what would stay as it is: the dry run of `restore`."""
+"""Compares the present state with a checkpoint's: what `restore` would change, in words, and what it would leave."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from typing import Literal
 
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
-from mcp_server.checkpoints.diff import State, difference
-from mcp_server.checkpoints.diff import text as difference_text
 from mcp_server.checkpoints.document import Checkpoint
 from mcp_server.checkpoints.session_state import snapshot, topic_names
 from mcp_server.errors import Unavailable
 from mcp_server.knowledge.anchor import anchors
+from mcp_server.knowledge.anchors import Anchor
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.live_set import live_set
 from mcp_server.storage.local.checkpoint_trees import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
 
+MOST_LISTED = 20
+"""At most this many names of a kind are listed; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state that a recovery restores. `knowledge` maps paths to texts; None leaves knowledge out of the
+    comparison."""
+
+    anchors: tuple[Anchor, ...] = ()
+    topics: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
+    knowledge: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names that would be added and removed, each sorted."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PathChange:
+    """A file that would change, and how many lines would be added and removed."""
+
+    path: str
+    kind: Literal["added", "removed", "changed"]
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The changes. An anchor counts as changed if its note or kind differs, not if its time does."""
+
+    anchors: Names = field(default_factory=Names)
+    changed_anchors: tuple[str, ...] = ()
+    topics: Names = field(default_factory=Names)
+    live: Names = field(default_factory=Names)
+    paths: tuple[PathChange, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return self == Difference()
+
+
+def difference(now: State, then: State) -> Difference:
+    """Returns what would change if `then` replaced `now`."""
+    here, there = ({anchor.item: (anchor.kind, anchor.note) for anchor in state.anchors} for state in (now, then))
+    both_known = now.knowledge is not None and then.knowledge is not None
+    return Difference(
+        anchors=_names(here, there),
+        changed_anchors=tuple(sorted(item for item in here.keys() & there.keys() if here[item] != there[item])),
+        topics=_names(now.topics, then.topics),
+        live=_names(now.live, then.live),
+        paths=_paths(now.knowledge or {}, then.knowledge or {}) if both_known else (),
+    )
+
+
+def text(found: Difference) -> str:
+    """Returns the changes in words, a line per kind; one sentence if there are none."""
+    if found.empty:
+        return "Nothing would change."
+    lines = [
+        *_listed("anchors set again", found.anchors.added),
+        *_listed("anchors taken away", found.anchors.removed),
+        *_listed("anchors changed", found.changed_anchors),
+        *_listed("topics active again", found.topics.added),
+        *_listed("topics no longer active", found.topics.removed),
+        *_counted("live again", found.live.added),
+        *_counted("no longer live", found.live.removed),
+    ]
+    if found.paths:
+        added, removed = sum(one.added for one in found.paths), sum(one.removed for one in found.paths)
+        lines.append(f"knowledge: {_number(len(found.paths), 'file')}, +{added:,} −{removed:,} lines")
+        lines += [f"  {one.path}: {one.kind}, +{one.added:,} −{one.removed:,}" for one in found.paths[:MOST_LISTED]]
+        lines += _rest(len(found.paths))
+    return "\n".join(lines)
+
+
+def line_changes(before: str, after: str) -> tuple[int, int]:
+    """Returns (lines added, lines removed) between two texts."""
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    start = 0
+    while start < min(len(old), len(new)) and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    old, new = old[start : len(old) - end], new[start : len(new) - end]
+    same = sum(match.size for match in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    return len(new) - same, len(old) - same
+
+
+def _names(now: Iterable[str], then: Iterable[str]) -> Names:
+    here, there = set(now), set(then)
+    return Names(tuple(sorted(there - here)), tuple(sorted(here - there)))
+
+
+def _paths(now: Mapping[str, str], then: Mapping[str, str]) -> tuple[PathChange, ...]:
+    changes = []
+    for path in sorted(now.keys() | then.keys()):
+        if now.get(path) != then.get(path):
+            kind: Literal["added", "removed", "changed"]
+            kind = "added" if path not in now else "removed" if path not in then else "changed"
+            changes.append(PathChange(path, kind, *line_changes(now.get(path, ""), then.get(path, ""))))
+    return tuple(changes)
+
+
+def _listed(what: str, names: Sequence[str]) -> list[str]:
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return [f"{what}: {', '.join(names[:MOST_LISTED])}{more}"] if names else []
+
+
+def _counted(what: str, names: Sequence[str]) -> list[str]:
+    return [f"{what}: {_number(len(names), 'chunk')}"] if names else []
+
+
+def _rest(count: int) -> list[str]:
+    return [f"  and {_number(count - MOST_LISTED, 'file')} more"] if count > MOST_LISTED else []
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 NO_UNDO = "its undo could not bring it back"
 
 
 async def diff(memory: Memory, number: str, other: str | None = None) -> str:
-    """What going back to a checkpoint would change, its knowledge too: of things as they are now, or as they were at
+    """Returns what restoring a checkpoint with its knowledge would change, compared with now or with checkpoint
     `other`. Raises as `restore` does."""
     then = await stored.read(memory, number)
     if other is None:
@@ -33,11 +162,11 @@ async def diff(memory: Memory, number: str, other: str | None = None) -> str:
     since = await stored.read(memory, other)
     before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
     after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
-    return difference_text(difference(before, after))
+    return text(difference(before, after))
 
 
 async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
-    """What going back would change, in words."""
+    """Returns what restoring would change, in words, without the files in `stays`."""
     trees = CheckpointTrees(memory.files)
     here = there = None
     if knowledge:
@@ -47,7 +176,7 @@ async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collect
             for texts in (await run_sync(_texts_now, trees), await run_sync(_texts, memory, trees, then))
         )
     now = await _now(memory, then.session, here)
-    return difference_text(difference(now, replace(_state_of(then), knowledge=there)))
+    return text(difference(now, replace(_state_of(then), knowledge=there)))
 
 
 async def _now(memory: Memory, session: str, knowledge: Mapping[str, str] | None) -> State:
@@ -65,7 +194,7 @@ def _state_of(of: Checkpoint) -> State:
 
 
 def _texts(memory: Memory, trees: CheckpointTrees, of: Checkpoint) -> dict[str, str]:
-    """The knowledge of a checkpoint, without what was forgotten on request since."""
+    """Returns a checkpoint's knowledge files, without text that was forgotten on request since."""
     if of.knowledge_tree is None:
         raise Unavailable(f"checkpoint {of.id} holds no knowledge; go back to it without")
     names = [path for path in trees.names(of.knowledge_tree) if path.startswith(FOLDERS)]
@@ -80,8 +209,8 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
 
 
 def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
-    """Files that stay as they are, each with the reason: the checkpoint does not hold them, its undo could not, or only
-    the user's own hand may change them."""
+    """Returns the files that restoring would not change, each with the reason: the checkpoint lacks them, its undo
+    would lack them, or only the user may change them."""
     trees = CheckpointTrees(memory.files)
     found = {path: f"{NO_UNDO}, it {why}" for path, why in trees.refused().items()}
     found |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
@@ -96,7 +225,7 @@ def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
 
 
 def without_forgotten(memory: Memory, path: str, data: bytes) -> bytes | None:
-    """The bytes, bringing back nothing that was forgotten; None for a file that was forgotten as a whole."""
+    """Returns the bytes without forgotten text; None for a file that was forgotten as a whole."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -11,13 +11,14 @@ from typing import Any
 
 from mcp_server.conversations import as_of, sessions
 from mcp_server.knowledge import session_notes
-from mcp_server.knowledge.notes import with_texts, without_texts
+from mcp_server.knowledge.notes import Noted, from_dict, noted, with_texts, without_texts
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.storage.local.live_sets import READINGS, STEPS
 from mcp_server.storage.local.session_states import Place, SessionState, SessionStates
+from mcp_server.understanding.model import Model
 
 TOPICS = "topics"
 """Namespace of the state: session → its active topics by name."""
@@ -27,13 +28,13 @@ TOPICS = "topics"
 class Kept:
     """An entry of the state, with the key `prefix` + session.
 
-    `heard` is the field of its value, if any, that holds the number of the last turn that was processed. Later turns
-    are processed when the entry is read.
+    `last_turn` is the field of its value, if any, with the number of the last processed turn. Later turns are processed
+    when the entry is read.
     """
 
     namespace: str
     prefix: str = ""
-    heard: str | None = None
+    last_turn: str | None = None
 
     def place(self, session: str) -> Place:
         return self.namespace, self.prefix + session
@@ -50,9 +51,19 @@ KEPT = (
 
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
-    """Returns the session's state as of this moment; the notes refer to turns and do not repeat them."""
-    found = await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
-    return replace(found, entries=_with_notes(found.entries, session, without_texts))
+    """Returns the session's state as of this moment."""
+    return await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+
+
+def without_notes_texts(state: SessionState, session: str) -> SessionState:
+    """Returns the state as a checkpoint stores it: its notes refer to turns and do not repeat their texts."""
+    return replace(state, entries=_with_notes(state.entries, session, without_texts))
+
+
+def notes_of(state: SessionState, session: str, turn: int, turns: Sequence[Turn], recognizer: Model) -> Noted:
+    """Returns the session's notes after turn number `turn`; `turns` are all turns up to it."""
+    before = from_dict(state.entries.get(session_notes.NAMESPACE, {}).get(session))
+    return noted(turns, recognizer, before if before.turn <= turn else None)
 
 
 async def put_back(
@@ -90,9 +101,9 @@ async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
     last = turns[0].number - 1
     for kept in KEPT:
         namespace, key = kept.place(session)
-        value = await memory.state.get(namespace, key) if kept.heard else None
-        if isinstance(value, Mapping) and kept.heard and int(value.get(kept.heard, last)) < last:
-            await memory.state.put(namespace, key, {**value, kept.heard: last})
+        value = await memory.state.get(namespace, key) if kept.last_turn else None
+        if isinstance(value, Mapping) and kept.last_turn and int(value.get(kept.last_turn, last)) < last:
+            await memory.state.put(namespace, key, {**value, kept.last_turn: last})
     await memory.state.remove(as_of.NAMESPACE, session)
 
 

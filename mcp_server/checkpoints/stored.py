@@ -1,13 +1,14 @@
-"""Checkpoints: reads, lists and rewrites stored ones. `checkpoint` makes one, `restore` goes back to one."""
+"""Checkpoints on disk: reads, lists, rewrites and shows them. `checkpoint` makes one, `restore` restores one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
-from mcp_server.checkpoints.document import Checkpoint, without_counts
+from mcp_server.checkpoints.document import Checkpoint, render, without_counts
 from mcp_server.checkpoints.threads import key_exchanges, summary
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
@@ -15,8 +16,8 @@ from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.checkpoint_files import CheckpointFiles, Head
-
-__all__ = ["Head", "forget", "latest", "listed", "named_chunks", "read", "rewrite"]
+from mcp_server.text.fencing import neutralise
+from mcp_server.text.yaml_line import moment_text
 
 
 async def read(memory: Memory, number: str) -> Checkpoint:
@@ -93,3 +94,66 @@ def named_chunks(memory: Memory) -> frozenset[str]:
         with suppress(ContextManagerError):  # a broken checkpoint names no chunks
             found.update(files.read(head.path).cold)
     return frozenset(found)
+
+
+# ---------------------------------------------------------------- texts
+
+WHY: dict[str, str] = {
+    "asked": "asked for",
+    "compaction": "before compaction",
+    "end": "session end",
+    "hook": "the client compacts",
+    "recovery": "before a recovery",
+}
+LISTED = 50
+
+
+def made_text(made: Checkpoint) -> str:
+    """Returns the answer to a model that asked for a checkpoint."""
+    more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
+    return f"{told_text(made)}\n{more}"
+
+
+def told_text(made: Checkpoint) -> str:
+    """Returns what a new checkpoint contains, in two lines or more."""
+    kinds = (
+        (made.decisions, "decision"),
+        (made.open_items, "open item"),
+        (made.anchors, "anchor"),
+        (made.topics, "topic"),
+        (made.live, "live chunk"),
+        (made.cold, "cold chunk"),
+    )
+    held = ", ".join(f"{len(some)} {name}{'' if len(some) == 1 else 's'}" for some, name in kinds if some)
+    knowledge = "the knowledge as it is" if made.knowledge_tree else "no knowledge"
+    lines = [
+        f"checkpoint: {made.id}",
+        f"session {made.session}, after turn {made.turn}: {', '.join(filter(None, (held, knowledge)))}",
+        *(f"not in it: {path}, {why}" for path, why in made.left_out),
+    ]
+    return neutralise("\n".join(lines))
+
+
+def listed_text(heads: Sequence[Head]) -> str:
+    """Returns the list for a resource."""
+    if not heads:
+        return "No checkpoints yet. The tool `checkpoint` makes one; compactions and ended sessions make them too."
+    rows = [f"- `{head.id}` {when(head)}, session {head.session}, {told(head)}" for head in heads[:LISTED]]
+    rest = [f"- and {len(heads) - LISTED:,} older ones"] if len(heads) > LISTED else []
+    return neutralise("\n".join(["# Checkpoints", "", *rows, *rest]))
+
+
+def shown_text(checkpoint: Checkpoint) -> str:
+    """Returns a checkpoint's file without the parts for programs."""
+    return neutralise(render(replace(checkpoint, compile_inputs=None, state=None)))
+
+
+def when(head: Head) -> str:
+    """Returns a checkpoint's time in UTC: `2026-02-16 18:45`."""
+    return moment_text(head.at)[:16].replace("T", " ")
+
+
+def told(head: Head) -> str:
+    """Returns the last turn and the reason of a checkpoint."""
+    why = WHY.get(head.reason, head.reason)
+    return f"after turn {head.turn}, {why}" + (f": {head.note}" if head.note else "")

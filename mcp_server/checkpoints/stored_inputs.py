@@ -1,8 +1,14 @@
-"""What a checkpoint's context was compiled from, kept so that it can be compiled again: same inputs, same bytes.
+"""Stores what a checkpoint's context was compiled from, so that it can be compiled again: same inputs, same bytes.
 
-store    inputs → references in the place of texts, one SHA-256 a field, the hash of the text
-verify   the texts fetched again (knowledge from the checkpoint's tree, turns from the transcripts) → compiled →
-         the stored hash, or the names of the fields that are not what they were
+    store     inputs → texts replaced by references → the SHA-256 of each field and of the compiled text
+    verify    references replaced by texts (knowledge from the checkpoint's tree, turns from the transcripts) → compiled
+              → the same hash, or the names of the fields that differ
+
+    "text": "…"                    →  "text": {"of": "knowledge/memory/MEMORY.md", "at": [120, 48]}
+    {"number": 4, "content": …}    →  {"turn_of": "raw/conversations/….md#4"}
+
+`of` names a file, or a turn of a transcript as `path#number`; `at` is the text's offset and length in characters. A
+text that is not found there, or is no longer than a reference, is stored itself.
 """
 
 from __future__ import annotations
@@ -15,7 +21,6 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.references import TextOf, TurnOf, referring, resolved, sources
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
 from mcp_server.errors import ContextManagerError
@@ -23,13 +28,91 @@ from mcp_server.memory import Memory
 from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
 from mcp_server.text.markdown import split_front_matter
 
+WORTH_A_REFERENCE = 40
+"""Characters from which a text is replaced by a reference."""
+
+LAST_TURNS = 20
+"""The message is searched in at most this many of the session's last turns."""
+
+TextOf = Callable[[str], str | None]
+"""Returns the text of a file, or of a turn (`path#number`); None if it does not exist."""
+
+TurnOf = Callable[[str], Mapping[str, Any] | None]
+"""Returns a turn (`path#number`) as JSON values; None if it does not exist."""
+
+
+def referring(document: Mapping[str, Any], text_of: TextOf, turn_of: TurnOf, place_of: Mapping[int, str]) -> Any:
+    """Returns the JSON document with references. `place_of` maps each turn's number to the path of its transcript."""
+
+    def named(number: int) -> str:
+        return f"{place_of.get(number, '')}#{number}"
+
+    def text(value: str, of: str) -> Any:
+        if len(value) < WORTH_A_REFERENCE:
+            return value
+        start = (text_of(of) or "").find(value)
+        return value if start < 0 else {"of": of, "at": [start, len(value)]}
+
+    def turn(value: Mapping[str, Any], of: str) -> Any:
+        return {"turn_of": of} if turn_of(of) == value else dict(value)
+
+    def hit(value: Mapping[str, Any]) -> Any:
+        found = value["hit"]
+        passage = found["passage"]
+        of = passage["path"] if passage["turn"] is None else f"{passage['path']}#{passage['turn']}"
+        return {**value, "hit": {**found, "passage": {**passage, "text": text(passage["text"], of)}}}
+
+    given = dict(document)
+    given["files"] = [{**one, "text": text(one["text"], one["path"])} for one in document["files"]]
+    given["hits"] = [hit(one) for one in document["hits"]]
+    given["turns"] = [turn(one, named(one["number"])) for one in document["turns"]]
+    for number in sorted(place_of, reverse=True)[:LAST_TURNS]:
+        message = text(document["message"], named(number))
+        if message != document["message"]:
+            given["message"] = message
+            break
+    last = document.get("last_session")
+    if last is not None:
+        turns = [turn(one, f"{last['path']}#{one['number']}") for one in last["turns"]]
+        given["last_session"] = {**last, "turns": turns}
+    return given
+
+
+def resolved(given: Any, text_of: TextOf, turn_of: TurnOf) -> Any:
+    """Returns the document with the texts of its references. A missing text is empty; a missing turn is left out."""
+    if isinstance(given, list):
+        found = ((inner, resolved(inner, text_of, turn_of)) for inner in given)
+        return [one for inner, one in found if one is not None or inner is None]
+    if not isinstance(given, Mapping):
+        return given
+    if given.keys() == {"of", "at"}:
+        start, length = given["at"]
+        return (text_of(given["of"]) or "")[start : start + length]
+    if given.keys() == {"turn_of"}:
+        return turn_of(given["turn_of"])
+    return {name: resolved(inner, text_of, turn_of) for name, inner in given.items()}
+
+
+def sources(given: Any) -> frozenset[str]:
+    """Returns the files and turns that a document refers to, as in `of`."""
+    if isinstance(given, list):
+        return frozenset().union(*(sources(inner) for inner in given))
+    if not isinstance(given, Mapping):
+        return frozenset()
+    if given.keys() == {"of", "at"}:
+        return frozenset((given["of"],))
+    if given.keys() == {"turn_of"}:
+        return frozenset((given["turn_of"],))
+    return frozenset().union(*(sources(inner) for inner in given.values()))
+
+
 _TRANSCRIPTS = "raw/"
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What compiling a checkpoint's inputs gave. `differing` names the inputs that are not what they were; with none,
-    and another hash, the compiler or the tokenizer is another one."""
+    """The result of compiling a checkpoint's inputs. `differing` names the inputs that changed; if there are none and
+    the hash differs, the compiler or the tokenizer is another version."""
 
     matches: bool
     sha256: str
@@ -49,31 +132,28 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Compile inputs for a checkpoint: the document, and the hash of what they give. `files` are those that it refers
-    to outside of the transcripts."""
+    """Compile inputs for a checkpoint: the document, and the hash of the compiled text. `files` are the files it refers
+    to, without transcripts."""
 
     document: Mapping[str, Any]
     sha256: str
     files: tuple[str, ...]
 
 
-async def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
-    """These inputs as a checkpoint keeps them; of the hits only those that the text is made of, where that is enough.
-    `place_of` says in which transcript each turn of the session stands."""
+def stored(memory: Memory, inputs: CompileInputs, place_of: Mapping[int, str]) -> Stored:
+    """Returns inputs as a checkpoint stores them, without hits that did not change the text. Reads files.
 
-    def work() -> Stored:
-        compiled = _reduced(inputs, memory)
-        text_of, turn_of = _now(memory)
-        given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
-        files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
-        document = {"fields": given, "digests": compiled.inputs.digests()}
-        return Stored(document, compiled.sha256, tuple(files))
-
-    return await run_sync(work)
+    `place_of` maps each turn's number to the path of its transcript.
+    """
+    compiled = _reduced(inputs, memory)
+    text_of, turn_of = _now(memory)
+    given = referring(compiled.inputs.to_json(), text_of, turn_of, place_of)
+    files = sorted(of for of in sources(given) if not of.startswith(_TRANSCRIPTS))
+    return Stored({"fields": given, "digests": compiled.inputs.digests()}, compiled.sha256, tuple(files))
 
 
 async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
-    """Compiles what the checkpoint was compiled from once more."""
+    """Compiles the checkpoint's inputs again."""
     document = checkpoint.compile_inputs
     if document is None or checkpoint.compiled_sha256 is None:
         return Verified(False, "", problem="it keeps no compile inputs")
@@ -95,7 +175,7 @@ async def verify(memory: Memory, checkpoint: Checkpoint) -> Verified:
 
 
 def _reduced(inputs: CompileInputs, memory: Memory) -> Compiled:
-    """The inputs compiled, without the hits that left no trace in the text."""
+    """Compiles the inputs without the hits that did not change the text."""
     count = memory.tokens.count
     whole = compile_inputs(inputs, count)
     shown = {one.id for one in whole.receipt.considered if one.included}
@@ -112,7 +192,7 @@ def _id(passage: Any) -> str:
 
 
 def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
-    """Files as they are on disk."""
+    """Returns readers of the files on disk."""
 
     def read(path: str) -> str | None:
         try:
@@ -124,7 +204,7 @@ def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
 
 
 def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
-    """Files as the checkpoint's tree has them; without what was forgotten on request since."""
+    """Returns readers of the files in the checkpoint's tree, without text that was forgotten on request since."""
     trees = CheckpointTrees(memory.files)
 
     def read(path: str) -> str | None:
@@ -139,7 +219,7 @@ def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
 
 
 def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf, TurnOf]:
-    """Where texts and turns come from, each file read once."""
+    """Returns the readers of texts and turns; each file is read once."""
     read = cache(read)
 
     @cache
@@ -167,5 +247,5 @@ def _sources(memory: Memory, read: Callable[[str], str | None]) -> tuple[TextOf,
 
 
 def _as_json(turn: Any) -> Mapping[str, Any]:
-    """A turn as `CompileInputs.to_json` writes it."""
+    """Returns a turn as `CompileInputs.to_json` writes it."""
     return dict(CompileInputs("", 0, turn.at, "", turns=(turn,)).to_json()["turns"][0])

@@ -22,8 +22,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     from mcp_server.checkpoints.checkpoint import make
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.enrich import enrich_all
-    from mcp_server.checkpoints.stored import read
-    from mcp_server.checkpoints.views import told_text
+    from mcp_server.checkpoints.stored import read, told_text
     from mcp_server.memory import Memory
     from mcp_server.relevance.clarity_views import session_meant
 
@@ -44,9 +43,9 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
-    from mcp_server.checkpoints.stored import Head, listed
-    from mcp_server.checkpoints.views import told, when
+    from mcp_server.checkpoints.stored import listed, told, when
     from mcp_server.memory import Memory
+    from mcp_server.storage.local.checkpoint_files import Head
 
     async def ask(memory: Memory) -> list[Head]:
         return (await listed(memory, session))[:limit]
@@ -67,8 +66,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
 def show(checkpoint: str, as_json: bool) -> None:
     """One checkpoint: what was decided, what is open, what the state was."""
     from mcp_server.checkpoints.document import Checkpoint
-    from mcp_server.checkpoints.stored import read
-    from mcp_server.checkpoints.views import shown_text
+    from mcp_server.checkpoints.stored import read, shown_text
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> Checkpoint:
@@ -84,7 +82,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
-    from mcp_server.checkpoints.restore import diff as action
+    from mcp_server.checkpoints.restore_plan import diff as action
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> str:

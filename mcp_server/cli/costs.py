@@ -12,7 +12,7 @@ from mcp_server.cli.printing import console, json_option, print_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mcp_server.llm.costs import Costs
+    from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
     from mcp_server.storage.local.llm_ledger import Spent
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @json_option
 def command(days: int, as_json: bool) -> None:
     """What LLM calls cost: by purpose, by day, and what a month like this is."""
-    from mcp_server.llm.costs import costs
+    from mcp_server.llm.metered import costs
 
     async def ask(memory: Memory) -> Costs:
         return await costs(memory, days)

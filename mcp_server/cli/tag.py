@@ -10,7 +10,7 @@ from mcp_server.cli.opening import with_memory
 from mcp_server.cli.printing import json_option, moment, print_json, print_table
 
 if TYPE_CHECKING:
-    from mcp_server.history.tagging import Kind
+    from mcp_server.history.committing import Kind
 
 
 @click.group("tag")
@@ -24,7 +24,7 @@ def _tagging(kind: Kind, about: str) -> None:
     @click.option("--note", "-m", default="", help="A sentence about it.")
     @json_option
     def act(name: str, note: str, as_json: bool) -> None:
-        from mcp_server.history.tagging import tag
+        from mcp_server.history.committing import tag
 
         made = with_memory(lambda memory: tag(memory, kind, name, note))
         if as_json:
@@ -42,7 +42,7 @@ _tagging("extract", "An extraction algorithm has changed: tags memory/extract/NA
 @json_option
 def list_(as_json: bool) -> None:
     """All tags of the memory, the oldest first."""
-    from mcp_server.history.tagging import tags
+    from mcp_server.history.committing import tags
 
     found = with_memory(tags)
     if as_json:

@@ -20,7 +20,7 @@ from mcp_server.memory import Memory
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics.activations import Activation, Correction
 from mcp_server.topics.judge import Verdict, decided, weigh
-from mcp_server.topics.topic import Direction, Heard, Match, Trouble
+from mcp_server.topics.topic import Direction, Match, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
 from mcp_server.topics.watch import first_tier, said_by
 
@@ -32,7 +32,7 @@ class Trial:
     """What became of a message. `verdicts` hold every topic that was considered, the ones that come in first; `others`
     counts the rest. `items` is what would go into the context, with its tokens, `text` how it would stand there."""
 
-    heard: Heard
+    heard: WatchedMessage
     verdicts: tuple[Verdict, ...]
     others: int
     troubles: tuple[Trouble, ...]
@@ -83,7 +83,7 @@ async def try_message(
     memory: Memory, message: str, *, direction: Direction = "input", paths: Sequence[str] = ()
 ) -> Trial:
     """Puts a message through the watchers: `output` for what an agent says, `paths` for the files that it touched."""
-    heard = Heard(message, direction, tuple(paths))
+    heard = WatchedMessage(message, direction, tuple(paths))
     topics = await run_sync(memory.topics.read)
     tier1 = await run_sync(first_tier, memory, topics, heard)
     weighed = await run_sync(weigh, memory, heard, topics, tier1)
@@ -119,7 +119,7 @@ async def _compiled(memory: Memory, inputs: CompileInputs) -> Compiled:
     return await run_sync(compile_inputs, inputs, memory.tokens.count)
 
 
-def _corrections(heard: Heard, verdicts: Sequence[Verdict]) -> tuple[Correction, ...]:
+def _corrections(heard: WatchedMessage, verdicts: Sequence[Verdict]) -> tuple[Correction, ...]:
     if heard.direction != "output":
         return ()
     found = [

@@ -139,7 +139,7 @@ async def list_sessions(memory: Memory, open_only: bool = False, limit: int = 50
 async def show_session(memory: Memory, session: str) -> SessionShown:
     """Returns the whole session. Raises NotFound with the nearest id."""
     row = await require(memory, session)
-    chain = await run_sync(_chain, memory, row.path)
+    chain = await run_sync(transcripts_of, memory, row.path)
     places = {placed.turn.number: path for path, transcript in chain for placed in transcript.turns}
     seen = await as_of.as_of(memory, row.session)
     return SessionShown(row, _turns(chain), tuple(path for path, _ in chain), places, seen)
@@ -218,7 +218,7 @@ async def _last_compaction(memory: Memory, row: SessionRow, until: int | None) -
     return await run_sync(look)
 
 
-def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
+def transcripts_of(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
     """Returns a session's transcripts, oldest first. Follows `continues` back from the last one."""
     chain: list[tuple[str, Transcript]] = []
     following: str | None = path
@@ -237,7 +237,7 @@ def _chain(memory: Memory, path: str) -> list[tuple[str, Transcript]]:
 def read_turns(memory: Memory, path: str) -> tuple[Turn, ...]:
     """Returns the turns of a transcript and of those that it continues, oldest first. Reads files: call it in a
     thread."""
-    return _turns(_chain(memory, path))
+    return _turns(transcripts_of(memory, path))
 
 
 def _turns(chain: list[tuple[str, Transcript]]) -> tuple[Turn, ...]:

@@ -1,15 +1,12 @@
-"""Embedders: text in, unit vectors out. One file a provider, one Protocol for all.
+"""Embedders: text in, unit vectors out. Here are the protocols and what the settings name, in `providers` the rest.
 
-    wanted = Wanted("wordllama")
-    embedder, message = load(wanted)
+    embedder, problem = providers.load(Wanted("wordllama"))
 
-`load` only looks whether a provider is installed; its weights come into memory, or its endpoint is asked, with the
-first text. The name and the dimensions of what is wanted are known without it: the index is made for them.
+The name and the dimensions are known before an embedder is loaded: the index is made for them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,42 +18,42 @@ if TYPE_CHECKING:
 
 
 class Embedder(Protocol):
-    """What the index needs of a provider. Calls block and may come from any thread."""
+    """What the index needs of an embedder. Calls block and may come from any thread."""
 
     @property
     def name(self) -> str:
-        """As index file names and receipts write it."""
+        """The name in index files and receipts."""
         ...
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector."""
+        """The length of every vector."""
         ...
 
     @property
     def gate_threshold(self) -> float:
-        """The value from which the gate is open for this embedder's cosines (SPEC §7)."""
+        """The cosine from which the gate is open."""
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row a text, each of length 1; a text without a known token gives zeros. Independent of what else is in
-        the batch. Raises Unavailable if the provider cannot be reached or loaded."""
+        """Returns a row of length 1 per text, zeros for a text without a known token. Does not depend on the
+        other texts. Raises Unavailable if the provider cannot be reached or loaded."""
         ...
 
 
 @runtime_checkable
 class Metered(Protocol):
-    """An embedder that somebody has to pay for."""
+    """An embedder whose calls cost money."""
 
     def take_spent(self) -> tuple[int, int]:
-        """Calls and tokens since this was last asked."""
+        """Returns the calls and tokens since the last call of this method."""
         ...
 
 
 Name = Literal["wordllama", "none", "openai", "sentence-transformers"]
 
 MODELS: Mapping[Name, str] = {"openai": "text-embedding-3-small", "sentence-transformers": "all-MiniLM-L6-v2"}
-"""The model of a provider that has several, where the settings name none."""
+"""The default model of each provider that has several."""
 
 DIMENSIONS: Mapping[str, int] = {
     "wordllama": 256,
@@ -65,13 +62,13 @@ DIMENSIONS: Mapping[str, int] = {
     "all-MiniLM-L6-v2": 384,
     "all-mpnet-base-v2": 768,
 }
-"""Of models that we know; for others the settings say it."""
+"""The length of the vectors of known models; for others the settings give it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The embedder that the settings name: `model` and `dimensions` of a provider that has several, `key` and
-    `base_url` of one that is asked over HTTP."""
+    """The embedder that the settings name. `model` and `dimensions` are for providers with several models, `key` and
+    `base_url` for those behind HTTP."""
 
     provider: Name
     model: str | None = None
@@ -81,12 +78,12 @@ class Wanted:
 
     @property
     def chosen_model(self) -> str:
-        """The model's name, or the provider's where it has only one."""
+        """The model's name, or the provider's if it has only one model."""
         return self.model or MODELS.get(self.provider, self.provider)
 
     @property
     def name(self) -> str:
-        """Tells its vectors from all others': `openai-text-embedding-3-small-1536`."""
+        """A name that no other model's vectors share: `openai-text-embedding-3-small-1536`."""
         if self.provider not in MODELS:
             return self.provider
         model = re.sub(r"[^a-z0-9.]+", "-", self.chosen_model.lower()).strip("-")
@@ -94,35 +91,5 @@ class Wanted:
 
     @property
     def length(self) -> int:
-        """Numbers of a vector; 0 if nobody knows."""
+        """The length of a vector; 0 if it is not known."""
         return self.dimensions or DIMENSIONS.get(self.chosen_model, 0)
-
-
-def load(wanted: Wanted) -> tuple[Embedder | None, str | None]:
-    """The embedder, and a sentence for `status` if there is none although one was asked for."""
-    if wanted.provider == "none":
-        return None, None
-    package = wanted.provider.replace("-", "_")
-    if importlib.util.find_spec(package) is None:
-        return None, f"the package {wanted.provider} is not installed; {_KEYWORDS} (pip install {wanted.provider})"
-    if not wanted.length:
-        return (
-            None,
-            f"search.embedding_dimensions does not say how long vectors of {wanted.chosen_model} are; {_KEYWORDS}",
-        )
-    if wanted.provider == "wordllama":
-        from mcp_server.embed.wordllama import WordLlamaEmbedder
-
-        return WordLlamaEmbedder(), None
-    if wanted.provider == "sentence-transformers":
-        from mcp_server.embed.sentence_transformers import SentenceTransformersEmbedder
-
-        return SentenceTransformersEmbedder(wanted), None
-    if not wanted.key and not wanted.base_url:
-        return None, f"search.embedder is openai, and no key is in $OPENAI_API_KEY; {_KEYWORDS}"
-    from mcp_server.embed.openai import OpenAIEmbedder
-
-    return OpenAIEmbedder(wanted), None
-
-
-_KEYWORDS = "search uses keywords only"

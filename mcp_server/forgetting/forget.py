@@ -1,11 +1,11 @@
-"""Forget: a text, a turn, a conversation or a file is deleted for real, wherever a copy of it stands (SPEC §17).
+"""Forget: permanently deletes a text, a turn, a conversation or a file, with every copy.
 
-    what is meant → a request of hashes → every copy found (that is the dry run)
-      → intent → forgotten.jsonl → transcripts → files → state → index → commit → history, if asked → intent erased
+    the target → a request of hashes → every copy (a dry run ends here)
+      → intent → forgotten.jsonl → transcripts → files → state → index → commit → history, on request → intent erased
 
-The request knows the text by salted hashes only, and so do all steps after the first: what a crash leaves can be
-carried on by anybody who finds the intent, and no step needs what the step before has deleted. The intent holds,
-besides hashes, the old names of files that get new ones; it is overwritten and deleted at the end.
+The request, and every step after the first, knows the text by salted hashes only. After a crash, any process that finds
+the intent can continue, because no step needs what an earlier one deleted. Besides hashes, the intent holds the old
+names of renamed files; it is overwritten and deleted at the end.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from mcp_server.text.transcript_head import stem_of
 
 LOCK = "forget"
 COMMITTED = ("raw/", "knowledge/", "topics/", "archive/", "checkpoints/", "attachments/", FORGOTTEN, "anchors.yaml")
-"""What of a workspace git keeps."""
+"""The files of a workspace that git has."""
 ROUNDS = 3
-"""So often all files are looked through again: another process may have written what it had read before."""
+"""Times that all files are searched again: another process may write what it had read before."""
 
 Step = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Every copy of what is (or was) to be forgotten. `done` is False for a dry run; `backup` the bundle with the old
+    """Every copy of what is (or was) forgotten. `done` is False for a dry run; `backup` is the bundle with the old
     history, which still holds all of it."""
 
     id: str
@@ -67,7 +67,7 @@ class Receipt:
         return not self.copies and not self.state_rows and not self.history.commits
 
     def as_dict(self) -> dict[str, object]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "id": self.id,
             "done": self.done,
@@ -110,11 +110,12 @@ class _Run:
 
 
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
-    """Where copies stand and what would happen to each: the real run without its last step. Writes nothing.
+    """Returns every copy and what would happen to it. Writes nothing.
 
     Raises:
         NotFound: no such conversation, turn or file.
-        Invalid, Refused: a text too short to be recognised; a file that is not to be deleted so.
+        Invalid: a text too short to be recognized.
+        Refused: a file that `forget` does not delete.
     """
     request, runs = await meant(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
@@ -127,10 +128,10 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
 async def forget(
     memory: Memory, target: ForgetTarget, *, history: bool = False, step: Step = lambda _: None
 ) -> Receipt:
-    """Deletes every copy and returns the receipt. `step` is told what is being done.
+    """Deletes every copy and returns the receipt. `step` is called with the name of each step.
 
-    With `history`, git's history is written anew after a backup beside the workspace. Raises as `plan_forget` does, and
-    Refused, before anything has changed, where history cannot be rewritten.
+    With `history`, git's history is rewritten after a backup beside the workspace. Raises as `plan_forget` does, and
+    Refused, before anything has changed, if the history cannot be rewritten.
     """
     async with _alone(memory):
         await _resume(memory, step)
@@ -149,7 +150,7 @@ async def forget(
 
 
 async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
-    """Carries on what a crash interrupted; nothing happens while another process is at it."""
+    """Completes requests that a crash interrupted. Does nothing while another process forgets."""
     if not await run_sync(Intents(memory.files).all):
         return []
     try:
@@ -160,12 +161,12 @@ async def finish(memory: Memory, step: Step = lambda _: None) -> list[Receipt]:
 
 
 def unfinished(memory: Memory) -> list[str]:
-    """The ids of requests that were begun and not finished."""
+    """Returns the ids of requests that are not complete."""
     return [intent.request.id for intent in Intents(memory.files).all()]
 
 
 def unfinished_sentences(memory: Memory) -> list[str]:
-    """What `status` and `doctor` say about them."""
+    """Returns a sentence per incomplete request, for `status` and `doctor`."""
     return [
         f"forgetting {number} was interrupted and is not complete: context-manager forget --yes"
         for number in unfinished(memory)
@@ -195,7 +196,7 @@ async def _resume(memory: Memory, step: Step) -> list[Receipt]:
 
 
 def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
-    """The request with everything that is needed to carry it out, and every file with a copy in it."""
+    """Returns the request with all data for carrying it out, and every file with a copy."""
     copies = Copies(memory.files)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
     request = replace(request, cuts=cuts)
@@ -262,7 +263,7 @@ async def _perform(run: _Run, again: bool = False) -> Receipt:
 
 
 async def _clean_transcripts(run: _Run, again: bool) -> None:
-    """Every conversation with a copy in it, under its lock: its files, its row and its source keys."""
+    """Cleans every conversation with a copy under its lock: its files, its row and its source keys."""
     memory = run.memory
     for session in await run_sync(_sessions_of, run, again):
         async with memory.locks.transcript(session):
@@ -291,7 +292,7 @@ async def _clean_transcripts(run: _Run, again: bool) -> None:
 
 
 def _sessions_of(run: _Run, again: bool) -> list[str]:
-    """The conversations to look at; after a crash also those that are clean already, whose state may be behind."""
+    """Returns the conversations to clean; after a crash also clean ones, whose state may be outdated."""
     found: dict[str, None] = {}
     stale = {copy.path for copy in run.copies.find(run.request)}
     for path in run.memory.transcripts.all():
@@ -307,7 +308,7 @@ def _sessions_of(run: _Run, again: bool) -> list[str]:
 
 
 def _renamed(run: _Run, path: str, new: str) -> str:
-    """Gives a file the name that it has without forgotten words; returns what it is called now."""
+    """Renames a file whose name has forgotten words; returns its present path."""
     if new == path:
         return path
     new = run.copies.free_name(new, set())
@@ -329,7 +330,7 @@ async def _clean_files(run: _Run) -> None:
 
 
 def _clean_trees(run: _Run) -> None:
-    """The knowledge that checkpoints keep in git; what they keep as copies is files among files."""
+    """Cleans the knowledge trees of checkpoints in git; trees that are copies are cleaned as files."""
 
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, run.request).data
@@ -340,7 +341,7 @@ def _clean_trees(run: _Run) -> None:
 
 
 async def _named_so(memory: Memory, request: Forgotten) -> list[str]:
-    """Names that clients know and that stay: conversations' ids."""
+    """Returns a sentence for each conversation whose id has forgotten words: ids stay, because clients use them."""
     rows = await memory.state.sessions()
     return [
         f"the id of conversation {row.session} holds it: a client knows it by that name; `forget --session` it"
@@ -391,5 +392,5 @@ async def _committed(run: _Run, left: list[str]) -> str | None:
 
 
 def backup_place(root: Path, request_id: str) -> Path:
-    """Where `--history` keeps the old history: a git bundle beside the workspace."""
+    """Returns the path of the old history that `--history` keeps: a git bundle beside the workspace."""
     return root.parent / f"{root.name}-before-{request_id}.bundle"

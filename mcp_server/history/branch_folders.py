@@ -1,7 +1,7 @@
-"""Branches with a folder of their own, below `.local/`: what explorations and reconstructions share.
+"""Branches with their own folders below `.local/`, for explorations and reconstructions.
 
-The live files are never switched. While one is made, a file beside its folder says so and a lock is held: what a killed
-process leaves is half of something, and whoever looks next clears it away.
+The live files never change branch. While a branch is made, a file beside its folder marks it and a lock is held. A
+killed process leaves the mark; the next call then deletes the unfinished branch.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from mcp_server.storage.local.git.worktrees import Branch
 from mcp_server.text.redaction import secrets
 
 LOCAL, MAKING = ".local", ".making"
-"""Endings of what lies beside the folder NAME: a state of its own while it is made, and the file that says so."""
+"""Endings beside the folder NAME: the branch's own state while it is made, and the mark that it is unfinished."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
 @dataclass(frozen=True, slots=True)
 class BranchFolders:
-    """One kind of them: `prefix` of its branches and folders (`explore/`), `noun` and `command` as messages call it."""
+    """One kind of branches: `prefix` of names and folders (`explore/`), `noun` and `command` for messages."""
 
     prefix: str
     noun: str
     command: str
 
     async def check(self, memory: Memory, name: str) -> None:
-        """Raises Invalid for a name that is none, Unavailable where git is missing or in the middle of something."""
+        """Raises Invalid if the name is not valid, Unavailable if git is missing or busy."""
         if not _NAME.fullmatch(name) or name.endswith((".lock", LOCAL, MAKING, ".")) or ".." in name or secrets(name):
             raise Invalid(f"{name!r} is no name for the {self.noun}; use small letters, digits, '-', '_' and '.'")
         await run_sync(memory.git.check_free)
 
     @asynccontextmanager
     async def making(self, memory: Memory, name: str) -> AsyncIterator[Path]:
-        """Makes one from the last commit, and gives its folder; whatever goes wrong inside takes it away again.
+        """Creates a branch from the last commit and yields its folder; an error inside deletes it again.
 
         Raises Conflict if the name is taken, NotFound if nothing was committed yet, and as `check`.
         """
@@ -77,12 +77,12 @@ class BranchFolders:
             held.release()
 
     async def all(self, memory: Memory) -> list[Branch]:
-        """Those there are. Raises Unavailable without git."""
+        """Returns all branches of this kind. Raises Unavailable without git."""
         await self.clear(memory)
         return await run_sync(memory.git.worktrees.branches, self.prefix)
 
     async def find(self, memory: Memory, name: str) -> Branch:
-        """The one of this name. Raises NotFound naming those there are, Unavailable without git."""
+        """Returns the branch of this name. Raises NotFound naming the existing ones, Unavailable without git."""
         branches = await self.all(memory)
         found = next((one for one in branches if one.name == self.prefix + name), None)
         if found is None:
@@ -91,16 +91,16 @@ class BranchFolders:
         return found
 
     def short(self, branch: Branch) -> str:
-        """Its name for people."""
+        """Returns a branch's name for people."""
         return branch.name.removeprefix(self.prefix)
 
     async def remove(self, memory: Memory, branch: Branch) -> None:
-        """Deletes branch and folder."""
+        """Deletes a branch and its folder."""
         async with memory.locks.git():
             await run_sync(memory.git.worktrees.remove, branch.name, branch.place)
 
     async def clear(self, memory: Memory) -> None:
-        """Clears away what killed processes had begun; nothing that somebody is just making."""
+        """Deletes unfinished branches of killed processes, not those that another process is making."""
         for mark in list((memory.files.local / self.prefix).glob(f"*{MAKING}")):
             name = mark.name.removesuffix(MAKING)
             held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
@@ -122,7 +122,7 @@ class BranchFolders:
 
 
 def local_folder(place: Path) -> Path:
-    """Where a folder keeps state and locks of its own while it is made."""
+    """Returns the folder for the state and locks of a branch while it is made."""
     return _beside(place, LOCAL)
 
 

@@ -1,27 +1,46 @@
 """Committing: commits changed files at intervals, with messages that describe the change.
 
 `closed_sessions.commit_pending` commits a closed conversation at once. All other changes are committed every
-`lifecycle.commit_interval_minutes` and when a server ends. Files that `core.history.admission` refuses are left out and
-named in `status` until they are corrected. A failed commit is retried.
+`lifecycle.commit_interval_minutes` and when a server ends. Files that `Admission` refuses are left out and named in
+`status` until they are corrected. A failed commit is retried.
+
+Tags name states of the memory. Days and weeks are tagged automatically when they are over:
+
+    memory/daily/2026-02-16   memory/weekly/2026-W07      the last commit of a day or week with changes
+    memory/milestone/NAME     memory/before/EVENT         on request
+    memory/extract/VERSION                                after a change of the extraction algorithm
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
+from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo
 
 from anyio.to_thread import run_sync
 
-from mcp_server.errors import ContextManagerError
+from mcp_server.errors import ContextManagerError, Invalid, NotFound, Refused
 from mcp_server.history import incoming
-from mcp_server.history.admission import Admission, warning
-from mcp_server.history.commit_messages import ANSWER_TOKENS, FileChange, Type, grouped, message, read_answer, request
+from mcp_server.history.commit_rules import (
+    ANSWER_TOKENS,
+    Admission,
+    FileChange,
+    Type,
+    grouped,
+    message,
+    read_answer,
+    request,
+    warning,
+)
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.storage.local.git.changes import changes
+from mcp_server.storage.local.git.tags import PREFIX, Tag
+from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -141,3 +160,85 @@ async def _message(memory: Memory, kind: Type, group: Sequence[FileChange], ask:
         except LlmUnavailable:
             pass
     return await run_sync(message, kind, group)
+
+
+# ---------------------------------------------------------------- tags
+
+DAILY, WEEKLY = "memory/daily/", "memory/weekly/"
+
+
+def due(commits: Iterable[tuple[str, datetime]], existing: Collection[str], today: date) -> list[tuple[str, str]]:
+    """Returns (tag, commit) for each day and week (Monday to Sunday, ISO 8601) before `today` that has commits and no
+    tag: its last commit. `commits` have their times in the user's time zone, oldest first."""
+    last: dict[str, str] = {}
+    for oid, at in commits:
+        day = at.date()
+        if day < today:
+            last[f"{DAILY}{day.isoformat()}"] = oid
+        year, week, weekday = day.isocalendar()
+        if day + timedelta(days=7 - weekday) < today:
+            last[f"{WEEKLY}{year}-W{week:02d}"] = oid
+    return [(name, oid) for name, oid in last.items() if name not in existing]
+
+
+Kind = Literal["milestone", "before", "extract"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+CAUGHT_UP_DAYS = 35
+"""Days back in which days without a tag are searched. A machine that was off for longer has no tags for that time."""
+
+TAGGED = "tagged"
+"""Key of the state: the day of the last search."""
+
+_NAME = re.compile(r"[^\W_][\w.-]*", re.ASCII)
+
+
+async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
+    """Names the present state of the memory, including changes that are not committed yet.
+
+    Raises:
+        Invalid: no such kind, or a name that git does not accept.
+        Conflict: another state has this name.
+        Refused: the name or note contains a secret, which git would keep.
+        Unavailable: git is missing or busy.
+    """
+    if kind not in KINDS:
+        raise Invalid(f"a tag is one of {', '.join(KINDS)}, not {kind!r}")
+    name = "-".join(name.split())
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"{name!r} is no name for a tag; use letters, digits, '-', '_' and '.'")
+    if kinds := redact(f"{name}\n{note}").kinds:
+        raise Refused(f"this holds a secret ({', '.join(kinds)}), and a tag stays in git; leave it out")
+    await run_sync(memory.git.check_free)
+    await commit_changes(memory)
+    head = await run_sync(memory.git.head)
+    if head is None:
+        raise NotFound("nothing was committed yet, so there is nothing to name")
+    whole = f"{PREFIX}{kind}/{name}"
+    async with memory.locks.git():
+        await run_sync(memory.git.tags.create, whole, head, note)
+    return next(found for found in await run_sync(memory.git.tags.all, whole) if found.name == whole)
+
+
+async def tags(memory: Memory) -> list[Tag]:
+    """Returns all tags of the memory, oldest first."""
+    return await run_sync(memory.git.tags.all)
+
+
+async def tag_days(memory: Memory) -> list[str]:
+    """Tags completed days and weeks, at most once a day; returns the new tags."""
+    now = memory.clock().astimezone(ZoneInfo(memory.timezone))
+    today = now.date().isoformat()
+    if not memory.settings.git.auto_tag_daily or await memory.state.get(STATE, TAGGED) == today:
+        return []
+    zone = ZoneInfo(memory.timezone)
+    since = now - timedelta(days=CAUGHT_UP_DAYS)
+    commits = [(oid, at.astimezone(zone)) for oid, at in await run_sync(memory.git.tags.commits_since, since, OURS)]
+    existing = {found.name for found in await tags(memory)} if commits else set()
+    made: list[str] = []
+    for name, commit in due(commits, existing, now.date()):
+        async with memory.locks.git():
+            await run_sync(memory.git.tags.create, name, commit)
+        made.append(name)
+    await memory.state.put(STATE, TAGGED, today)
+    return sorted(made)

@@ -17,7 +17,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.history import incoming
 from mcp_server.history.branch_folders import BranchFolders
-from mcp_server.history.commit_messages import message
+from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory

@@ -1,14 +1,14 @@
-"""History: git as the memory of the memory. (S4 §3.6)
+"""History: what git knows about the memory.
 
-    when    did I learn X               the commits that brought a text, changed how often it stands, or took it away
-    where   did this come from          the lines that say it, who wrote them, in which conversation
+    when    did I learn X               the commits that added or removed a text
+    where   did this come from          the lines with a text, their authors, and the conversations
     diff    what changed                in knowledge between two moments, by file and line
     today   what did I learn today      the same since midnight, committed or not
     show    a commit                    its message and its changes
     blame   a file, line by line
 
-`read(at=…)` gives a file as it was, `tag` marks a state, `revert` takes a commit back. Everything here only reads;
-conversations are left out: `search` looks into them.
+`read(at=…)` returns a file at a moment, `tag` names a state, `revert` reverts a commit. This module only reads, and
+leaves out conversations, which `search` covers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mcp_server.storage.local.workspace import BEGINNING
 from mcp_server.text.fencing import neutralise
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
-"""What history speaks of."""
+"""The folders and files that history covers."""
 
 MOST_LINES = 20
-"""Lines that `where` follows."""
+"""Lines that `where` traces."""
 
 _PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?")
 _SOURCE = re.compile(r"\[src: ([^\]]+)\]")
@@ -41,9 +41,8 @@ _SOURCE = re.compile(r"\[src: ([^\]]+)\]")
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A text came into a file, went out of it, or stands there more or less often. `commit` is None for what is not
-    committed yet; `sources` are the turns that the lines which say it name, else the conversations that the commit
-    names."""
+    """A commit in which a file gained or lost occurrences of a text. `commit` is None for uncommitted changes.
+    `sources` are the turns that the lines name, else the conversations that the commit names."""
 
     what: str
     path: str
@@ -55,8 +54,8 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A line as it is now, the commit that wrote it, and where it comes from: the turns that it names itself, else the
-    conversations that the commit names."""
+    """A present line, the commit that wrote it, and its source: the turns that it names itself, else the conversations
+    that the commit names."""
 
     path: str
     line: int
@@ -69,7 +68,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What changed: (path, lines that came, lines that went) and the diff. `about` says of which time or commit."""
+    """Changes: (path, added lines, removed lines) per file, and the diff. `about` names the period or commit."""
 
     about: str
     files: tuple[tuple[str, int, int], ...]
@@ -77,7 +76,7 @@ class Changed:
 
     @property
     def markdown(self) -> str:
-        """For a person or a model."""
+        """The changes in markdown."""
         if not self.files:
             return f"{self.about}: nothing changed"
         listed = [f"- {path} {_signed(came, '+')} {_signed(went, '-')}" for path, came, went in self.files]
@@ -86,8 +85,8 @@ class Changed:
 
 
 async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
-    """When a text, whatever its case, came into knowledge and went; the oldest first. Raises Invalid for an empty one,
-    Unavailable without git."""
+    """Returns when a text, ignoring case, was added to or removed from knowledge, oldest first. Raises Invalid for an
+    empty text, Unavailable without git."""
     found = await run_sync(memory.git.past.occurrences, text, KNOWLEDGE, limit)
     happened = [
         Happening(
@@ -109,7 +108,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
 
 
 async def where(memory: Memory, what: str) -> list[Origin]:
-    """Where a text, or a file, or `PATH:LINE` comes from: who wrote its lines. Raises NotFound if nothing says it."""
+    """Returns who wrote the lines with a text, of a file, or of `PATH:LINE`. Raises NotFound if no line has it."""
     path, ranges = await run_sync(_file_and_lines, memory, what)
     if path is not None:
         return await blame(memory, path, ranges[0][0] if ranges else None, ranges[0][1] if ranges else None)
@@ -123,7 +122,8 @@ async def where(memory: Memory, what: str) -> list[Origin]:
 
 
 async def blame(memory: Memory, path: str, start: int | None = None, end: int | None = None) -> list[Origin]:
-    """Who wrote each line of a file. Raises NotFound for a file or lines that are not there."""
+    """Returns who wrote each line of a file. Raises NotFound for a missing file, Invalid for lines that it does not
+    have."""
     path = memory.files.relative(path)
     text = await run_sync(memory.files.read_text, path)
     last = len(text.removesuffix("\n").split("\n"))
@@ -134,7 +134,7 @@ async def blame(memory: Memory, path: str, start: int | None = None, end: int | 
 
 
 async def diff(memory: Memory, since: str = "1 week ago", until: str | None = None, path: str | None = None) -> Changed:
-    """What changed in knowledge from one moment, commit or tag to another, or to now, committed or not."""
+    """Returns what changed in knowledge since a moment, commit or tag, until another or now, committed or not."""
     now = memory.clock().astimezone(ZoneInfo(memory.timezone))
     begun = moment(since, now, end=False)
     old = await run_sync(memory.git.past.at, begun) if begun else await run_sync(memory.git.commit_at, since)
@@ -146,12 +146,12 @@ async def diff(memory: Memory, since: str = "1 week ago", until: str | None = No
 
 
 async def today(memory: Memory) -> Changed:
-    """What was learned since midnight in the user's own time zone."""
+    """Returns what changed since midnight in the user's time zone."""
     return await diff(memory, "today")
 
 
 async def show(memory: Memory, commit: str) -> Changed:
-    """A commit: who made it when, its message, its changes. Of conversations only the files are named."""
+    """Returns a commit's author, time, message and changes. Of conversations only the files are named."""
     found = await run_sync(memory.git.past.commit, commit)
     parents = await run_sync(memory.git.past.parents, found.id)
     old = parents[0] if parents else None
@@ -162,7 +162,7 @@ async def show(memory: Memory, commit: str) -> Changed:
 
 
 def as_text(found: Sequence[Happening] | Sequence[Origin]) -> str:
-    """What `when`, `where` and `blame` found, for a model."""
+    """Returns the results of `when`, `where` and `blame` as text."""
     lines: list[str] = []
     for one in found:
         at = f"{one.at:%Y-%m-%d %H:%M} UTC" if one.at else "not committed yet"
@@ -208,13 +208,14 @@ def _origin(memory: Memory, path: str, line: BlamedLine) -> Origin:
 
 
 def _sources(lines: Iterable[str], commit: Commit | None) -> tuple[str, ...]:
-    """A commit of many conversations cannot say which of them a line is from; the line's own mark can."""
+    """Returns the turns that lines name, else the conversations of the commit, which cannot tell which line is from
+    which."""
     marked = dict.fromkeys(source for line in lines for source in _SOURCE.findall(line))
     return tuple(marked) or (commit.sessions if commit else ())
 
 
 def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[int, int]]]:
-    """A file of the workspace, and the lines that are named behind it; (None, nothing) for a text."""
+    """Returns a file of the workspace and the lines named behind it; (None, []) for a text."""
     place = _PLACE.fullmatch(what)
     for path, lines in ((what, None), (place[1], place) if place else ("", None)):
         try:
@@ -227,7 +228,7 @@ def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[i
 
 
 def _lines_saying(memory: Memory, text: str) -> dict[str, list[int]]:
-    """Lines of knowledge that hold a text, by file."""
+    """Returns the numbers of the lines of knowledge that contain a text, by file."""
     needle = " ".join(text.lower().split())
     found: dict[str, list[int]] = {}
     left = MOST_LINES
@@ -254,7 +255,7 @@ def _verb(before: int, after: int) -> str:
 
 
 def _shown(memory: Memory, happened: Iterable[Happening]) -> list[Happening]:
-    """History may still hold what was forgotten on request: it is not shown."""
+    """Returns the results without forgotten text, which git may still hold."""
     return [
         Happening(one.what, one.path, one.at, one.commit, memory.forgotten.clean(one.subject), one.sources)
         for one in happened

@@ -1,7 +1,7 @@
 """Merges another commit into the current branch, for `sync`, `explore merge` and `revert`.
 
-Nothing of either side is lost, and no conflict marker is written (`core.history.merging`). Forgotten words that the
-other side still has do not come back.
+Nothing of either side is lost, and no conflict marker is written (`three_way`). Forgotten words that the other side
+still has do not come back.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*")
 
 
 def moment(text: str, now: datetime, *, end: bool = True) -> datetime | None:
-    """The moment that a text names, in the time zone of `now` where it names none; None for anything else.
+    """Returns the moment that a text names, in the time zone of `now` unless it names one; None for any other text.
 
-    A day, or a week (ISO 8601), is its last second; with `end=False` its first. Months have 30 days, years 365.
+    A day or a week (ISO 8601) means its last second; with `end=False` its first. Months have 30 days, years 365.
     """
     text = " ".join(text.split())
     if text.lower() in ("now", "today", "yesterday"):

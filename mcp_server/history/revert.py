@@ -1,7 +1,7 @@
-"""Revert: a commit of the memory is taken back by a new one. What was written since stays. (S4 §3.6)
+"""Revert: reverses a commit of the memory with a new one. Later changes stay.
 
-Only knowledge, topics, archive and anchors are written; conversations stay (`forget` is for those). Reverting the new
-commit takes the revert back.
+Only knowledge, topics, archive and anchors are written; conversations stay (`forget` deletes those). Reverting the new
+commit undoes the revert.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from mcp_server.storage.local.git.past import Commit
 from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.fencing import neutralise
 
-LOOKED_AT = 200
-"""So many of the newest reverts are known."""
+MAX_REVERTS_READ = 200
+"""The newest reverts that are considered."""
 
 
 def reverts(memory: Memory) -> Mapping[str, Commit]:
-    """Commit → the commit that took it back and was not taken back itself, the newest first. Raises Unavailable."""
+    """Returns the reverted commits, each with the commit that reverted it and is not reverted itself, newest first.
+    Raises Unavailable."""
     found: dict[str, Commit] = {}
     gone: set[str] = set()
-    for commit, target in memory.git.past.reverts(LOOKED_AT):
+    for commit, target in memory.git.past.reverts(MAX_REVERTS_READ):
         if commit.id not in gone:
             gone.add(target)
             found.setdefault(target, commit)
@@ -39,15 +40,15 @@ def reverts(memory: Memory) -> Mapping[str, Commit]:
 
 
 def taken_back(memory: Memory) -> list[Commit]:
-    """The commits that are taken back now, the newest revert first, without reverts. Raises Unavailable."""
+    """Returns the commits that are reverted now, newest revert first, without reverts. Raises Unavailable."""
     found = list(reverts(memory))
     known = memory.git.past.commits(found)
     return [known[one] for one in found if one in known and not known[one].reverts]
 
 
 async def bring_back(memory: Memory, what: str, caller: Caller, *, apply: bool) -> Reverted:
-    """Takes the revert of a commit back; of a commit that is a revert itself, that one. Raises NotFound for a commit
-    that nobody has taken back, and as `revert` does."""
+    """Reverts the revert of a commit; a commit that is a revert is itself reverted. Raises NotFound if the commit was
+    not reverted, and as `revert` does."""
 
     def asked() -> str:
         commit = memory.git.past.commit(what)
@@ -63,7 +64,7 @@ async def bring_back(memory: Memory, what: str, caller: Caller, *, apply: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Reverted:
-    """What taking a commit back changes; `commit` is the new commit, None where nothing was done."""
+    """The result of a revert; `commit` is the new commit, None if nothing was done."""
 
     reverts: str
     subject: str
@@ -73,7 +74,7 @@ class Reverted:
 
     @property
     def markdown(self) -> str:
-        """For a person or a model."""
+        """The result in markdown."""
         head = f"{self.reverts[:10]} ({self.subject})"
         if not self.paths:
             return neutralise(f"nothing to do: what {head} changed in knowledge is gone already, or was no knowledge")
@@ -82,12 +83,12 @@ class Reverted:
 
 
 async def revert(memory: Memory, commit: str, caller: Caller, *, apply: bool = False) -> Reverted:
-    """Shows what taking a commit back would change; with `apply` does it.
+    """Returns what reverting a commit would change; with `apply` does it.
 
     Raises:
         NotFound: no such commit.
-        Refused: a merge; the same lines were changed since; files for the user's own hand; staged changes.
-        Unavailable: git is missing or in the middle of something.
+        Refused: a merge; the same lines were changed since; files that only the user may change; staged changes.
+        Unavailable: git is missing or busy.
     """
     if apply:  # what was written since is a version of its own, not part of the revert
         await commit_changes(memory, ask=False)
@@ -139,7 +140,7 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
 
 
 def _check(memory: Memory, plan: Plan, caller: Caller) -> None:
-    """Raises Refused for what may not be written by this caller, or not come back."""
+    """Raises Refused for files that this caller may not change, and for forgotten text."""
     for path, (_, new) in plan.changed.items():
         if caller.source != "cli" and memory.settings.knowledge.approve and is_for_own_hand(path):
             raise Refused(f"{path} is for the user's own hand; they run `context-manager history revert` themselves")

@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.history import incoming
-from mcp_server.history.commit_messages import label
+from mcp_server.history.commit_rules import label
 from mcp_server.history.committing import Swept, commit_changes
 from mcp_server.history.merging import TRIES, Joined, join
 from mcp_server.memory import Memory

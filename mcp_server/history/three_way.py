@@ -1,8 +1,11 @@
 """Merges two versions of a file without losing anything of either, and without conflict markers.
 
 A change of one side is taken. If both sides changed a place, the added lines of both are kept under their headings, and
-a line that both edited is kept twice, each with the day of its version. Front matter is merged field by field, lists
-that programs read (`anchors.yaml`, `*.jsonl`) by entry.
+a line that both edited is kept twice, each with the day of its version. Front matter is merged by field, lists for
+programs (`anchors.yaml`, `*.jsonl`) by entry.
+
+`git merge-file` cannot replace the comparison of the three versions: it needs git and files, while knowledge is also
+merged where git is missing, and its conflicts come back as marked text that would have to be parsed.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of lines. `settled` is what it becomes; None where both sides changed it, and differently."""
+    """A run of lines in the three versions. `settled` is its result; None if both sides changed it differently."""
 
     base: tuple[str, ...]
     ours: tuple[str, ...]
@@ -24,14 +27,14 @@ class Piece:
 
     @property
     def settled(self) -> tuple[str, ...] | None:
-        """The version of the one side that changed it, or of both if they agree."""
+        """The version of the side that changed it, or of both if they agree."""
         if self.ours == self.theirs or self.theirs == self.base:
             return self.ours
         return self.theirs if self.ours == self.base else None
 
 
 def pieces(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> Iterator[Piece]:
-    """The three versions in stretches, in order; stretches that all three share stand for themselves. (diff3: Khanna,
+    """Yields the three versions in runs, in order; lines that all three share are runs of their own. (diff3: Khanna,
     Kunal, Pierce, "A Formal Investigation of Diff3", 2007)"""
     at_base = at_ours = at_theirs = 0
     for start, end, in_ours, in_theirs in _agreed(base, ours, theirs):
@@ -44,13 +47,14 @@ def pieces(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> I
 
 
 def common(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """The lines that two versions share, in order: what stands for the base where there is none."""
+    """Returns the lines that two versions share, in order: the base if there is no common ancestor."""
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     return [line for block in matcher.get_matching_blocks() for line in ours[block.a : block.a + block.size]]
 
 
 def _agreed(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    """(start, end, start in ours, start in theirs) of each stretch of the base that both sides kept, and of the end."""
+    """Yields (start, end, start in ours, start in theirs) of each run of the base that both sides kept, and of the
+    end."""
     kept = SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
     also = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
     i = j = 0
@@ -81,7 +85,7 @@ _ITEM = re.compile(r"item:\s*(\"[^\"]*\"|'[^']*'|[^,}\s][^,}]*)")
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The merged text, and the number of places that both sides had edited."""
+    """The merged text, and the number of places that both sides edited."""
 
     text: str
     contested: int = 0

@@ -11,7 +11,8 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.history import committing, explore, sync, tagging
+from mcp_server.history import committing, explore, sync
+from mcp_server.history import committing as tagging
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.memory import Memory
 from mcp_server.storage.local.git.merging import remove_leftovers

@@ -14,7 +14,7 @@ from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.history import sync
 from mcp_server.knowledge import session_notes
-from mcp_server.llm import costs
+from mcp_server.llm import metered
 from mcp_server.memory import Memory
 from mcp_server.pressure import cold
 from mcp_server.relevance import clarity
@@ -33,5 +33,5 @@ async def keep_house(memory: Memory) -> None:
     await clarity.forget_old(memory)
     await session_notes.forget_old(memory)
     await listing.forget_old(memory)
-    await costs.enter_embeddings(memory)
+    await metered.enter_embeddings(memory)
     await sessions.close_idle(memory)  # last: it raises if a transcript is broken

@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import NotFound
 from mcp_server.history.branch_folders import BranchFolders, local_folder
-from mcp_server.history.commit_messages import message
+from mcp_server.history.commit_rules import message
 from mcp_server.history.committing import OURS
 from mcp_server.history.merging import Joined, join
 from mcp_server.knowledge.condense import condense

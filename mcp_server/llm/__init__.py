@@ -1,7 +1,7 @@
-"""LLMs: a prompt in, a text out. Optional everywhere: whoever asks has a deterministic fallback.
+"""LLMs: a prompt in, a text out. Optional everywhere: every caller has a deterministic fallback.
 
-`Llm` is what actions see; it logs every call, keeps the day's cap and never waits longer than its time-out. `Provider`
-is what one file here is for each kind of endpoint.
+`Llm` is the interface for actions: it logs every call, enforces the day's cap and its timeout. A `Provider` is one kind
+of endpoint.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Literal, Protocol
 from mcp_server.errors import Unavailable
 
 Purpose = Literal["gate", "summary", "enrichment", "extraction", "review", "commit message"]
-"""What a call is for, as log and `costs` name it."""
+"""The purpose of a call in the log and in `costs`."""
 
 
 class LlmUnavailable(Unavailable):
-    """No usable answer: time-out, refusal, garbage, the day's cap. The caller takes its fallback."""
+    """No usable answer: timeout, refusal, an unreadable answer, the day's cap. The caller uses its fallback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer with what it cost, in tokens as the provider counts them; None where it does not."""
+    """An answer and its cost in tokens as the provider counts them; None if it does not."""
 
     text: str
     input_tokens: int | None
@@ -33,16 +33,16 @@ class Provider(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name, as log and prices write it."""
+        """The model's name in log and prices."""
         ...
 
     async def complete(self, prompt: str, max_tokens: int) -> Completion:
-        """One call. Raises LlmUnavailable; time-outs, retries and `retry-after` are the provider's own."""
+        """Returns one answer. Raises LlmUnavailable. Timeouts, retries and `retry-after` are the provider's own."""
         ...
 
 
 class Llm(Protocol):
-    """What an action may ask."""
+    """The interface of an LLM for actions."""
 
     @property
     def model(self) -> str:
@@ -50,5 +50,5 @@ class Llm(Protocol):
         ...
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
-        """The answer's text. Raises LlmUnavailable where there is none within time and budget."""
+        """Returns the answer's text. Raises LlmUnavailable if there is none within time and budget."""
         ...

@@ -1,6 +1,6 @@
-"""Asking an LLM: within the day's cap and the time-out, each call entered in the ledger and in the log.
+"""LLM calls within the day's cap and the timeout, each recorded in the ledger and the log; and what they cost.
 
-Log and ledger keep what a call was for and what it cost, never what was asked.
+Log and ledger hold the purpose and cost of a call, never its prompt.
 """
 
 from __future__ import annotations
@@ -9,40 +9,42 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 from time import perf_counter
 
 import anyio
 from anyio.to_thread import run_sync
 
+from mcp_server.embed import Metered
 from mcp_server.errors import ContextManagerError
 from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
+from mcp_server.memory import Memory
 from mcp_server.settings import LlmSection
 from mcp_server.storage.local import logs
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.llm_ledger import LlmLedger, Spent
+from mcp_server.storage.local.llm_ledger import EMBEDDING, LlmLedger, Spent
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 
 SMALL: frozenset[Purpose] = frozenset(("gate", "commit message"))
-"""What the small model is asked."""
+"""Purposes for which the small model is used."""
 
 BYTES_A_TOKEN = 3
-"""Fewer than a token has in most texts of any language: a call is refused rather than the cap passed."""
+"""Less than an average token in any language, so that the estimate is too high rather than too low."""
 
 LATE = timedelta(seconds=60)
-"""A call that is not entered so long after its time-out was that of a process that died."""
+"""A reserved call that is not recorded this long after its timeout belongs to a process that died."""
 
 LONGEST_ERROR = 300
 ECHO = 24
-"""So many characters of what was asked, in what an endpoint says of an error, and none of it is kept."""
+"""Characters of the prompt that, found in an endpoint's error message, remove all of that message."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredLlm:
     """The `Llm` of a memory. `large` writes texts, `small` answers questions; some purposes have a model of their
-    `own`, which is priced as the small one is."""
+    `own`, which is priced like the small one."""
 
     large: Provider
     small: Provider
@@ -59,7 +61,7 @@ class MeteredLlm:
         return self.large.model
 
     async def complete(self, prompt: str, *, purpose: Purpose, max_tokens: int) -> str:
-        """The answer's text. Raises LlmUnavailable: no answer in time, none that can be read, or the day's cap."""
+        """Returns the answer's text. Raises LlmUnavailable: no answer in time, an unreadable one, or the day's cap."""
         provider = self.own.get(purpose) or (self.small if purpose in SMALL else self.large)
         now = self.clock()
         day = self.local_date(now)
@@ -88,7 +90,7 @@ class MeteredLlm:
         return completion.text
 
     async def _reserve(self, day: str, call: str, provider: Provider, most: Completion, now: datetime) -> None:
-        """Refuses a call that may pass the cap of tokens or dollars, with all that other processes are just asking."""
+        """Refuses a call that may exceed the cap of tokens or dollars, counting the running calls of all processes."""
         until = now + timedelta(seconds=self.knobs.timeout_seconds) + LATE
         most_spent, knobs = self._cost(provider, most), self.knobs
         try:
@@ -123,7 +125,7 @@ class MeteredLlm:
         error: str,
         took: float,
     ) -> None:
-        """Into ledger and log. Neither failing costs the caller the answer."""
+        """Records the call in ledger and log. If that fails, the caller still gets the answer."""
         line = {
             "at": now.isoformat(),
             "purpose": purpose,
@@ -147,7 +149,7 @@ def _tokens(text: str) -> int:
 
 
 def _counted(done: Completion, most: Completion) -> Completion:
-    """The answer with counts where the endpoint gives none: as many as were reserved for the prompt, and by length."""
+    """Returns the answer with estimated counts where the endpoint gives none."""
     return Completion(
         done.text,
         most.input_tokens if done.input_tokens is None else done.input_tokens,
@@ -156,7 +158,7 @@ def _counted(done: Completion, most: Completion) -> Completion:
 
 
 def _said(error: Exception, prompt: str) -> str:
-    """What went wrong, without secrets and on one line. Of an endpoint that quotes what it refuses, only that."""
+    """Returns the error on one line without secrets; if an endpoint quotes the prompt, only that it does."""
     said = str(error) or type(error).__name__
     quoted = any(said[start : start + ECHO] in prompt for start in range(0, len(said) - ECHO, 4))
     if quoted:
@@ -166,3 +168,80 @@ def _said(error: Exception, prompt: str) -> str:
 
 
 _TOMORROW = "until tomorrow what needs none goes on"
+
+
+# ---------------------------------------------------------------- costs
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The costs of a period: by `days` and `purposes`; `month` extrapolates to thirty days. `today` is the LLM's alone,
+    which has a cap.
+
+    `priced` is False if the settings give no prices; then only tokens are known.
+    """
+
+    provider: str
+    since: str
+    today: Spent
+    total: Spent
+    month: Spent
+    days: Mapping[str, Spent]
+    purposes: Mapping[str, Spent]
+    daily_tokens: int
+    daily_usd: float
+    priced: bool
+
+
+async def costs(memory: Memory, days: int = 30) -> Costs:
+    """Returns the costs of the last `days` days including today; days without a call are left out."""
+    today = memory.local_date(memory.clock())
+    since = (date.fromisoformat(today) - timedelta(days=days - 1)).isoformat()
+    knobs = memory.settings.llm
+    await enter_embeddings(memory)
+    of_days: dict[str, Spent] = {}
+    purposes: dict[str, Spent] = {}
+    ledger = LlmLedger(memory.state)
+    for day, spent in (await ledger.days()).items():
+        if since <= day <= today:
+            of_days[day] = sum(spent.values(), Spent())
+            for purpose, one in spent.items():
+                purposes[purpose] = purposes.get(purpose, Spent()) + one
+    total = sum(of_days.values(), Spent())
+    share = 30 / days
+    month = Spent(
+        round(total.calls * share),
+        round(total.failed * share),
+        round(total.input_tokens * share),
+        round(total.output_tokens * share),
+        round(total.usd * share, 4),
+    )
+    return Costs(
+        provider=knobs.provider,
+        since=since,
+        today=await ledger.of_day(today),
+        total=total,
+        month=month,
+        days=of_days,
+        purposes=dict(sorted(purposes.items(), key=lambda item: (-item[1].usd, -item[1].tokens))),
+        daily_tokens=knobs.daily_tokens,
+        daily_usd=knobs.daily_usd,
+        priced=any(
+            (
+                knobs.input_price,
+                knobs.output_price,
+                knobs.small_input_price,
+                knobs.small_output_price,
+                memory.settings.search.embedding_price,
+            )
+        ),
+    )
+
+
+async def enter_embeddings(memory: Memory) -> None:
+    """Records the embedder's costs since the last call, if it has any. A kill loses costs that were not recorded."""
+    calls, tokens = memory.embedder.take_spent() if isinstance(memory.embedder, Metered) else (0, 0)
+    if calls:
+        usd = round(tokens * memory.settings.search.embedding_price / 1e6, 9)
+        day = memory.local_date(memory.clock())
+        await LlmLedger(memory.state).enter(day, None, EMBEDDING, Spent(calls, 0, tokens, 0, usd))

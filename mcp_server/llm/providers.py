@@ -1,8 +1,7 @@
-"""Which provider the settings mean.
+"""The providers of LLMs, and `choose`, which makes those that the settings name.
 
-    small, large, problem = providers("anthropic", …)
-
-Nothing is imported or connected before the first call.
+Packages are imported and clients connected with the first call. The packages retry failed calls and wait as long as
+`retry-after` says; the deadline of the whole call is the caller's. Answers are untrusted.
 """
 
 from __future__ import annotations
@@ -10,26 +9,138 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from mcp_server.llm import Provider, Purpose
+from anyio.to_thread import run_sync
+
+from mcp_server.endpoints import PLAIN, careful
+from mcp_server.errors import Unavailable
+from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
+
+MOST_BYTES = 4_000_000
+"""Bytes of an answer: the longest that is requested has some ten thousand."""
+
+MOST_TOKENS = 100_000_000
+"""A count above this is invalid: no call uses that many."""
+
+NO_KEY = "none"
+"""The key for endpoints without one: the package requires a value."""
 
 Name = Literal["none", "anthropic", "openai"]
 
 KEYS: Mapping[str, str] = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
-"""The variable that each provider's key is in, unless the settings name another."""
+"""The default variable of each provider's key."""
 
 MODELS: Mapping[str, tuple[str | None, str | None]] = {
     "anthropic": ("claude-sonnet-5-5", "claude-haiku-5-5"),
     "openai": (None, None),
 }
-"""The model for texts and the small one for questions, where the settings name none."""
+"""The default models for texts and for questions."""
+
+
+@dataclass(slots=True)
+class _Provider:
+    """One model behind a package's client."""
+
+    model: str
+    key: str
+    base_url: str | None
+    retries: int
+    _client: Any = None
+
+    async def complete(self, prompt: str, max_tokens: int) -> Completion:
+        """Returns one answer. Raises LlmUnavailable."""
+        if self._client is None:
+            self._client = await run_sync(self._connected)
+        try:
+            text, *counts = await self._answer([{"role": "user", "content": prompt}], max_tokens)
+        except (AttributeError, IndexError, TypeError, ValueError) as error:  # a garbled answer
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: {error}") from error
+        except Exception as error:
+            if not isinstance(error, (Unavailable, self._errors())):
+                raise
+            # The package may have wrapped our refusal of an answer.
+            reason = error.__cause__ if isinstance(error.__cause__, Unavailable) else error
+            raise LlmUnavailable(f"{self.model} gave no answer: {reason}") from error
+        if not isinstance(text, str):
+            raise LlmUnavailable(f"{self.model} gave an answer that cannot be read: it is no text")
+        return Completion(text, *map(_count, counts))
+
+    def _connected(self) -> Any:
+        raise NotImplementedError
+
+    def _errors(self) -> type[Exception]:
+        """Returns the base class of the package's errors."""
+        raise NotImplementedError
+
+    async def _answer(self, messages: Any, max_tokens: int) -> tuple[object, object, object]:
+        """Returns text, input tokens and output tokens as the endpoint gives them."""
+        raise NotImplementedError
+
+    def _options(self, http_client: type[Any]) -> dict[str, Any]:
+        return {
+            "api_key": self.key,
+            "base_url": self.base_url,
+            "max_retries": self.retries,
+            "default_headers": PLAIN,
+            "http_client": http_client(**careful(MOST_BYTES)),
+        }
+
+
+class AnthropicProvider(_Provider):
+    """A model behind Anthropic's Messages API (extra `anthropic`)."""
+
+    def _connected(self) -> Any:
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient  # takes a second
+
+        return AsyncAnthropic(**self._options(DefaultAsyncHttpxClient))
+
+    def _errors(self) -> type[Exception]:
+        from anthropic import AnthropicError
+
+        return AnthropicError
+
+    async def _answer(self, messages: Any, max_tokens: int) -> tuple[object, object, object]:
+        from anthropic.types import TextBlock
+
+        answer = await self._client.messages.create(model=self.model, max_tokens=max_tokens, messages=messages)
+        text = "".join(block.text for block in answer.content if isinstance(block, TextBlock))
+        return text, answer.usage.input_tokens, answer.usage.output_tokens
+
+
+class OpenAIProvider(_Provider):
+    """A model behind OpenAI's Chat Completions API, or any endpoint with that API (extra `openai`)."""
+
+    def _connected(self) -> Any:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # takes half a second
+
+        return AsyncOpenAI(**self._options(DefaultAsyncHttpxClient))
+
+    def _errors(self) -> type[Exception]:
+        from openai import OpenAIError
+
+        return OpenAIError
+
+    async def _answer(self, messages: Any, max_tokens: int) -> tuple[object, object, object]:
+        # OpenAI's newer models refuse `max_tokens` and any temperature; other endpoints may know nothing else.
+        limits: dict[str, Any] = (
+            {"max_tokens": max_tokens, "temperature": 0} if self.base_url else {"max_completion_tokens": max_tokens}
+        )
+        answer = await self._client.chat.completions.create(model=self.model, messages=messages, **limits)
+        used = answer.usage
+        counts = (used.prompt_tokens, used.completion_tokens) if used else (None, None)
+        return answer.choices[0].message.content or "", *counts
+
+
+def _count(value: object) -> int | None:
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST_TOKENS
+    return value if known else None  # type: ignore[return-value]  # `known` says so
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """One model for texts, a small one for questions, and those that some purposes have for their `own`; `problem` says
-    why there are none."""
+    """The models of the settings: for texts, for questions, and the `own` models of some purposes. `problem` says why
+    there are none."""
 
     large: Provider | None = None
     small: Provider | None = None
@@ -48,7 +159,7 @@ def choose(
     retries: int,
     own: Mapping[Purpose, str] | None = None,
 ) -> Chosen:
-    """The providers called `name`; `key` is what the variable `key_variable` holds."""
+    """Returns the models of a provider; `key` is the value of the variable `key_variable`."""
     if name == "none":
         return Chosen()
     without = "everything works without one, a little less well"
@@ -59,16 +170,10 @@ def choose(
     large, small = (given or known for given, known in zip((model, small_model), MODELS[name], strict=True))
     if not large:
         return Chosen(problem=f"llm.provider is {name}, and llm.model names no model; {without}")
-    models = {purpose: _one(name, one, key, base_url, retries) for purpose, one in (own or {}).items()}
-    small = small or large
-    return Chosen(_one(name, large, key, base_url, retries), _one(name, small, key, base_url, retries), own=models)
+    kind = AnthropicProvider if name == "anthropic" else OpenAIProvider
 
+    def provider(chosen: str) -> Provider:
+        return kind(chosen, key or NO_KEY, base_url, retries)
 
-def _one(name: Name, model: str, key: str | None, base_url: str | None, retries: int) -> Provider:
-    if name == "anthropic":
-        from mcp_server.llm.anthropic import AnthropicProvider
-
-        return AnthropicProvider(model, key or "", base_url, retries)
-    from mcp_server.llm.openai import OpenAIProvider
-
-    return OpenAIProvider(model, key, base_url, retries)
+    models = {purpose: provider(one) for purpose, one in (own or {}).items()}
+    return Chosen(provider(large), provider(small or large), own=models)

@@ -1,6 +1,6 @@
-"""What waits for an LLM until there is time: asked about once, by one process, off the path of every turn.
+"""Queues of work for an LLM, each entry done once, by one process, outside of every turn.
 
-The waiting stands in the state, so that it outlasts a crash and any process can have put it there.
+A queue is a namespace of the state, so that it survives a crash and every process can add to it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 async def work_off(memory: Memory, queue: str, ask: Callable[[str, Any], Awaitable[bool]]) -> int:
-    """Asks about every entry of `queue`, a namespace of the state, by its key and value; returns how many `ask` has
-    changed. What got no answer, or is gone by now (NotFound), is not asked about again.
+    """Calls `ask` with the key and value of every entry of `queue`, and returns how many it changed. An entry without
+    an answer, or that no longer exists (NotFound), is dropped.
 
-    Nothing happens without an LLM, or while another process is at it: each answer costs.
+    Does nothing without an LLM, or while another process works on the queue: each answer costs money.
     """
     waiting = await memory.state.entries(queue) if memory.llm is not None else {}
     held = await run_sync(memory.locks.try_exclusive, queue) if waiting else None

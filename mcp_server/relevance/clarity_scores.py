@@ -123,7 +123,7 @@ def score(mentions: int, references: int, silent: int, anchored: bool, weights: 
 
 MOST_ITEMS = 300
 MOST_CANDIDATES = 600
-LONGEST_HEARD = 100_000
+LONGEST_READ = 100_000
 """Characters of a message that are counted: a conversation is not about the end of a pasted log."""
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -165,7 +165,7 @@ class Tracker:
 
     def hear(self, role: Role, text: str, at: datetime, tools: Iterable[str] = ()) -> None:
         """Counts one message: a user's as mentions, an agent's as references; a system message is not counted."""
-        text = text[:LONGEST_HEARD]
+        text = text[:LONGEST_READ]
         if role == "user":
             self.exchange += 1
             for item, category in extract(text, tools).items():

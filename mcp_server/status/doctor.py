@@ -16,7 +16,7 @@ from mcp_server.checkpoints import restore
 from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting import forget
-from mcp_server.forgetting.find_secrets import stored_secrets
+from mcp_server.forgetting.target import stored_secrets
 from mcp_server.knowledge.approve import waiting_sentence
 from mcp_server.memory import Memory
 from mcp_server.storage.local.database import driver

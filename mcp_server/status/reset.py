@@ -1,8 +1,7 @@
-"""Reset: index, state and logs as on the first day; what was said and written down stays (S1 `reset --force`).
+"""Reset: deletes index, state and logs, and makes again what can be made from the files.
 
-Never touched: conversations, knowledge, topics, archive, checkpoints, anchors, what waits for approval, what `recover`
-keeps, and cold records whose time is not over. From those everything that goes is made again, or it is gone for good:
-the plan says which.
+Never deleted: conversations, knowledge, topics, archive, checkpoints, anchors, changes that wait for approval, undo
+data of `recover`, and cold records that have not expired. The plan says for each part whether it is made again or lost.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ KEPT_ENTRIES = (
     closed_sessions.LIVE_ITEMS,
     closed_sessions.LIVE_PAGES,
 )
-"""A reset must not lose what the user has switched, what is still to be committed or extracted, and the pages without
-the items of open conversations."""
+"""Namespaces of the state that survive: the user's pauses, pending commits and extractions, and the pages without the
+items of open conversations."""
 
 STAYS = (
     "raw/ (conversations)",
@@ -43,7 +42,7 @@ STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that goes: where it lies, how much it is (files, bytes), and what becomes of it."""
+    """A part that is deleted: its place, its size (files, bytes), and what happens afterwards."""
 
     what: str
     where: str
@@ -54,24 +53,24 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset deletes, or has deleted (`done`). `notes` say what it could not."""
+    """What a reset deletes, or has deleted (`done`). `notes` name files that could not be deleted."""
 
     parts: tuple[Part, ...]
     done: bool = False
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {"done": self.done, "deletes": self.parts, "stays": STAYS, "notes": self.notes}
 
 
 async def plan_reset(memory: Memory) -> Reset:
-    """What a reset would delete now."""
+    """Returns what a reset would delete now."""
     return await run_sync(_planned, memory)
 
 
 async def reset(memory: Memory, progress: Callable[[int, int], None] | None = None) -> Reset:
-    """Deletes it, reads the transcripts back into the state and builds the index anew.
+    """Deletes the parts, reads the transcripts back into the state and rebuilds the index.
 
     Raises:
         Unavailable: a server is working on this memory.
@@ -118,7 +117,7 @@ def _part(what: str, where: str, found: Iterable[FileStat], then: str) -> Part:
 
 
 def _delete(memory: Memory) -> None:
-    """The files that go at once; state and index are emptied by their own ports."""
+    """Deletes files. The state and the index are emptied by their own ports."""
     for record in expired_records(memory):
         memory.cold.remove(record)
     damaged = [stat for stat in memory.files.walk(".local/") if stat.path.startswith(f"{STATE}.damaged-")]

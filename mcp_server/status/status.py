@@ -11,20 +11,21 @@ from typing import Any
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import restore, stored
-from mcp_server.checkpoints.views import told, when
+from mcp_server.checkpoints.stored import told, when
 from mcp_server.context import pauses
-from mcp_server.conversations import sessions
+from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.conversations.projects import map_problems
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting import forget
-from mcp_server.history.git_view import git_problems, git_view
+from mcp_server.history import committing
 from mcp_server.knowledge.anchor import problems as anchor_problems
 from mcp_server.knowledge.approve import waiting_sentence
-from mcp_server.llm.costs import costs
+from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity_views
 from mcp_server.storage.local import logs
+from mcp_server.storage.local.git.health import lfs_problem
 from mcp_server.storage.local.walking import count_files
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import listing
@@ -32,6 +33,8 @@ from mcp_server.topics import listing
 VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
 SHOWN_SESSIONS = 10
 TITLES = {"llm": "LLM"}
+OF_SESSION = frozenset(("sessions", "gauges", "clarity", "topics"))
+"""Views that can be narrowed to one session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +75,6 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
     if view not in VIEWS:
         raise Invalid(f"view {view!r} is not one of {', '.join(VIEWS)}")
     chosen = VIEWS[1:] if view == "all" else (view,)
-    makers = {
-        "hooks": _hooks,
-        "index": _index,
-        "git": git_view,
-        "llm": _llm,
-        "settings": _settings if view == "settings" else _own_settings,
-        "sizes": _sizes,
-    }
     problems = [
         *memory.problems(),
         *await run_sync(map_problems, memory),
@@ -92,11 +87,16 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
     views: dict[str, Mapping[str, Any]] = {}
     for name in chosen:
         try:
-            of_session = OF_SESSION.get(name)
-            if view == name == "clarity":
-                views[name] = await clarity_views.for_status(memory, session, max_tokens)
+            if name == "clarity":
+                views[name] = await clarity_views.for_status(memory, session, max_tokens if view == name else None)
+            elif name == "index":
+                views[name] = asdict(await memory.index.status())
+            elif name == "settings":  # by default only those that differ from their defaults
+                views[name] = memory.settings.model_dump(exclude={"problems"}, exclude_defaults=view != name)
+            elif of_session := _OF_SESSION.get(name):
+                views[name] = await of_session(memory, session)
             else:
-                views[name] = await (of_session(memory, session) if of_session else makers[name](memory))
+                views[name] = await _OF_MEMORY[name](memory)
         except ContextManagerError as error:
             if session and name in OF_SESSION:
                 raise
@@ -213,11 +213,6 @@ async def _gauges(memory: Memory, session: str | None = None) -> Mapping[str, An
     return {"open_conversations": shown, "limit_tokens": memory.settings.context.limit_tokens}
 
 
-async def _clarity(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
-    """Returns the subject of the session, or of the most recent one."""
-    return await clarity_views.for_status(memory, session, None)
-
-
 async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, Any]:
     """Returns the number of topics, and the active ones of the session, or of the most recent open one."""
     if session is None:
@@ -231,8 +226,7 @@ async def _topics(memory: Memory, session: str | None = None) -> Mapping[str, An
     }
 
 
-OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "clarity": _clarity, "topics": _topics}
-"""Views that can be narrowed to one session."""
+_OF_SESSION = {"sessions": _sessions, "gauges": _gauges, "topics": _topics}
 
 
 async def _hooks(memory: Memory) -> Mapping[str, Any]:
@@ -252,10 +246,6 @@ def _last_pushed(memory: Memory) -> Mapping[str, Any] | None:
     return next((record for record in recent if record.get("decision") == "injected"), None)
 
 
-async def _index(memory: Memory) -> Mapping[str, Any]:
-    return asdict(await memory.index.status())
-
-
 async def _llm(memory: Memory) -> Mapping[str, Any]:
     """Returns the LLM in use and its costs."""
     found = await costs(memory)
@@ -265,15 +255,6 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
         "since": f"{found.since}: {found.total.calls} calls, {found.total.tokens:,} tokens",
         "cost": f"${found.total.usd:.4f}" if found.priced else "prices are not set",
     }
-
-
-async def _settings(memory: Memory) -> Mapping[str, Any]:
-    return memory.settings.model_dump(exclude={"problems"})
-
-
-async def _own_settings(memory: Memory) -> Mapping[str, Any]:
-    """Returns the settings that differ from their defaults."""
-    return memory.settings.model_dump(exclude={"problems"}, exclude_defaults=True)
 
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
@@ -288,3 +269,107 @@ def _bytes(memory: Memory) -> dict[str, int]:
         prefix.rstrip("/"): sum(stat.size for stat in memory.files.walk(prefix))
         for prefix in ("raw/", "knowledge/", "topics/", "archive/")
     }
+
+
+# ---------------------------------------------------------------- git
+
+MOST_SHOWN = 20
+
+PROBES = {
+    "knowledge/reference/x.md": "knowledge/",
+    "topics/x.md": "topics/",
+    "archive/memory/x.md": "archive/",
+    "checkpoints/x/x.md": "checkpoints/",
+    "raw/conversations/2026/01/01/x.md": "raw/conversations/",
+    "anchors.yaml": "anchors.yaml",
+}
+"""A path in each of our folders, which need not exist, and the folder's name."""
+
+
+async def git_view(memory: Memory) -> Mapping[str, Any]:
+    """Returns git's branch, waiting commits, files left out and problems as JSON values. Errors of git are part of the
+    result, not raised."""
+    knobs = memory.settings.git
+    version = await run_sync(memory.git.version)
+    waiting = await memory.state.entries(closed_sessions.PENDING_COMMITS)
+    view: dict[str, Any] = {
+        "git": version or "not found: capture, search and compiling work; history needs git on PATH",
+        "last_commit": (await run_sync(memory.git.head) if version else None) or "none",
+        "commits_waiting": len(waiting),
+        "auto_commit": knobs.auto_commit,
+    }
+    if version is None:
+        return view
+    report = await committing.report(memory)
+    try:
+        if damage := await run_sync(memory.git.health.quick):
+            view["damage"] = damage
+            return view
+        view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
+        view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
+        view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
+        view["history"] = await run_sync(_reach, memory)
+        view |= await run_sync(_remote, memory)
+    except ContextManagerError as error:
+        view["trouble"] = str(error)
+    said = await memory.state.get(committing.STATE, committing.PUSH)
+    view["auto_push"] = knobs.auto_push
+    trouble = [report.note, said["said"] if said else "", await run_sync(lfs_problem, memory.files.root)]
+    view["left_out"] = [f"{path}: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
+    view["warnings"] = [f"{path}: {why}" for path, why in sorted(report.warned.items())]
+    view["waiting_for_your_commit"] = sorted(report.waiting)[:MOST_SHOWN]
+    view["what_is_wrong"] = [one for one in trouble if one]
+    return view
+
+
+async def git_problems(memory: Memory) -> list[str]:
+    """Returns git's problems for `status`: files that are not committed, and why commits fail."""
+    report = await committing.report(memory)
+    named = [f"{path} is not committed: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
+    if memory.settings.git.auto_commit and report.note:
+        named.append(f"nothing could be committed: {report.note}")
+    if await run_sync(memory.git.available):
+        if damage := await run_sync(memory.git.health.quick):
+            said = f"{damage}; nothing is committed until `context-manager doctor --repair` has repaired it"
+            return [said, *(one for one in named if damage not in one)]
+        if memory.settings.git.auto_commit:
+            named += await _ignored(memory)
+        busy, files = await run_sync(memory.git.unmerged)
+        named += [
+            f"{path} has an unresolved conflict ({busy}); it is left out of contexts until then" for path in files
+        ]
+    return named
+
+
+async def _ignored(memory: Memory) -> list[str]:
+    """Returns sentences about our folders that the user's .gitignore excludes."""
+    try:
+        found = await run_sync(memory.git.ignored, list(PROBES))
+    except ContextManagerError:
+        return []
+    return [
+        f"{PROBES[path]} is ignored by git ({where}): nothing new in it is committed" for path, where in found.items()
+    ]
+
+
+def _reach(memory: Memory) -> str:
+    """Returns whether git has the whole history or a shallow one."""
+    if memory.git.is_shallow():
+        return "shallow: older commits were never fetched; `git fetch --unshallow` in the workspace fetches them"
+    return "whole"
+
+
+def _remote(memory: Memory) -> Mapping[str, Any]:
+    """Returns the remote, and how many commits both sides were apart at the last fetch."""
+    remotes = memory.git.remote.names()
+    name = memory.settings.git.remote or (remotes[0] if len(remotes) == 1 else None)
+    if name is None or name not in remotes:
+        return {"remote": "none" if not remotes else f"{', '.join(remotes)}; git.remote names {name or 'none'}"}
+    branch = memory.git.remote.counterpart(name, memory.git.branch() or "main")
+    counted = memory.git.remote.ahead_behind(name, branch)
+    if counted is None:
+        return {"remote": f"{name}, never synced"}
+    return {"remote": name, "ahead": counted[0], "behind": counted[1]}
+
+
+_OF_MEMORY = {"hooks": _hooks, "git": git_view, "llm": _llm, "sizes": _sizes}

@@ -1,7 +1,7 @@
-"""Activations: which topics are in a conversation now, since when, and what brought them.
+"""The active topics of a conversation, since when, and why.
 
-A topic stays for some exchanges after it last fired; one that the user activated stays until they deactivate it, and
-one that they deactivated stays out. A correction stays until the agent speaks again. All of it can be lost without
+A topic stays active for some exchanges after it fired. One that the user activated stays until the user deactivates it,
+and one that the user deactivated stays out. A correction stays until the agent's next turn. Losing all of this does no
 harm: topics fire again.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 MOST_PAYLOADS = 3
-"""Of a topic: what webhooks sent last."""
+"""Payloads of webhooks that a topic keeps."""
 
 MOST_CORRECTIONS = 10
 MOST_AHEAD = 5
@@ -21,7 +21,7 @@ MOST_AHEAD = 5
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """What came with an event: `sender` says from where (`webhook email/new_message`), `at` when, in ISO 8601."""
+    """The content of an event: `sender` is its source (`webhook email/new_message`), `at` its time in ISO 8601."""
 
     sender: str
     at: str
@@ -30,7 +30,7 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One topic of a conversation. `fired` is the exchange in which it last did; `by` says what set it off, in words.
+    """One topic of a conversation. `fired` is the last exchange in which it fired, `by` the reason in words.
 
     `manual`: the user activated it; `off`: the user deactivated it. `people` are names that were mentioned.
     """
@@ -45,13 +45,13 @@ class Activation:
     payloads: tuple[Payload, ...] = ()
 
     def lives(self, exchange: int, ttl: int) -> bool:
-        """Is it in the conversation at this exchange, `ttl` being the exchanges that it stays after it fired?"""
+        """Returns whether it is active at this exchange. `ttl`: exchanges that it stays after it fired."""
         return not self.off and (self.manual or exchange - self.fired <= ttl)
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What an agent is told after its turn number `turn`, which a trigger of `topic` matched."""
+    """A hint for the agent after its turn number `turn`, which a trigger of `topic` matched."""
 
     topic: str
     hint: str
@@ -60,15 +60,15 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Activations:
-    """What is stored of one conversation. `ahead` holds fingerprints of messages that were judged before they were
-    recorded (a client's hook says a prompt before its transcript does)."""
+    """The stored activations of one conversation. `ahead` holds fingerprints of messages that were judged before they
+    were recorded: a client's hook reports a prompt before its transcript does."""
 
     topics: Mapping[str, Activation] = field(default_factory=dict)
     corrections: tuple[Correction, ...] = ()
     ahead: tuple[str, ...] = ()
 
     def living(self, exchange: int, ttl: int) -> dict[str, Activation]:
-        """The topics that are in the conversation at this exchange, by name."""
+        """Returns the topics that are active at this exchange, by name."""
         return {name: one for name, one in self.topics.items() if one.lives(exchange, ttl)}
 
     @property
@@ -77,7 +77,7 @@ class Activations:
         return frozenset(name for name, one in self.topics.items() if one.off)
 
     def fired(self, found: Iterable[Activation], exchange: int, ttl: int) -> Activations:
-        """With these topics fired anew, and without those whose time is over."""
+        """Returns a copy in which these topics fired, without topics that have expired."""
         topics = dict(self.topics)
         for one in found:
             known = topics.get(one.name)
@@ -88,63 +88,51 @@ class Activations:
         return replace(self, topics=kept)
 
     def answered(self, turn: int, corrections: Sequence[Correction]) -> Activations:
-        """After an agent's turn of this number: earlier corrections are done with, these are new."""
+        """Returns a copy after an agent's turn of this number, with the new corrections instead of earlier ones."""
         still = [one for one in self.corrections if one.turn >= turn and one not in corrections]
         return replace(self, corrections=tuple([*still, *corrections][-MOST_CORRECTIONS:]))
 
     def switched(self, name: str, *, on: bool, exchange: int, by: str) -> Activations:
-        """With one topic activated or deactivated by the user."""
+        """Returns a copy in which the user activated or deactivated one topic."""
         known = self.topics.get(name, Activation(name))
         one = replace(known, fired=exchange, by=by, manual=on, off=not on, payloads=known.payloads if on else ())
         return replace(self, topics={**self.topics, name: one})
 
     def judged_ahead(self, text: str) -> Activations:
-        """With this message noted as judged."""
+        """Returns a copy that marks this message as judged."""
         return replace(self, ahead=(*self.ahead, fingerprint(text))[-MOST_AHEAD:])
 
     def recorded(self, text: str) -> Activations:
-        """Without that note: the message is recorded now."""
+        """Returns a copy without that mark, because the message is recorded now."""
         return replace(self, ahead=tuple(mark for mark in self.ahead if mark != fingerprint(text)))
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored; `from_json` gives an equal value back."""
-        return {
-            "topics": {
-                one.name: {
-                    "fired": one.fired,
-                    "by": one.by,
-                    "score": one.score,
-                    "manual": one.manual,
-                    "off": one.off,
-                    "people": list(one.people),
-                    "payloads": [{"sender": p.sender, "at": p.at, "text": p.text} for p in one.payloads],
-                }
-                for one in self.topics.values()
-            },
-            "corrections": [{"topic": one.topic, "hint": one.hint, "turn": one.turn} for one in self.corrections],
-            "ahead": list(self.ahead),
-        }
+        """Returns JSON values; `from_json` restores an equal value."""
+        topics = {name: asdict(one) for name, one in self.topics.items()}
+        for fields in topics.values():
+            del fields["name"]
+        return {"topics": topics, "corrections": [*map(asdict, self.corrections)], "ahead": list(self.ahead)}
 
     @classmethod
     def from_json(cls, stored: Any) -> Activations:
-        """What is stored; nothing where it cannot be read."""
+        """Returns the stored activations; empty if they cannot be read."""
         try:
             return cls(
                 {str(name): _activation(str(name), one) for name, one in stored["topics"].items()},
                 tuple(Correction(str(c["topic"]), str(c["hint"]), int(c["turn"])) for c in stored["corrections"]),
-                tuple(str(mark) for mark in stored["ahead"]),
+                tuple(map(str, stored["ahead"])),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return cls()
 
 
 PIECE = 1_000_000
-"""Characters."""
+"""Characters that are hashed at a time."""
 
 
 def fingerprint(text: str) -> str:
-    """A short hash of a message, whatever its blanks. It is read piece by piece: the words of a message of many
-    megabytes, all at once, take ten times its size."""
+    """Returns a short hash of a message that ignores differences in white space. Reads it in pieces, because splitting
+    a message of many megabytes at once takes ten times its size."""
     digest = hashlib.sha256()
     begun = ""  # a word that goes on in the next piece
     between = ""
@@ -159,7 +147,7 @@ def fingerprint(text: str) -> str:
 
 
 def _again(known: Activation, new: Activation) -> Activation:
-    """A topic that is in the conversation and fires once more."""
+    """Returns an active topic after it fired once more."""
     return replace(
         new,
         fired=max(known.fired, new.fired),
@@ -177,6 +165,6 @@ def _activation(name: str, stored: Any) -> Activation:
         score=None if stored["score"] is None else float(stored["score"]),
         manual=stored["manual"] is True,
         off=stored["off"] is True,
-        people=tuple(str(person) for person in stored["people"]),
+        people=tuple(map(str, stored["people"])),
         payloads=tuple(Payload(str(p["sender"]), str(p["at"]), str(p["text"])) for p in stored["payloads"]),
     )

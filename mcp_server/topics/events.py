@@ -1,7 +1,7 @@
-"""Events from outside that set off topics: webhooks and schedules (SPEC §9).
+"""Events from outside that activate topics: webhooks and schedules.
 
-An event goes to every open session of its project, or of all projects if it names none; where none is open it waits for
-the next one. It needs no gate: the topic's file names it. A manual topic is never set off.
+An event goes to every open session of its project, or of all projects if it names none. If no session is open, it waits
+for the next one. It needs no gate, because the topic's file names it. It never activates a manual topic.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from mcp_server.topics.topic import Topic, Webhook
 from mcp_server.topics.watch import as_fired
 
 LONGEST_PAYLOAD = 8_000
-"""Characters of what an event sent that are kept: more would never fit into a topic's room."""
+"""Characters kept of an event's content: more would never fit into a topic's budget."""
 
 CUT = "\n[cut: the event sent more]"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Which topics an event set off, in how many open sessions; in none, it waits for the next."""
+    """The topics that an event activated, and in how many open sessions; if in none, it waits for the next one."""
 
     topics: tuple[str, ...]
     sessions: int
 
 
 async def webhook(memory: Memory, source: str, event: str, body: str, project: str | None = None) -> Delivered:
-    """Sets off the topics that listen to `source` and `event`; `body` is what was sent. On disk when it returns.
+    """Activates the topics that listen to `source` and `event`; `body` is the request's content. On disk when it
+    returns.
 
     Raises:
         NotFound: no topic listens to it.
@@ -60,8 +61,8 @@ async def webhook(memory: Memory, source: str, event: str, body: str, project: s
 async def fire(
     memory: Memory, events: Sequence[Event], project: str | None = None, ran: tuple[str, datetime] | None = None
 ) -> int | None:
-    """Delivers events, and returns to how many sessions; `ran` is the schedule that is done with them. None if another
-    process has done it."""
+    """Delivers events and returns to how many sessions. `ran` is the schedule that they complete. Returns None if
+    another process delivered them."""
     await sessions.ready(memory)
     chosen = await project_of(memory, Caller(source="webhook"), project) if project else None
     rows = [row for row in await memory.state.sessions(open_only=True) if row.kind != "subagent"]
@@ -96,6 +97,6 @@ def _listens(topic: Topic, source: str, event: str) -> bool:
 
 
 def _clean(memory: Memory, body: str) -> str:
-    """What was sent, as it may be written: without secrets, without what was forgotten, not too long."""
+    """Returns the content without secrets and forgotten text, cut to its maximum."""
     text = memory.forgotten.clean(redact(body).text).strip()
     return text if len(text) <= LONGEST_PAYLOAD else text[:LONGEST_PAYLOAD] + CUT

@@ -1,6 +1,7 @@
-"""Front matter of knowledge files: checked against what each type may say (S4 §2.3), changed one field at a time.
+"""Front matter of knowledge files: checks it against the file's type, and changes one field at a time.
 
-Unknown fields are allowed and kept, an unknown type is a warning, a malformed field an error naming file, line, field.
+Unknown fields are allowed and kept. An unknown type is a warning, a malformed field an error that names file, line and
+field.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import difflib
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -24,7 +26,7 @@ TOPICS = "topics/"
 
 
 def _moment(value: object) -> object:
-    """People write a day where the format wants a moment: then the day begins."""
+    """Returns a day as the moment of its start, because people write days where the format has moments."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime.combine(value, time(), UTC)
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
@@ -38,7 +40,7 @@ Moment = Annotated[datetime, BeforeValidator(_moment)]
 
 
 class KnowledgeFields(BaseModel):
-    """What every knowledge file may say of itself."""
+    """The fields that every knowledge file may have."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -79,7 +81,7 @@ TYPES: dict[str, type[KnowledgeFields]] = {
     "project_notes": ProjectFile,
     "person": Person,
     "person_index": KnowledgeFields,
-    "topic": KnowledgeFields,  # `trigger_fields.Topic`, which takes longer to import than all the others together
+    "topic": KnowledgeFields,  # `_topic_model`, which takes longer to import than all the others together
     "procedure": KnowledgeFields,
     "reference": KnowledgeFields,
 }
@@ -87,8 +89,8 @@ TYPES: dict[str, type[KnowledgeFields]] = {
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A file's front matter (`fields` as written, `known` as understood), its body, what is odd about it, and on which
-    line of the file each field stands."""
+    """A checked file: its front matter (`fields` as written, `known` validated), body, warnings, and the line of each
+    field in the file."""
 
     fields: dict[str, Any]
     known: KnowledgeFields
@@ -99,9 +101,9 @@ class Checked:
 
 
 def check(text: str, where: str) -> Checked:
-    """Reads and checks the front matter of a knowledge file; a file without any is fine.
+    """Reads and checks the front matter of a knowledge file; a file without any is valid.
 
-    Raises Invalid naming file, line and field. A type that we do not know is a warning.
+    Raises Invalid naming file, line and field. An unknown type is a warning.
     """
     found = split_front_matter(text)
     is_topic = where.startswith(TOPICS) or re.search(r"^type:[ \t]*['\"]?topic\b", found.raw, re.MULTILINE) is not None
@@ -114,7 +116,7 @@ def check(text: str, where: str) -> Checked:
     kind = fields.get("type", "topic" if is_topic else None)
     model = TYPES.get(kind, KnowledgeFields) if isinstance(kind, str) else KnowledgeFields
     if is_topic and kind == "topic":
-        model = trigger_fields.Topic
+        model = _topic_model()
         fields, lines = trigger_fields.taken_out(fields, lines)
     try:
         known = model.model_validate(fields)
@@ -129,9 +131,20 @@ def check(text: str, where: str) -> Checked:
     return Checked(fields, known, found.body, found.body_line, warnings, lines)
 
 
+@cache
+def _topic_model() -> type[KnowledgeFields]:
+    """Returns the model of a topic file. Triggers are imported only if there is such a file: that takes long."""
+    from mcp_server.topics.trigger_fields import TopicFields
+
+    class Topic(TopicFields, KnowledgeFields):
+        """The front matter of a topic file."""
+
+    return Topic
+
+
 def _explained(error: ValidationError, where: str, lines: Lines) -> str:
-    """File, line, field and what is wrong with it. The way to a trigger's field also names its type: that is no step
-    in the file."""
+    """Returns file, line, field and error in one sentence. The error's location also names the trigger's type, which is
+    no step in the file."""
     problem = error.errors()[0]
     line = 1
     steps: tuple[str | int, ...] = ()
@@ -155,7 +168,7 @@ def _explained(error: ValidationError, where: str, lines: Lines) -> str:
 
 
 def _no_kind(problem: ErrorDetails) -> str:
-    """A trigger's `type` that there is not, and the nearest that there is."""
+    """Returns that a trigger's `type` does not exist, and the nearest type."""
     told = problem.get("ctx", {})
     tag, known = str(told.get("tag")), re.findall(r"\w+", str(told.get("expected_tags")))
     close = difflib.get_close_matches(tag, known, n=1)
@@ -165,10 +178,10 @@ def _no_kind(problem: ErrorDetails) -> str:
 
 
 def with_field(text: str, name: str, value: object) -> str:
-    """`text` with front-matter field `name` set to `value`, on one line, and every other byte as it was.
+    """Returns `text` with front-matter field `name` set to `value` on one line; all other bytes stay the same.
 
-    A field that is not there becomes the last one; a file without front matter gets one. Block values below the old
-    line go with it; a comment at its end stays.
+    A new field becomes the last one; a file without front matter gets one. A block value below the old line is removed,
+    a comment at its end stays.
     """
     found = split_front_matter(text)
     end = "\r\n" if "\r\n" in text[: len(text) - len(found.body)] else "\n"

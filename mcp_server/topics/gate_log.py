@@ -1,7 +1,7 @@
-"""`gate.jsonl`: every decision about a topic, with S4's fields (§5.5), and what became of it.
+"""Writes `gate.jsonl`: every decision about a topic, and later whether the topic was useful.
 
-A decision is one line with `was_useful: null`; a line `gate_outcome` says it later, by the rule of
-`core.watchers.useful`. `decisions` reads both together.
+A decision is a line with `was_useful: null`. A later line `gate_outcome` says whether an answer used the topic;
+`decisions` joins both.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.storage.local import logs
 from mcp_server.storage.local.topic_files import TopicSet
-from mcp_server.topics.gate_review import OWN, Pending, pending, used
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import Heard
+from mcp_server.topics.topic import WatchedMessage
 
 if TYPE_CHECKING:
     from mcp_server.topics.judge import Verdict
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 
 KIND = "gate"
 NAMESPACE = "gate"
@@ -32,13 +34,13 @@ LONGEST_SAID = 60
 async def decided(
     memory: Memory,
     session: str,
-    heard: Heard,
+    heard: WatchedMessage,
     topics: TopicSet,
     verdicts: Sequence[Verdict],
     exchange: int,
     turn: int,
 ) -> None:
-    """One line for each verdict about a message, and a note of those whose use will be known later."""
+    """Logs each verdict about a message, and remembers those whose outcome will be known later."""
     mark = message_hash(heard.text)
     at = {"timestamp": written(memory.clock()), "event": "gate_decision", "session_id": session}
 
@@ -60,8 +62,8 @@ async def decided(
     await _store(memory, session, [*kept, *fresh])
 
 
-async def answered(memory: Memory, session: str, topics: TopicSet, answer: Heard, exchange: int) -> None:
-    """An agent spoke in this exchange: which of the topics that came in did it use?"""
+async def answered(memory: Memory, session: str, topics: TopicSet, answer: WatchedMessage, exchange: int) -> None:
+    """Logs the topics that an agent's answer in this exchange used."""
     waiting = await _expired(memory, session, exchange)
     open_ = [one for one in waiting if one.active and one.topic in topics.topics]
     if not open_:
@@ -80,7 +82,7 @@ async def answered(memory: Memory, session: str, topics: TopicSet, answer: Heard
 
 
 async def switched(memory: Memory, session: str, topic: str, *, on: bool) -> None:
-    """The user activated or deactivated a topic: that says what they think of the last decision about it."""
+    """Logs the outcome of the last decision about a topic that the user activated or deactivated."""
     waiting = await _pending(memory, session)
     meant = [one for one in waiting if one.topic == topic and one.active != on]
     for one in meant:
@@ -90,7 +92,7 @@ async def switched(memory: Memory, session: str, topic: str, *, on: bool) -> Non
 
 
 def decisions(memory: Memory) -> Iterator[dict[str, Any]]:
-    """The decisions, newest first, each with what became of it."""
+    """Yields the decisions, newest first, each with its outcome."""
     outcomes: dict[tuple[Any, ...], dict[str, Any]] = {}
     for line in logs.newest_first(memory.files, KIND):
         key = (line.get("session_id"), line.get("topic_name"), line.get("message_hash"))
@@ -103,11 +105,11 @@ def decisions(memory: Memory) -> Iterator[dict[str, Any]]:
 
 
 def message_hash(message: str) -> str:
-    """What the log calls a message: 16 hex of its SHA-256."""
+    """Returns the log's name of a message: 16 hex digits of its SHA-256."""
     return hashlib.sha256(message.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _line(one: Verdict, mark: str, heard: Heard, exchange: int, turn: int) -> dict[str, Any]:
+def _line(one: Verdict, mark: str, heard: WatchedMessage, exchange: int, turn: int) -> dict[str, Any]:
     decision = one.decision
     return {
         "message_hash": mark,
@@ -138,7 +140,7 @@ def _files(topics: TopicSet, name: str) -> tuple[str, ...]:
 
 
 async def _expired(memory: Memory, session: str, exchange: int) -> list[Pending]:
-    """What still waits; of those whose life is over the log says so."""
+    """Returns the decisions without an outcome; logs and drops those that have expired."""
     ttl = memory.settings.watchers.topic_ttl
     waiting = await _pending(memory, session)
     over = [one for one in waiting if exchange - one.exchange > ttl]
@@ -159,7 +161,7 @@ async def _pending(memory: Memory, session: str) -> list[Pending]:
 
 
 async def _store(memory: Memory, session: str, waiting: Sequence[Pending]) -> None:
-    kept = [one.to_json() for one in waiting[-MOST_PENDING:]]
+    kept = [asdict(one) for one in waiting[-MOST_PENDING:]]
     await memory.state.put(NAMESPACE, session, kept, waits=False)  # a log's labels, no more
 
 
@@ -176,3 +178,50 @@ async def _outcome(memory: Memory, session: str, one: Pending, useful: bool, why
         "why": why,
     }
     await run_sync(append, memory, KIND, record)
+
+
+OWN = 40
+"""Words of a topic that an answer can use."""
+
+USED = 3
+"""Words of a topic in an answer from which on it used the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A decision without an outcome: of `topic`, for the message of this hash, in this exchange. `active`: it was
+    activated. `unsaid` are the topic's most typical words that the message did not contain."""
+
+    topic: str
+    message: str
+    exchange: int
+    active: bool
+    unsaid: tuple[str, ...] = ()
+
+
+def pending(stored: Any) -> Pending | None:
+    """Returns the stored value, or None if it cannot be read."""
+    if not isinstance(stored, Mapping):
+        return None
+    try:
+        unsaid = tuple(str(stem) for stem in stored["unsaid"])
+        return Pending(
+            str(stored["topic"]), str(stored["message"]), int(stored["exchange"]), stored["active"] is True, unsaid
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def used(unsaid: Collection[str], answer: Collection[str], files: Iterable[str], touched: Iterable[str]) -> bool:
+    """Returns whether an answer used a topic: its calls touched a file of the topic, or it has USED of the topic's
+    words. `answer` are its stems; `files` those of the topic, `touched` those of its calls."""
+    calls = list(touched)
+    if any(_same(file, path) for file in files for path in calls):
+        return True
+    return len(set(unsaid) & set(answer)) >= USED
+
+
+def _same(file: str, path: str) -> bool:
+    """Returns whether a client's path is a file of the workspace."""
+    steps, other = file.split("/"), path.replace("\\", "/").split("/")
+    return bool(file and path) and other[-len(steps) :] == steps

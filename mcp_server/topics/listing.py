@@ -1,4 +1,4 @@
-"""Topics as people see them: which there are, what is wrong with them, which are active; and switching them."""
+"""Lists topics with their state and problems, and activates or deactivates them for the user."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mcp_server.topics.activations import Activation, Activations
 from mcp_server.topics.topic import PRIORITIES, Topic
 
 BY_HAND = "you"
-"""What set off a topic that the user activated."""
+"""The reason of an activation by the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic. `state` is active, off (the user deactivated it) or waiting; `by` what set it off; `left` the
-    exchanges that it stays, None for as long as the user likes. `problem` says what is wrong with it."""
+    """One topic. `state` is active, off (the user deactivated it) or waiting; `by` is the reason of its activation;
+    `left` the exchanges that it stays active, None if the user decides. `problem` says what is wrong with it."""
 
     name: str
     path: str
@@ -43,14 +43,14 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicsView:
-    """All topics, the active ones first; `session` is the conversation that `state` speaks of, if there is one."""
+    """All topics, active ones first; `session` is the conversation that `state` refers to, if any."""
 
     topics: tuple[TopicRow, ...]
     problems: tuple[str, ...]
     session: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "session": self.session,
             "topics": [asdict(row) for row in self.topics],
@@ -59,7 +59,7 @@ class TopicsView:
 
     @property
     def markdown(self) -> str:
-        """What a model or a person reads."""
+        """The list in markdown."""
         of = f" in {self.session}" if self.session else ""
         active = sum(row.state == "active" for row in self.topics)
         lines = [f"# Topics: {len(self.topics)}, {active} active{of}"]
@@ -70,7 +70,7 @@ class TopicsView:
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """What became of a topic in a session; `changed` is False if it was so already."""
+    """The result of switching a topic in a session; `changed` is False if it was so already."""
 
     name: str
     session: str
@@ -79,7 +79,7 @@ class Switched:
 
     @property
     def markdown(self) -> str:
-        """One line."""
+        """The result in one line."""
         if self.on:
             done = "is active now, until you deactivate it" if self.changed else "was activated by you already"
         else:
@@ -88,7 +88,7 @@ class Switched:
 
 
 async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
-    """Every topic, and how it stands in a session. Raises NotFound for a session that does not exist."""
+    """Returns every topic and its state in a session. Raises NotFound if the session does not exist."""
     topics = await run_sync(memory.topics.read)
     stored, exchange = Activations(), 0
     if session is not None:
@@ -106,7 +106,7 @@ async def list_topics(memory: Memory, session: str | None = None) -> TopicsView:
 
 
 async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switched:
-    """Activates or deactivates a topic in a session, for as long as the user likes.
+    """Activates or deactivates a topic in a session until the user switches it again.
 
     Raises:
         NotFound: no such topic or session; the nearest is named.
@@ -133,14 +133,14 @@ async def switch(memory: Memory, name: str, session: str, *, on: bool) -> Switch
 
 
 async def problems(memory: Memory) -> tuple[str, ...]:
-    """What is wrong with topic files and their patterns, in sentences that name file and line."""
+    """Returns the problems of topic files and their patterns, in sentences that name file and line."""
     topics = await run_sync(memory.topics.read)
     troubles = await _troubles(memory, topics)
     return (*topics.problems, *troubles.values())
 
 
 async def forget_old(memory: Memory) -> int:
-    """Drops what was active in sessions that ended long ago; returns how many."""
+    """Drops the activations of sessions that ended long ago and returns how many."""
     namespaces = activations.ACTIVE, gate_log.NAMESPACE
     known = {session for namespace in namespaces for session in await memory.state.keys_of(namespace)}
     old = sorted(known & await sessions.ended_long_ago(memory)) if known else []
@@ -151,7 +151,7 @@ async def forget_old(memory: Memory) -> int:
 
 
 async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
-    """By topic what was cut off, as long as its file has not changed since."""
+    """Returns, by topic, the pattern that a time limit stopped, unless the file has changed since."""
     found: dict[str, str] = {}
     for name, stored in (await memory.state.entries(activations.CUT_OFF)).items():
         topic = topics.topics.get(name)

@@ -1,7 +1,7 @@
-"""Code in a message: fenced blocks and indented ones, and which language they are in.
+"""The parts of a message that triggers look for: words, links, a raised voice, and blocks of code.
 
-A fence that names its language is believed. For one that does not, and for indented code, the language whose marks
-stand there most often is taken, if there are any.
+A fence's own language is used. For a fence without one, and for indented code, the language whose typical constructs
+occur most often is used, if any.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ _UNSPACED = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """Words in order, folded, without the tails of contractions; word `i` stands in characters `spans[i]`."""
+    """Folded words in order, without the endings of contractions; word `i` is at characters `spans[i]`."""
 
     words: Sequence[str]
     spans: Sequence[tuple[int, int]]
 
 
 def spoken(text: str) -> Spoken:
-    """The words of a message."""
+    """Returns the words of a message."""
     found = [match for match in _WORD.finditer(text) if match[0][0] not in "'’" or match.start() == 0]
     words = [match[0].lower() if match[0].isascii() else fold(match[0]) for match in found]
     return Spoken(words, [match.span() for match in found])
 
 
 def has_no_spaces(text: str) -> bool:
-    """Is it written in a script that puts no blanks between words? Then it is looked for as it stands."""
+    """Returns whether a text has characters of a script without spaces between words. Such texts are searched as they
+    are."""
     return _UNSPACED.search(text) is not None
 
 
@@ -43,7 +44,7 @@ _TRAILING = ".,;:!?*_…"
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A link as written, in characters `start` to `end`; `host` in lower case without port, `path` with its query."""
+    """A link as written, at characters `start` to `end`; `host` in lower case without port, `path` with its query."""
 
     text: str
     host: str
@@ -53,7 +54,7 @@ class Url:
 
 
 def urls(text: str) -> Iterator[Url]:
-    """The links of a text in order. Punctuation and brackets that close a sentence around one are not part of it."""
+    """Yields the links of a text in order, without punctuation and brackets that close a sentence around them."""
     if "://" not in text and "www." not in text.lower():
         return
     for match in _URL.finditer(text):
@@ -68,7 +69,7 @@ def urls(text: str) -> Iterator[Url]:
 
 
 def hosts(url: Url) -> Iterator[str]:
-    """The hosts by which a site may be named that a link leads to: its own, and those above it."""
+    """Yields the hosts that a site can name for a link: its own host, and the domains above it."""
     host = url.host.removeprefix("www.")
     while host:
         yield host
@@ -76,14 +77,14 @@ def hosts(url: Url) -> Iterator[str]:
 
 
 def host_of(site: str) -> str:
-    """The host that a site names, lower case; empty for one with a `*` in it."""
+    """Returns the host that a site names, in lower case; empty if it has a wildcard."""
     host = site.split("://", 1)[-1].partition("/")[0].lower().removeprefix("www.")
     return "" if "*" in host or "?" in host or "[" in host else host
 
 
 def leads_to(url: Url, site: str) -> bool:
-    """`github.com` means the host and what is below it, `github.com/*/*/pull/` also how the path begins; `*` stands for
-    anything within one step."""
+    """Returns whether a link is on a site. `github.com` means the host and its subdomains, `github.com/*/*/pull/` also
+    the beginning of the path; `*` matches within one step."""
     host, slash, path = site.split("://", 1)[-1].partition("/")
     host = host.lower().removeprefix("www.")
     here = url.host.removeprefix("www.")
@@ -107,7 +108,7 @@ ALARM = frozenset(
 
 
 def marks(text: str) -> Iterator[tuple[int, int]]:
-    """Where such marks stand, in the order of their kinds: characters from and to."""
+    """Yields the places (start, end) of a raised voice: runs of `!`, words in capitals, words of alarm."""
     if "!" in text:
         yield from (match.span() for match in _RUN.finditer(text) if len(match[0]) >= _LEAST_RUN)
     for match in _WORDS.finditer(text):
@@ -155,7 +156,7 @@ ALIASES: Mapping[str, str] = {
     "mysql": "sql",
     "sqlite": "sql",
 }
-"""Other names of a language, as people write them after a fence."""
+"""Other names of languages after a fence."""
 
 _MARKS: Mapping[str, re.Pattern[str]] = {
     name: re.compile(marks, re.MULTILINE)
@@ -187,7 +188,7 @@ _MARKS: Mapping[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """A block of code in characters `start` to `end` of a message; `language` is lower case, empty if unknown."""
+    """A block of code at characters `start` to `end` of a message; `language` is lower case, empty if unknown."""
 
     language: str
     start: int
@@ -196,12 +197,12 @@ class CodeBlock:
 
 
 def blocks(text: str) -> tuple[CodeBlock, ...]:
-    """The fenced and the indented blocks of a message, in their order."""
+    """Returns the fenced and indented blocks of a message in order."""
     return tuple(sorted((*_fenced(text), *_indented(text)), key=lambda block: block.start))
 
 
 def plain(language: str) -> str:
-    """A language's one name: `py` is `python`."""
+    """Returns the canonical name of a language: `python` for `py`."""
     lower = language.strip().lower()
     return ALIASES.get(lower, lower)
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, zip_longest
 
-from mcp_server.topics import globs, literals, message_parts
+from mcp_server.topics import expressions, message_parts
 from mcp_server.topics.message_parts import Spoken, has_no_spaces, spoken
 from mcp_server.topics.topic import (
     Code,
     Cron,
     Direction,
     Glob,
-    Heard,
     Keywords,
     Language,
     Match,
@@ -35,10 +34,11 @@ from mcp_server.topics.topic import (
     Topic,
     Trouble,
     Url,
+    WatchedMessage,
     Webhook,
 )
 
-LONGEST_HEARD = 40_000
+LONGEST_READ = 40_000
 """Characters of a message that are read, half of them from its end."""
 
 MOST_SAID = 5
@@ -135,11 +135,11 @@ class Watchers:
         listed = list(topics)
         self._sides = {direction: _Side(listed, senses, direction) for direction in ("input", "output")}
 
-    def matches(self, heard: Heard, limits: Limits) -> Tier1:
+    def matches(self, heard: WatchedMessage, limits: Limits) -> Tier1:
         """Returns the triggers that fire for a message, and the patterns that a limit stopped or skipped."""
         return self._sides[heard.direction].matches(_Message(heard), limits)
 
-    def retry(self, heard: Heard, limits: Limits, first: Tier1) -> Tier1:
+    def retry(self, heard: WatchedMessage, limits: Limits, first: Tier1) -> Tier1:
         """Returns `first` with the matches of the patterns that it skipped. The limits start again for them."""
         return self._sides[heard.direction].retry(_Message(heard), limits, first)
 
@@ -147,18 +147,18 @@ class Watchers:
 class _Message:
     """A message and the values that several triggers read, each computed once, on first use."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: WatchedMessage) -> None:
         self.paths = heard.paths
         self.text = heard.text
         self._tail = 0
-        if len(heard.text) > LONGEST_HEARD:
-            half = LONGEST_HEARD // 2
+        if len(heard.text) > LONGEST_READ:
+            half = LONGEST_READ // 2
             self.text = f"{heard.text[:half]}\n{heard.text[-half:]}"
             self._tail = len(heard.text) - len(self.text)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Returns a span of the read text as a span of the whole message."""
-        shift = self._tail if start > LONGEST_HEARD // 2 else 0
+        shift = self._tail if start > LONGEST_READ // 2 else 0
         return start + shift, end + shift
 
     def is_called(self, start: int) -> bool:
@@ -167,7 +167,7 @@ class _Message:
 
     @cached_property
     def folded(self) -> str:
-        return literals.folded(self.text)
+        return expressions.folded(self.text)
 
     @cached_property
     def spoken(self) -> Spoken:
@@ -207,7 +207,7 @@ class _Side:
     def _add(self, entry: _Entry) -> None:
         match entry.trigger:
             case Pattern() as pattern:
-                self._add_regex(_Regex(entry, pattern, literals.required(pattern.match, pattern.flags)))
+                self._add_regex(_Regex(entry, pattern, expressions.required(pattern.match, pattern.flags)))
             case Keywords(words=words):
                 for said in words:
                     self._add_phrase(said, entry)
@@ -221,13 +221,13 @@ class _Side:
                     self._sites[message_parts.host_of(site)].append((site, entry))
             case Glob(paths=paths):
                 for pattern_ in paths:
-                    self._globs[globs.suffix(pattern_)].append((pattern_, entry))
+                    self._globs[expressions.suffix(pattern_)].append((pattern_, entry))
             case _:
                 self._others[type(entry.trigger)].append(entry)
 
     def _add_phrase(self, said: str, entry: _Entry) -> None:
         if has_no_spaces(said):
-            self._unspaced.append((literals.folded(said.strip()), entry))
+            self._unspaced.append((expressions.folded(said.strip()), entry))
             return
         words = tuple(spoken(said).words)
         phrase = _Phrase(entry, words[2:], said.lstrip().startswith("@"))
@@ -301,7 +301,7 @@ class _Side:
             ending = f".{name.rpartition('.')[2]}" if "." in name else ""
             for suffix in {ending, ""}:
                 for pattern, entry in self._globs.get(suffix, ()):
-                    if globs.matches(pattern, path):
+                    if expressions.matches(pattern, path):
                         found[entry].append(path)
         yield from found.items()
 

@@ -1,39 +1,35 @@
-"""Tier 2: every topic scored by the method that it chose (S4 §4.2), all scores in 0..1.
+"""Tier 2: scores every topic by its own method, 0..1.
 
-    tfidf      core.watchers.tfidf       (default)
-    bm25       rank-bm25; the share of what the message's words could reach at most
-    jaccard    core.watchers.overlap     shared words
-    ngrams     core.watchers.overlap     shared 3-grams of characters
-    sentiment  VADER; how unhappy the message is
-    embedder   cosine of the embeddings, where the workspace has an embedder; else tfidf
+    tfidf      √(cosine of the TF-IDF vectors · share of the message that the topic covers), the default
+    bm25       rank-bm25, as a share of the highest value that the message's words can reach
+    jaccard    shared words
+    ngrams     shared 3-grams of characters
+    sentiment  VADER: how unhappy the message is
+    embedder   cosine of the embeddings if the workspace has an embedder, else tfidf
 
-Profiles are computed once per change of the topics, and what a method needs when the first topic chose it.
+Jaccard and 3-grams (intersection over union) compare a message with each piece of a topic (its head, a paragraph, a
+list item) and use the best: no message of one line would reach a threshold against a whole playbook. 3-grams tolerate
+misspellings. Their sets are compared by sketches of BINS numbers, one permutation hashing: every gram is hashed once,
+falls into a bin by its hash, and each bin keeps its least hash; the share of equal bins among those not empty in both
+estimates the index (Li, Owen and Zhang, "One permutation hashing", 2012).
+
+`rank_bm25` alone does not replace the formulas here: its scores have no upper bound and its IDF is negative for words
+that most topics say, so `Weights.idf` is used for both.
 """
 
 from __future__ import annotations
 
+import math
+import re
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mcp_server.text.words import words
-from mcp_server.topics import gate
-from mcp_server.topics.text_similarity import (
-    DIGITS,
-    NONE,
-    Grams,
-    Jaccard,
-    Likeness,
-    Profile,
-    TfIdf,
-    Weights,
-    compared,
-    lessened,
-    profile,
-    stems,
-    unlike,
-)
-from mcp_server.topics.topic import Method, Topic
+from mcp_server.text.words import ENGLISH_STOP_WORDS, words
+from mcp_server.topics.topic import Keywords, Mention, Method, Pattern, Topic
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,18 +39,258 @@ if TYPE_CHECKING:
     from mcp_server.memory import Memory
     from mcp_server.storage.local.topic_files import TopicSet
 
+
+Stem = Callable[[str], str]
+"""Returns the stem of a folded word."""
+
+HEAD, TAIL = 3_000, 1_500
+"""Characters at the beginning and end of a message that are compared: people paste between them."""
+
+LONGEST_TOPIC = 20_000
+"""Characters of a topic's instructions that are compared."""
+
+_PIECE = re.compile(r"\n[ \t]*\n|\n(?=[ \t]*(?:[-*+]|\d+[.)])[ \t])|\n(?=#{1,6} )")
+_ESCAPE = re.compile(r"\\[A-Za-z]|\\u[0-9a-fA-F]{4}|\[[^\]]*\]|\{[\d,]*\}|\(\?[a-zA-Z:=!<]*")
+_OPTIONAL_SIGN = re.compile(r"[-\s]\?")
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One topic as stems: `pieces` with the head first, in order and with repetitions; `unlike` are stems of `not_for`
+    that the topic does not use itself. `text` is the embedder's input."""
+
+    topic: str
+    pieces: tuple[tuple[str, ...], ...]
+    unlike: frozenset[str]
+    text: str
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """All stems, with repetitions."""
+        return tuple(stem for piece in self.pieces for stem in piece)
+
+
+def profile(topic: Topic, stem: Stem) -> Profile:
+    """Returns the profile of a topic."""
+    head = "\n".join((topic.name.replace("-", " "), topic.description, " ".join(topic.keywords), trigger_words(topic)))
+    body = [piece.strip() for piece in _PIECE.split(topic.instructions[:LONGEST_TOPIC]) if piece.strip()]
+    pieces = tuple(tuple(stems(piece, stem)) for piece in (head, *body))
+    said = {one for piece in pieces for one in piece}
+    unlike = frozenset(stems("\n".join(topic.not_for), stem)) - said
+    return Profile(topic.name, tuple(piece for piece in pieces if piece), unlike, "\n".join((head, *body)))
+
+
+def compared(message: str) -> str:
+    """Returns the part of a message that is compared: all of it unless it is very long."""
+    return message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
+
+
+def stems(text: str, stem: Stem) -> list[str]:
+    """Returns the stems of a text's content words in order, with repetitions; single letters are left out."""
+    return [stem(word) for word in words(text) if len(word) > 1 and word not in ENGLISH_STOP_WORDS]
+
+
+def trigger_words(topic: Topic) -> str:
+    """Returns the words of a topic's triggers for users' messages; of regular expressions the literal letters."""
+    found: list[str] = []
+    for one in topic.triggers:
+        if isinstance(one, Keywords) and one.scope != "output":
+            found += one.words
+        elif isinstance(one, Mention) and one.scope != "output":
+            found += one.names
+        elif isinstance(one, Pattern) and one.scope != "output":
+            literal = _OPTIONAL_SIGN.sub("", _ESCAPE.sub(" ", one.match)).replace("?", "")
+            found += _LETTERS.findall(literal)
+    return " ".join(found)
+
+
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How similar a message is to a topic: `score` (0..1) is computed from the named `terms`."""
+
+    score: float
+    terms: Mapping[str, float]
+
+
+NONE = Likeness(0.0, {})
+
+
+class Weights:
+    """The weight of each word among a set of topics: rare words weigh more."""
+
+    def __init__(self, profiles: Iterable[Profile]) -> None:
+        self._said_by: Counter[str] = Counter()
+        self._topics = 0
+        for one in profiles:
+            self._topics += 1
+            self._said_by.update(set(one.stems))
+
+    def idf(self, stem: str) -> float:
+        """Returns the inverse document frequency, 1 or more."""
+        return math.log((1 + self._topics) / (1 + self._said_by[stem])) + 1
+
+    def vector(self, stems: Iterable[str]) -> dict[str, float]:
+        """Returns the TF-IDF vector of a text with length 1; empty without words."""
+        weighed = {stem: (1 + math.log(count)) * self.idf(stem) for stem, count in Counter(stems).items()}
+        length = math.sqrt(math.fsum(weight * weight for weight in weighed.values()))
+        return {stem: weight / length for stem, weight in weighed.items()}
+
+
+class TfIdf:
+    """The vectors of topics."""
+
+    def __init__(self, profiles: Iterable[Profile], weights: Weights) -> None:
+        self._vectors = {one.topic: weights.vector(one.stems) for one in profiles}
+
+    def likenesses(self, message: Mapping[str, float], names: Iterable[str]) -> dict[str, Likeness]:
+        """Returns the similarity of a message (its TF-IDF vector) to the named topics, without those that share no
+        word."""
+        found: dict[str, Likeness] = {}
+        said = message.keys()
+        for name in names:
+            vector = self._vectors[name]
+            shared = said & vector.keys()
+            if shared:
+                cosine = math.fsum(message[stem] * vector[stem] for stem in shared)
+                found[name] = _likeness(cosine, _length(message, shared))
+        return found
+
+
+def _likeness(cosine: float, covered: float) -> Likeness:
+    score = min(1.0, math.sqrt(cosine * covered))
+    return Likeness(round(score, DIGITS), {"cosine": round(cosine, DIGITS), "covered": round(covered, DIGITS)})
+
+
+def unlike(profile: Profile, message: Mapping[str, float]) -> float:
+    """Returns how much of a message (its TF-IDF vector) consists of words of the topic's `not_for`, 0..1."""
+    return _length(message, message.keys() & profile.unlike) if profile.unlike else 0.0
+
+
+def _length(message: Mapping[str, float], stems: Iterable[str]) -> float:
+    """Returns the length of a vector's projection on these stems."""
+    return min(1.0, math.sqrt(math.fsum(message[stem] * message[stem] for stem in stems)))
+
+
+def lessened(likeness: Likeness, against: float) -> Likeness:
+    """Returns a similarity reduced by what speaks against the topic."""
+    if not against:
+        return likeness
+    return Likeness(round(likeness.score * (1 - against), DIGITS), {**likeness.terms, "unlike": round(against, DIGITS)})
+
+
+BINS = 128
+GRAM = 3
+
+Sketch = dict[int, int]
+"""The least hash of every bin that is not empty."""
+
+
+class Jaccard:
+    """The words of every piece of all topics, by word."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._topics: list[str] = []
+        self._sizes: list[int] = []
+        self._said: dict[str, list[int]] = {}
+        for one in profiles:
+            for piece in one.pieces:
+                for stem in set(piece):
+                    self._said.setdefault(stem, []).append(len(self._topics))
+                self._topics.append(one.topic)
+                self._sizes.append(len(set(piece)))
+
+    def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
+        """Returns the similarity of a message of these stems to each topic that shares a word with it."""
+        said = set(message)
+        shared: dict[int, int] = {}
+        for stem in said:
+            for place in self._said.get(stem, ()):
+                shared[place] = shared.get(place, 0) + 1
+        found = {place: both / (len(said) + self._sizes[place] - both) for place, both in shared.items()}
+        return _best(self._topics, found, "jaccard")
+
+
+class Grams:
+    """The sketches of every piece of all topics, by bin and hash."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._topics: list[str] = []
+        self._filled: list[int] = []
+        self._least: dict[tuple[int, int], list[int]] = {}
+        for one in profiles:
+            for text in one.text.split("\n"):
+                sketch = sketched(text)
+                for bin_and_hash in sketch.items():
+                    self._least.setdefault(bin_and_hash, []).append(len(self._topics))
+                self._topics.append(one.topic)
+                self._filled.append(_filled(sketch))
+
+    def likenesses(self, message: str) -> dict[str, Likeness]:
+        """Returns the similarity of a message to each topic with at least one equal bin."""
+        sketch = sketched(message)
+        agreeing: dict[int, int] = {}
+        for bin_and_hash in sketch.items():
+            for place in self._least.get(bin_and_hash, ()):
+                agreeing[place] = agreeing.get(place, 0) + 1
+        filled = _filled(sketch)
+        found = {place: both / (filled | self._filled[place]).bit_count() for place, both in agreeing.items()}
+        return _best(self._topics, found, "ngrams")
+
+
+def _filled(sketch: Sketch) -> int:
+    """Returns a bit per bin that is not empty."""
+    return sum(1 << place for place in sketch)
+
+
+def sketched(text: str) -> Sketch:
+    """Returns the sketch of a text's character 3-grams, over its folded words joined by one space."""
+    joined = f" {' '.join(words(text))} "
+    sketch: Sketch = {}
+    for gram in {joined[start : start + GRAM] for start in range(len(joined) - GRAM + 1)}:
+        hashed = zlib.crc32(gram.encode("utf-8", "replace"))
+        place = hashed % BINS
+        if hashed < sketch.get(place, 1 << 32):
+            sketch[place] = hashed
+    return sketch
+
+
+def _best(topics: Sequence[str], found: dict[int, float], term: str) -> dict[str, Likeness]:
+    best: dict[str, float] = {}
+    for place, value in found.items():
+        best[topics[place]] = max(best.get(topics[place], 0.0), value)
+    return {topic: Likeness(round(value, DIGITS), {term: round(value, DIGITS)}) for topic, value in best.items()}
+
+
+COMMON = 0.17
+"""wordllama's cosine between a message and the nearest of some unrelated texts."""
+
+
+def meant(cosine: float, unlike: Sequence[float], common: float | None = COMMON) -> float | None:
+    """Returns the cosine of message and topic minus the greater of `common` and the best cosine with a text of its
+    `not_for`.
+
+    `common` is None for embedders for which it was not measured. Returns None if there is nothing to compare with.
+    """
+    others = [*unlike, *(() if common is None else (common,))]
+    return cosine - max(others) if others else None
+
+
 STEMS_KEPT = 50_000
 MOST_PHRASES = 24
-"""Of a topic's `not_for` that are embedded."""
+"""Texts of a topic's `not_for` that are embedded."""
 
 
 def similarity(memory: Memory, topics: TopicSet) -> Similarity:
-    """Tier 2 of these topics, made with the first question."""
+    """Returns the tier 2 of these topics, made on first use."""
     return topics.derived("similarity", lambda: Similarity(topics.topics, memory.embedder))
 
 
 class Similarity:
-    """Tier 2 of a set of topics. Blocks for a millisecond a message; the first one computes what is kept."""
+    """Tier 2 of a set of topics. Blocks for about a millisecond per message; the first message fills the caches."""
 
     def __init__(self, topics: Mapping[str, Topic], embedder: Embedder | None) -> None:
         self._topics = topics
@@ -62,7 +298,7 @@ class Similarity:
         self._stem = _stemmer()
 
     def likenesses(self, message: str, names: Iterable[str]) -> dict[str, Likeness]:
-        """How like the topics of these names a message is, each by its own method. All of them are in the answer."""
+        """Returns the similarity of a message to each of the named topics, by the topic's own method."""
         text = compared(message)
         said = stems(text, self._stem)
         vector = self._weights.vector(said)
@@ -78,26 +314,26 @@ class Similarity:
         return found
 
     def meant(self, message: str, names: Iterable[str]) -> dict[str, float]:
-        """What the embeddings say for topics (`core.watchers.gate`); empty without an embedder."""
+        """Returns what the embeddings say for topics (`meant`); empty without an embedder."""
         if self._embedder is None:
             return {}
         vector = self._embedder.embed([compared(message)])[0]
-        common = gate.COMMON if self._embedder.name == "wordllama" else None
+        common = COMMON if self._embedder.name == "wordllama" else None
         found: dict[str, float] = {}
         for name in names:
             its, others = self._meaning(name)
-            meant = gate.meant(float(its @ vector), [float(one) for one in others @ vector], common)
-            if meant is not None:
-                found[name] = meant
+            gained = meant(float(its @ vector), [float(one) for one in others @ vector], common)
+            if gained is not None:
+                found[name] = gained
         return found
 
     def words(self, name: str, most: int) -> list[str]:
-        """The stems that are most a topic's own, by their weight in its profile."""
+        """Returns the stems with the highest weight in a topic's profile."""
         weighed = self._weights.vector(self._profiles[name].stems)
         return sorted(weighed, key=lambda stem: (-weighed[stem], stem))[:most]
 
     def keywords(self, name: str, most: int) -> tuple[str, ...]:
-        """The keywords that a topic names, else the words that are most its own, as it writes them first."""
+        """Returns a topic's own keywords, or its most typical words as it first writes them."""
         named = self._topics[name].keywords
         if named:
             return named[:most]
@@ -107,7 +343,7 @@ class Similarity:
         return tuple(written[stem] for stem in self.words(name, most) if stem in written)
 
     def stems(self, text: str) -> list[str]:
-        """A text as the profiles are written."""
+        """Returns the stems of a text, as profiles have them."""
         return stems(text, self._stem)
 
     def _method(self, topic: Topic) -> Method:
@@ -172,7 +408,7 @@ class Similarity:
         return {}
 
     def _meaning(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The vectors of a topic and of what it is not for, computed when it is first asked about."""
+        """Returns the vectors of a topic and of its `not_for`, computed on first use."""
         if name not in self._meanings:
             assert self._embedder is not None
             phrases = self._topics[name].not_for[:MOST_PHRASES]
@@ -191,7 +427,7 @@ class Similarity:
 
 
 class Bm25:
-    """BM25 of the topics' profiles, as a share of what the message's words would give in a profile full of them."""
+    """BM25 of the topics' profiles, as a share of the highest value that the message's words can reach."""
 
     def __init__(self, profiles: Sequence[Profile], weights: Weights) -> None:
         from rank_bm25 import BM25Okapi
@@ -201,7 +437,7 @@ class Bm25:
         self._scorer = BM25Okapi([list(one.stems) or [""] for one in profiles]) if profiles else None
 
     def likenesses(self, message: Sequence[str]) -> dict[str, Likeness]:
-        """How like each topic a message of these stems is."""
+        """Returns the similarity of a message of these stems to each topic."""
         said = list(dict.fromkeys(message))
         if self._scorer is None or not said:
             return {}
@@ -218,7 +454,7 @@ class Bm25:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Callable[[str], str]:
-    """Porter's stemmer for English; other languages keep most of their words as they are."""
+    """Returns Porter's stemmer for English; it leaves most words of other languages as they are."""
     import snowballstemmer
 
     cut: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord

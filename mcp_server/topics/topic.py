@@ -1,7 +1,6 @@
-"""Topics: playbooks that appear by themselves when their triggers fire (S4 §2.2, §4.4).
+"""Topics: playbooks that are activated when their triggers fire.
 
-A topic is one file under `topics/`; `store.topics` reads it. What watchers look at is `Heard`, what a tier-1 trigger
-finds in it is a `Match`.
+A topic is one file under `topics/`. Triggers look at a `WatchedMessage`; a tier-1 trigger that fires gives a `Match`.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ Scope = Literal["input", "output", "both"]
 Direction = Literal["input", "output"]
 
 PRIORITIES: Mapping[Priority, int] = MappingProxyType({"critical": 3, "high": 2, "medium": 1, "low": 0})
-"""Higher comes first."""
+"""Higher numbers come first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
-    """A trigger stands on this line of its file; 0 where it was not read from one."""
+class _Trigger:
+    """`line` is the trigger's line in its file; 0 if it was not read from one."""
 
     line: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Looking(_Written):
-    """In which messages it looks; `correction` is told to the agent whose answer sets it off."""
+class _TextTrigger(_Trigger):
+    """`scope` are the messages in which the trigger looks; `correction` is told to the agent whose answer fires it."""
 
     scope: Scope = "input"
     correction: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern(_Looking):
+class Pattern(_TextTrigger):
     """A regular expression. `flags` are letters of `imsx`."""
 
     match: str
@@ -48,7 +47,7 @@ class Pattern(_Looking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glob(_Looking):
+class Glob(_TextTrigger):
     """Path patterns (`*.py`, `docs/**/*.md`) for the files of tool calls and loaded chunks."""
 
     paths: tuple[str, ...]
@@ -56,66 +55,66 @@ class Glob(_Looking):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keywords(_Looking):
-    """Words and phrases, folded when compared; fires when `least` different ones are said as whole words."""
+class Keywords(_TextTrigger):
+    """Words and phrases, compared after folding; fires if `least` different ones occur as whole words."""
 
     words: tuple[str, ...]
     least: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Code(_Looking):
-    """Code in fences or indented blocks; of `languages` (lower case), or of any where there are none."""
+class Code(_TextTrigger):
+    """Code in fences or indented blocks in one of `languages` (lower case), or in any language if there are none."""
 
     languages: tuple[str, ...] = ()
     scope: Scope = "both"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Language(_Looking):
-    """The natural language that a text is written in, as ISO 639-1 codes (`de`)."""
+class Language(_TextTrigger):
+    """The natural language of a text, as ISO 639-1 codes (`de`)."""
 
     languages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mention(_Looking):
-    """Names, as `@name` or written out as whole words; any `@name` at all where there are none."""
+class Mention(_TextTrigger):
+    """Names, as `@name` or as whole words; without names, any `@name`."""
 
     names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Url(_Looking):
+class Url(_TextTrigger):
     """Links. `sites` are hosts, or hosts with the beginning of a path (`github.com/*/*/pull/`); any link if empty."""
 
     sites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentimentShift(_Looking):
+class SentimentShift(_TextTrigger):
     """A raised voice: runs of `!`, words in capitals, words of alarm; fires from `least` such marks on."""
 
     least: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook(_Written):
-    """What another program posts to `/webhook/{source}/{event}`. An empty `event` means every one of the source."""
+class Webhook(_Trigger):
+    """A POST of another program to `/webhook/{source}/{event}`. An empty `event` means every event of the source."""
 
     source: str
     event: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cron(_Written):
+class Cron(_Trigger):
     """Times by a cron expression, in the user's time zone."""
 
     schedule: str
 
 
 TextTrigger = Pattern | Glob | Keywords | Code | Language | Mention | Url | SentimentShift
-"""Tier 1: what is looked for in messages."""
+"""The triggers of tier 1."""
 
 Trigger = TextTrigger | Webhook | Cron
 
@@ -133,18 +132,18 @@ KINDS: Mapping[type, str] = MappingProxyType(
         Cron: "cron",
     }
 )
-"""What a trigger's `type:` says in the file."""
+"""The value of a trigger's `type:` in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. `name` is its id in lower case: the file's stem, or what the file says of itself.
+    """One topic. `name` is its id in lower case, from the file or from its name.
 
     `instructions` is the body without front matter, from line `first_line` of the file on. `description` is the file's
-    own, else its first paragraph; `keywords` are those that the file names, none where the profiles must find them.
-    `similarity_threshold` (0..1) None: the setting. `not_for` says in words what the topic is not meant for although
-    it sounds alike: such words in a message speak against it. `digest` is the SHA-256 of the whole file, a stable key
-    for what is computed once per topic.
+    own, else its first paragraph. `keywords` are the file's; if it has none, profiles find them. If
+    `similarity_threshold` (0..1) is None, the setting is used. `not_for` are texts that sound similar but are not
+    meant: their words in a message count against the topic. `digest` is the SHA-256 of the file, the key for values
+    computed once per topic.
     """
 
     name: str
@@ -166,10 +165,10 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One message as the watchers see it: what a person (`input`) or an agent (`output`) said, and the files touched.
+class WatchedMessage:
+    """A message in which triggers look: the text of a person (`input`) or an agent (`output`), and its files.
 
-    `paths` are the files of its tool calls and of what was loaded with it.
+    `paths` are the files of its tool calls and of chunks that were loaded with it.
     """
 
     text: str
@@ -181,7 +180,7 @@ class Heard:
 class Match:
     """A tier-1 trigger that fired: trigger `place` (0..) of `topic`, on `said`, at characters `start` to `end`.
 
-    Where it is no part of the text (a path, a language), `start` and `end` are 0.
+    `start` and `end` are 0 if it is no part of the text, such as a path or a language.
     """
 
     topic: str
@@ -198,14 +197,14 @@ class Match:
 
     @property
     def correction(self) -> str:
-        """What the agent is told, if it was the agent who said it; else empty."""
+        """The hint for the agent if the agent said it; else empty."""
         return self.trigger.correction
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A trigger that could not be asked: `topic`, the `line` of its file, and what is wrong in one sentence. `fault` is
-    False where it is not the trigger's own."""
+    """A trigger that could not be evaluated: `topic`, its `line`, and the problem in one sentence. `fault` is False if
+    the trigger is not to blame."""
 
     topic: str
     line: int

@@ -25,13 +25,13 @@ from mcp_server.text.words import bounded, fold, words
 from mcp_server.topics import watch
 from mcp_server.topics.activations import Activation, Activations, Correction
 from mcp_server.topics.similarity import similarity
-from mcp_server.topics.topic import ActiveTopic, Heard, Topic
+from mcp_server.topics.topic import ActiveTopic, Topic, WatchedMessage
 
 LINKABLE = ("knowledge/", "archive/", "topics/")
-"""Where the files lie that a wiki link may mean, the first folder first."""
+"""Folders of files that a wiki link can name, in order of preference."""
 
 MOST_KEYWORDS, OWN_WORDS = 8, 4
-"""Of one topic: words that join the search, if its file names some, and if not."""
+"""Words per topic that are added to the search: of its own keywords, or typical words if it has none."""
 
 NOBODY = ""
 
@@ -55,7 +55,7 @@ async def in_context(memory: Memory, session: str | None, asked: str | None = No
     exchange = await memory.state.count_turns(session, "user") if session else 0
     living = stored.living(exchange, ttl)
     if asked and asked.strip():
-        heard = Heard(bounded(asked, watch.LONGEST_WATCHED))
+        heard = WatchedMessage(bounded(asked, watch.LONGEST_WATCHED))
         judged = await watch.judge_message(memory, session or NOBODY, heard, topics, stored, exchange, quiet=True)
         living = {one.name: one for one in judged.topics} | living
     return await active_context(memory, topics, stored, living)

@@ -1,4 +1,4 @@
-"""Topic files read: front matter and text become a `core.topics.Topic` (S4 §2.2)."""
+"""Reads topic files: front matter and text become a `Topic`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mcp_server.text.markdown import marked_line, sections, without_comments
 from mcp_server.topics import front_matter
 from mcp_server.topics.front_matter import Checked
 from mcp_server.topics.topic import KINDS, Topic
-from mcp_server.topics.trigger_fields import Topic as TopicFields
+from mcp_server.topics.trigger_fields import TopicFields
 
 LONGEST_DESCRIPTION = 1000
 
 
 def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
-    """The topic of a file, and warnings about what in it is odd. Raises Invalid naming file, line and field."""
+    """Returns the topic of a file, and warnings. Raises Invalid naming file, line and field."""
     if (line := marked_line(text)) is not None:
         raise Invalid(f"{path}: line {line} begins an unresolved conflict; the topic is left out until that is mended")
     checked = front_matter.check(text, path)
@@ -58,7 +58,7 @@ def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
 
 
 def _first_paragraph(body: str) -> str:
-    """The first words under any heading, on one line; without any, the first heading."""
+    """Returns the first paragraph under any heading on one line; without any, the first heading."""
     found = sections(without_comments(body))
     for section in found:
         text = section.text.partition("\n")[2] if section.level else section.text
@@ -69,7 +69,7 @@ def _first_paragraph(body: str) -> str:
 
 
 def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
-    """Unknown fields are kept; one that is nearly a known one is pointed out."""
+    """Yields a warning for each unknown field whose name is nearly a known one."""
 
     def near(steps: tuple[str | int, ...], given: Any, fields: list[str]) -> Iterator[str]:
         for key in given or ():
@@ -84,7 +84,7 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
 
 
 def says(topic: Topic) -> str:
-    """The kinds of a topic's triggers in few words: `2 pattern, cron`; `likeness` for one without any."""
+    """Returns the kinds of a topic's triggers in few words: `2 pattern, cron`; `likeness` if it has none."""
     kinds = [KINDS[type(one)] for one in topic.triggers]
     counted = [f"{kinds.count(kind)} {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]
     return ", ".join(counted) or "likeness"

@@ -1,7 +1,7 @@
-"""The triggers of a topic as its front matter says them (S4 §4.4): checked, and made into the values of `core.topics`.
+"""The triggers in a topic's front matter: validates them and makes the values of `topic`.
 
-Every trigger of texts has `match`, what to look for (one or a list), and `scope`; the names that people guess instead
-(`words`, `paths`, …) are understood too.
+Triggers on texts have `match`, one or several things to look for, and `scope`. Names that people guess instead
+(`words`, `paths`, …) are accepted too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from mcp_server.text.yaml import Lines
 from mcp_server.topics import topic
-from mcp_server.topics.front_matter import KnowledgeFields
 from mcp_server.topics.topic import Activation, Method, Priority, Scope, Trigger
 
 LONGEST_PATTERN = 2000
@@ -23,7 +22,7 @@ _FLAGS = "imsx"
 
 
 def _listed(value: object) -> object:
-    """One value is a list of one, and a number the text that it looks like."""
+    """Returns a single value as a list of one, and numbers as text."""
     values = value if isinstance(value, list) else [value]
     return tuple(str(one) if isinstance(one, int | float) else one for one in values)
 
@@ -36,12 +35,12 @@ class _Fields(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
     def made(self, line: int) -> Trigger:
-        """The trigger, which stands on `line` of its file."""
+        """Returns the trigger, which is on `line` of its file."""
         raise NotImplementedError
 
 
-class _Heard(_Fields):
-    """What all triggers of texts have."""
+class _TextFields(_Fields):
+    """The fields of all triggers on texts."""
 
     scope: Scope = "input"
     correction_hint: Annotated[str, Field(max_length=2000)] = ""
@@ -50,7 +49,7 @@ class _Heard(_Fields):
         return {"scope": self.scope, "correction": " ".join(self.correction_hint.split()), "line": line}
 
 
-class Pattern(_Heard):
+class Pattern(_TextFields):
     type: Literal["pattern"]
     match: Annotated[str, Field(min_length=1, max_length=LONGEST_PATTERN)]
 
@@ -75,12 +74,12 @@ class Pattern(_Heard):
 
 
 def _taken_apart(match: str) -> tuple[str, str]:
-    """Expression and flags: `/…/flags` says its own, anything else ignores case."""
+    """Returns expression and flags: `/…/flags` has its own flags, anything else ignores case."""
     literal = _LITERAL.fullmatch(match)
     return (literal[1], "".join(sorted(set(literal[2])))) if literal else (match, "i")
 
 
-class Glob(_Heard):
+class Glob(_TextFields):
     type: Literal["glob"]
     match: Annotated[Some, Field(validation_alias=AliasChoices("match", "paths", "path"))]
     scope: Scope = "both"
@@ -89,7 +88,7 @@ class Glob(_Heard):
         return topic.Glob(paths=self.match, **self._common(line))
 
 
-class Keywords(_Heard):
+class Keywords(_TextFields):
     type: Literal["keywords", "keyword"]
     match: Annotated[Some, Field(validation_alias=AliasChoices("match", "words", "keywords"))]
     at_least: Annotated[int, Field(ge=1, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
@@ -98,7 +97,7 @@ class Keywords(_Heard):
         return topic.Keywords(words=self.match, least=min(self.at_least, len(self.match)), **self._common(line))
 
 
-class Code(_Heard):
+class Code(_TextFields):
     type: Literal["code"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "languages", "language"))] = ()
     scope: Scope = "both"
@@ -107,7 +106,7 @@ class Code(_Heard):
         return topic.Code(languages=tuple(name.lower() for name in self.match), **self._common(line))
 
 
-class Language(_Heard):
+class Language(_TextFields):
     type: Literal["language"]
     match: Annotated[Some, Field(validation_alias=AliasChoices("match", "languages", "language"))]
 
@@ -123,7 +122,7 @@ class Language(_Heard):
         return topic.Language(languages=self.match, **self._common(line))
 
 
-class Mention(_Heard):
+class Mention(_TextFields):
     type: Literal["mention"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "names", "name"))] = ()
 
@@ -131,7 +130,7 @@ class Mention(_Heard):
         return topic.Mention(names=self.match, **self._common(line))
 
 
-class Url(_Heard):
+class Url(_TextFields):
     type: Literal["url"]
     match: Annotated[Texts, Field(validation_alias=AliasChoices("match", "sites", "hosts", "host", "url"))] = ()
 
@@ -139,7 +138,7 @@ class Url(_Heard):
         return topic.Url(sites=self.match, **self._common(line))
 
 
-class SentimentShift(_Heard):
+class SentimentShift(_TextFields):
     type: Literal["sentiment_shift"]
     at_least: Annotated[int, Field(ge=1, le=100, validation_alias=AliasChoices("at_least", "least", "min"))] = 1
 
@@ -192,8 +191,8 @@ def _some(value: object) -> object:
     return () if value is None else _listed(value) if isinstance(value, str) else value
 
 
-class Topic(KnowledgeFields):
-    """What a topic file may say of itself."""
+class TopicFields(BaseModel):
+    """The front-matter fields that only topic files have."""
 
     name: str | None = None
     description: str = ""
@@ -209,15 +208,15 @@ class Topic(KnowledgeFields):
 
 
 OF_THE_TOPIC = ("similarity_threshold", "similarity", "activation")
-"""Keys of the whole topic that S4 §4.4 writes inside the list of triggers."""
+"""Keys of the whole topic that people write inside the list of triggers."""
 
 _TRIGGERS = re.compile(r"^triggers:[ \t]*(?:#.*)?\r?\n((?:[ \t]+.*|-.*|[ \t]*)(?:\r?\n|\Z))*", re.MULTILINE)
 _DASH = re.compile(r"^([ \t]*)-(?=[ \t])", re.MULTILINE)
 
 
 def as_entries(raw: str) -> str:
-    """Front matter in which a key of the topic, written among the entries of `triggers` (which is no YAML, but what S4
-    §4.4 shows), is an entry itself. Lines stay where they are."""
+    """Returns front matter in which each key of the topic among the entries of `triggers`, which is no valid YAML, is
+    an entry itself. Lines keep their numbers."""
     block = _TRIGGERS.search(raw)
     dash = _DASH.search(block[0]) if block else None
     if block is None or dash is None or not dash[1]:
@@ -228,8 +227,8 @@ def as_entries(raw: str) -> str:
 
 
 def taken_out(fields: dict[str, Any], lines: Lines) -> tuple[dict[str, Any], Lines]:
-    """The fields with the keys of the topic that stand inside the list as fields of their own (the file's own win), and
-    the lines where everything stands then."""
+    """Moves keys of the topic out of the list of triggers; the file's own fields win. Returns the fields and their
+    lines."""
     triggers = fields.get("triggers")
     if not isinstance(triggers, list):
         return fields, lines

@@ -31,25 +31,25 @@ from mcp_server.text.words import bounded
 from mcp_server.topics import gate_log, judge
 from mcp_server.topics.activations import Activation, Activations, Correction, fingerprint
 from mcp_server.topics.patterns import Limits, Search, Senses, Tier1, Watchers
-from mcp_server.topics.topic import Heard, Match, Mention, Pattern, Trouble
+from mcp_server.topics.topic import Match, Mention, Pattern, Trouble, WatchedMessage
 
 LONGEST_JUDGED = 2_000
-"""Characters whose language is asked for: it does not change in the middle of a message."""
+"""Characters whose language is identified: it does not change in the middle of a message."""
 
 
 def watchers(topics: TopicSet) -> Watchers:
-    """Tier 1 of these topics; made once for as long as they are."""
+    """Returns the indexed triggers of these topics, made once per topic set."""
     return topics.derived("watchers", lambda: Watchers(topics.topics.values(), senses(topics.people)))
 
 
 def senses(people: tuple[str, ...]) -> Senses:
-    """The senses, with the names of the people who have a file among `people`."""
+    """Returns the senses, with the names of the people who have a file among `people`."""
     names = [path.rsplit("/", 1)[-1].removesuffix(".md").replace("-", " ") for path in people]
     return Senses(compile_regex, language, [name for name in names if not name.startswith("_")])
 
 
 def compile_regex(pattern: Pattern) -> Search:
-    """A search that raises TimeoutError when its time is over."""
+    """Returns a search that raises TimeoutError after its time limit."""
     import regex
 
     compiled = regex.compile(pattern.match, flags=sum(int(getattr(regex, flag.upper())) for flag in pattern.flags))
@@ -62,7 +62,7 @@ def compile_regex(pattern: Pattern) -> Search:
 
 
 def language(text: str) -> tuple[str, float]:
-    """The language of a text (ISO 639-1), and how sure that is (0..1)."""
+    """Returns the language of a text (ISO 639-1) and the certainty (0..1)."""
     code, sure = _identifier().classify(text[:LONGEST_JUDGED])
     return str(code), float(sure)
 
@@ -83,7 +83,7 @@ AHEAD_SECONDS = 0.6
 """Time limit of the gate while a prompt waits."""
 
 LONGEST_WATCHED = 20_000
-"""Characters of a message that are watched, from its beginning and its end, which bounds the time."""
+"""Characters of a message that are read, from its beginning and its end, which bounds the time."""
 
 LONGEST_SHOWN = 60
 """Characters shown of the text that a trigger matched."""
@@ -114,14 +114,14 @@ async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: 
 class Seen:
     """The result of tier 1 for a message, and the topics at that moment."""
 
-    message: Heard
+    message: WatchedMessage
     topics: TopicSet
     tier1: Tier1
 
 
 def look(memory: Memory, prompt: str) -> Seen:
     """Runs tier 1 for a prompt. It reads files: call it in a thread."""
-    message = Heard(bounded(prompt, LONGEST_WATCHED))
+    message = WatchedMessage(bounded(prompt, LONGEST_WATCHED))
     topics = memory.topics.read()
     return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
 
@@ -156,7 +156,7 @@ async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[
 async def judge_message(
     memory: Memory,
     session: str,
-    message: Heard,
+    message: WatchedMessage,
     topics: TopicSet,
     stored: Activations,
     exchange: int,
@@ -195,7 +195,7 @@ async def judge_message(
     return Judged(fired, tuple(dict.fromkeys(wrong)), tier1.troubles)
 
 
-def first_tier(memory: Memory, topics: TopicSet, message: Heard, *, retry: bool = False) -> Tier1:
+def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, retry: bool = False) -> Tier1:
     """Returns the triggers that fire, within the time limits of the settings. The limits count the processor time of
     this thread, so that other work on the machine keeps no topic out. `retry`: no prompt waits for the answer, so that
     the patterns that were skipped are tried once more."""
@@ -252,7 +252,7 @@ async def _heard_one(
         return after, ()
     paths = dict.fromkeys([file for call in turn.tool_calls for file in call.files] + list(loaded))
     said = bounded(turn.content, LONGEST_WATCHED)
-    message = Heard(said, "output" if turn.role == "agent" else "input", tuple(paths))
+    message = WatchedMessage(said, "output" if turn.role == "agent" else "input", tuple(paths))
     judged = Judged()
     if turn.role == "agent":
         await gate_log.answered(memory, row.session, topics, message, exchange)

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcp_server import embed
 from mcp_server.app import catch_up, open_memory
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.embed import Wanted
-from mcp_server.embed.openai import OpenAIEmbedder
+from mcp_server.embed.providers import OpenAIEmbedder, load
 from mcp_server.errors import Unavailable
-from mcp_server.llm.costs import costs
+from mcp_server.llm.metered import costs
 from mcp_server.model import Caller
 from mcp_server.search.search import SearchRequest, search
 from tests.llm.endpoint import Endpoint, Reply, endpoint
@@ -90,7 +89,7 @@ async def test_a_memory_is_searched_with_it_and_by_keywords_when_it_is_gone(work
     ],
 )
 def test_what_is_missing_is_said(wanted: Wanted, said: str) -> None:
-    assert said in (embed.load(wanted)[1] or "")
+    assert said in (load(wanted)[1] or "")
 
 
 def test_vectors_of_another_model_or_length_are_another_index() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcp_server import embed
 from mcp_server.embed import Wanted
+from mcp_server.embed.providers import load
 from mcp_server.errors import Unavailable
 
 pytest.importorskip("sentence_transformers", reason="needs sentence-transformers (an extra)")
@@ -30,7 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_near_texts_are_near_and_nothing_becomes_zeros(model: Path) -> None:
-    embedder, problem = embed.load(Wanted("sentence-transformers", str(model), 3))
+    embedder, problem = load(Wanted("sentence-transformers", str(model), 3))
     assert embedder is not None, problem
     car, auto, poem, nothing = embedder.embed(["car", "automobile", "poem leaves", " "])
     assert car @ auto > car @ poem
@@ -39,14 +39,14 @@ def test_near_texts_are_near_and_nothing_becomes_zeros(model: Path) -> None:
 
 
 def test_a_wrong_length_is_explained(model: Path) -> None:
-    embedder, _ = embed.load(Wanted("sentence-transformers", str(model), 384))
+    embedder, _ = load(Wanted("sentence-transformers", str(model), 384))
     assert embedder is not None
     with pytest.raises(Unavailable, match="embedding_dimensions: 3"):
         embedder.embed(["car"])
 
 
 def test_a_model_that_is_not_there_is_explained(tmp_path: Path) -> None:
-    embedder, _ = embed.load(Wanted("sentence-transformers", str(tmp_path / "nowhere"), 3))
+    embedder, _ = load(Wanted("sentence-transformers", str(tmp_path / "nowhere"), 3))
     assert embedder is not None
     with pytest.raises(Unavailable, match="cannot be loaded"):
         embedder.embed(["car"])

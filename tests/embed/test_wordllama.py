@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcp_server import embed
 from mcp_server.embed import Wanted
-from mcp_server.embed.wordllama import WordLlamaEmbedder
+from mcp_server.embed.providers import WordLlamaEmbedder, load
 from mcp_server.errors import Unavailable
 
 
@@ -44,7 +43,7 @@ def test_a_vector_does_not_depend_on_its_batch(embedder: WordLlamaEmbedder) -> N
 
 FED = """
 from pathlib import Path
-from mcp_server.embed.wordllama import WordLlamaEmbedder
+from mcp_server.embed.providers import WordLlamaEmbedder
 
 def most():
     status = Path("/proc/self/status").read_text().splitlines()
@@ -68,7 +67,7 @@ def test_ten_thousand_short_texts_leave_nothing_behind() -> None:
 def test_weights_of_another_kind_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head = b'{"embedding":{"dtype":"F32","shape":[1,256],"data_offsets":[0,1024]}}'
     (tmp_path / "other.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + bytes(1024))
-    monkeypatch.setattr("mcp_server.embed.wordllama.WEIGHTS", str(tmp_path / "other.safetensors"))
+    monkeypatch.setattr("mcp_server.embed.providers.WEIGHTS", str(tmp_path / "other.safetensors"))
     with pytest.raises(Unavailable, match="not F16"):
         WordLlamaEmbedder().embed(["x"])
 
@@ -79,12 +78,12 @@ def test_loading_leaves_the_logging_of_the_program_alone(embedder: WordLlamaEmbe
 
 
 def test_names_are_known_or_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert embed.load(Wanted("none")) == (None, None)
-    found, message = embed.load(Wanted("wordllama"))
+    assert load(Wanted("none")) == (None, None)
+    found, message = load(Wanted("wordllama"))
     assert found is not None
     assert message is None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "not installed" in (embed.load(Wanted("wordllama"))[1] or "")
+    assert "not installed" in (load(Wanted("wordllama"))[1] or "")
     with pytest.raises(Unavailable, match="not installed"):
         WordLlamaEmbedder().embed(["x"])
 

@@ -2,19 +2,22 @@
 process goes on."""
 
 from __future__ import annotations
-import pytest
+
 import shutil
 import subprocess
+from pathlib import Path
+
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.sessions import session_turns
 from mcp_server.memory import Memory
-from mcp_server.pressure.cold import (cold_records, drops, expire, recover_chunk)
+from mcp_server.pressure.cold import cold_records, drops, expire, recover_chunk
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
 from mcp_server.relevance.live_set import live_set
-from pathlib import Path
 from tests.preloaded import python
-from tests.pressing import (ASKS, hold, limited, say, talk)
+from tests.pressing import ASKS, hold, limited, say, talk
 
 pytestmark = pytest.mark.anyio
 

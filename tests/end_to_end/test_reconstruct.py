@@ -1,25 +1,28 @@
 """Reconstructing while a server works on the same memory, and being killed in the middle of it."""
 
 from __future__ import annotations
-import anyio
+
 import json
-import pytest
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.imports import record_session
 from mcp_server.history.committing import commit_changes
 from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.reconstruct import reconstruct, reconstructions
-from pathlib import Path
 from tests.actions.history.test_reconstruct import OWN, head, tree
 from tests.actions.lifecycle.test_extract import ANA, talk
-from tests.end_to_end.servers import (DATABASE_TROUBLE, Served, done, eventually, facts, served)
+from tests.end_to_end.servers import DATABASE_TROUBLE, Served, done, eventually, facts, served
 from tests.gitting import git, subjects
 from tests.preloaded import python
 from tests.serving import PLAIN
-from typing import Any
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 CORE = "knowledge/memory/MEMORY.md"

@@ -13,7 +13,7 @@ import pytest
 
 from mcp_server.app import maintain, open_memory
 from mcp_server.history import committing as action
-from mcp_server.history.tagging import tags
+from mcp_server.history.committing import tags
 from mcp_server.jobs import committing
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock

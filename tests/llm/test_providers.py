@@ -13,7 +13,7 @@ import pytest
 
 from mcp_server.app import open_memory
 from mcp_server.llm import Llm, LlmUnavailable
-from mcp_server.llm.costs import costs
+from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.status.status import status
 from mcp_server.storage.local import logs

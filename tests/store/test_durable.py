@@ -1,15 +1,18 @@
 """Every write is whole and durable, and nobody's change is lost."""
 
 from __future__ import annotations
+
 import errno
 import os
-import pytest
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
 from mcp_server.errors import Conflict, Unavailable
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.files import WorkspaceFiles
-from pathlib import Path
 from tests.preloaded import python
 
 

@@ -57,6 +57,12 @@ async def test_doctor_names_the_places_of_stored_secrets_and_not_the_secrets(mem
     assert "forget --secrets" in check.advice
 
 
+async def test_the_tokens_of_our_own_servers_are_not_reported_as_stored_secrets(memory: Memory) -> None:
+    memory.files.write_atomic(".local/http-token", f"{KEY}\n")
+    memory.files.write_atomic(".local/webhook-token", f"{KEY}\n")
+    assert (await examine_secrets(memory)).ok
+
+
 async def test_forgetting_secrets_removes_them_from_files_and_git(memory: Memory, workspace: Path) -> None:
     path = await stored_before(memory, workspace)
     planned = await plan_forget(memory, ForgetTarget(secrets=True))

@@ -14,9 +14,8 @@ from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.forgetting.forget import forget
 from mcp_server.forgetting.target import ForgetTarget
 from mcp_server.history import history
-from mcp_server.history.committing import commit_changes
+from mcp_server.history.committing import commit_changes, tag
 from mcp_server.history.revert import revert
-from mcp_server.history.tagging import tag
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller

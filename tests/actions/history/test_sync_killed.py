@@ -1,16 +1,19 @@
 """A `sync` that is killed at any of its steps loses nothing, and the next one finishes it."""
 
 from __future__ import annotations
-import anyio
+
 import os
-import pytest
 import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
 from mcp_server.history.committing import commit_changes
 from mcp_server.history.sync import sync
 from mcp_server.knowledge.approve import waiting
 from mcp_server.memory import Memory
 from mcp_server.text.markdown import marked_line
-from pathlib import Path
 from tests.actions.two_copies import CORE, edit, same
 from tests.gitting import write
 from tests.preloaded import python

@@ -10,8 +10,7 @@ import pytest
 from mcp_server.app import open_memory
 from mcp_server.conversations.read import read
 from mcp_server.errors import Conflict, Invalid, Refused, Unavailable
-from mcp_server.history.committing import commit_changes
-from mcp_server.history.tagging import tag, tag_days, tags
+from mcp_server.history.committing import commit_changes, tag, tag_days, tags
 from mcp_server.memory import Memory
 from tests.conftest import KEYWORDS_ONLY, Clock
 from tests.gitting import git, write

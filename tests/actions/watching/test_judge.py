@@ -19,7 +19,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.topics.gate_log import decisions
 from mcp_server.topics.judge import Answers, Verdict, cache_key, judge
-from mcp_server.topics.topic import Heard
+from mcp_server.topics.topic import WatchedMessage
 from mcp_server.topics.watch import first_tier
 from tests.conftest import KEYWORDS_ONLY
 from tests.fake_llm import FakeLlm
@@ -67,7 +67,7 @@ async def remembering(
 
 async def judged(memory: Memory, message: str, **how: Any) -> tuple[Verdict, ...]:
     topics = memory.topics.read()
-    heard = Heard(message)
+    heard = WatchedMessage(message)
     return await judge(memory, "talk", heard, topics, first_tier(memory, topics, heard), **how)
 
 
@@ -261,7 +261,7 @@ async def test_an_agents_own_answer_brings_in_no_topic_by_likeness(
 ) -> None:
     async with remembering(workspace, clock, week=WEEK.replace("METHOD", "priority: high")) as memory:
         topics = memory.topics.read()
-        heard = Heard("Choose three goals for next week, and block time in the calendar", "output")
+        heard = WatchedMessage("Choose three goals for next week, and block time in the calendar", "output")
         assert await judge(memory, "talk", heard, topics, first_tier(memory, topics, heard)) == ()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.clients.hooks import events
-from mcp_server.context import inject
+from mcp_server.context import push as inject
 from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory

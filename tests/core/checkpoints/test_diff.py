@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.diff import Difference, Names, PathChange, State, difference, line_changes, text
+from mcp_server.checkpoints.restore_plan import Difference, Names, PathChange, State, difference, line_changes, text
 from mcp_server.knowledge.anchors import Anchor
 
 NOW = State(

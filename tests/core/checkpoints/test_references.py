@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.references import referring, resolved, sources
+from mcp_server.checkpoints.stored_inputs import referring, resolved, sources
 from mcp_server.context.inputs import Candidate, CompileInputs, LastSession
 from mcp_server.model import Hit, Passage, SourceFile, ToolCall, Turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.history.admission import Admission, is_sealed, warning
+from mcp_server.history.commit_rules import Admission, is_sealed, warning
 
 MEMORY = "knowledge/memory/MEMORY.md"
 TRANSCRIPT = "raw/conversations/2026/02/16/1845-a-b.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.history.commit_messages import TYPES, FileChange, grouped, label, message, read_answer, request
+from mcp_server.history.commit_rules import TYPES, FileChange, grouped, label, message, read_answer, request
 
 MEMORY = "knowledge/memory/MEMORY.md"
 TRANSCRIPT = "raw/conversations/2026/02/16/1845-ses_1-oven.md"

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.history.tagging import due
+from mcp_server.history.committing import due
 
 MONDAY = datetime(2026, 2, 9, tzinfo=UTC)
 

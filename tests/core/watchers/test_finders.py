@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.topics import globs, message_parts
+from mcp_server.topics import expressions, message_parts
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_a_raised_voice_is_heard_and_abbreviations_are_not(text: str, marks: int
     ],
 )
 def test_path_patterns(pattern: str, path: str, matches: bool) -> None:
-    assert globs.matches(pattern, path) is matches
-    if matches and globs.suffix(pattern):
-        assert path.lower().endswith(globs.suffix(pattern))
+    assert expressions.matches(pattern, path) is matches
+    if matches and expressions.suffix(pattern):
+        assert path.lower().endswith(expressions.suffix(pattern))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics import gate
-from mcp_server.topics.gate import Way
-from mcp_server.topics.text_similarity import Likeness
+from mcp_server.topics import judge
+from mcp_server.topics.judge import Way
+from mcp_server.topics.similarity import COMMON, Likeness, meant
 from mcp_server.topics.topic import Activation, Keywords, Match, Pattern, Priority, Topic
 
 TRIGGER = Keywords(words=("invoice",))
@@ -40,7 +40,7 @@ MATCH = Match("expenses", 0, TRIGGER, "invoice", 4, 11)
 def test_after_a_match_the_table_alone_decides(priority: Priority, score: float, way: Way) -> None:
     topic = replace(TOPIC, priority=priority)
     for threshold in (0.0, 0.15, 1.0):
-        assert gate.route(topic, [MATCH], score, threshold).way == way
+        assert judge.route(topic, [MATCH], score, threshold).way == way
 
 
 @pytest.mark.parametrize(
@@ -60,25 +60,25 @@ def test_activation_says_who_is_asked(
     activation: Activation, matches: list[Match], triggers: tuple[Keywords, ...], score: float, way: Way
 ) -> None:
     topic = replace(TOPIC, activation=activation, triggers=triggers, priority="critical")
-    assert gate.route(topic, matches, score, 0.15).way == way
+    assert judge.route(topic, matches, score, 0.15).way == way
 
 
 def test_a_critical_topic_that_comes_by_likeness_alone_meets_the_gate_too() -> None:
-    assert gate.route(replace(TOPIC, triggers=(), priority="critical"), [], 0.9, 0.15).way == "gate"
+    assert judge.route(replace(TOPIC, triggers=(), priority="critical"), [], 0.9, 0.15).way == "gate"
 
 
 def test_a_correction_needs_no_gate_but_a_manual_topic_gives_none() -> None:
     trigger = Pattern(match="print ", scope="output", correction="print is a function")
     match = Match("expenses", 0, trigger, "print ", 0, 6)
     low = replace(TOPIC, priority="low", triggers=(trigger,))
-    assert gate.route(low, [match], 0.0, 0.15).way == "activate"
-    assert gate.route(replace(low, activation="manual"), [match], 0.0, 0.15).way == "not asked"
+    assert judge.route(low, [match], 0.0, 0.15).way == "activate"
+    assert judge.route(replace(low, activation="manual"), [match], 0.0, 0.15).way == "not asked"
 
 
 def test_every_priority_and_score_has_exactly_one_row() -> None:
     for priority in ("critical", "high", "medium", "low"):
         for score in (0.0, 0.1, 0.2, 0.25, 0.3, 0.6, 1.0):
-            rows = [row for row in gate.TABLE if row.priority == priority and row.least <= score < row.below]
+            rows = [row for row in judge.TABLE if row.priority == priority and row.least <= score < row.below]
             assert len(rows) == 1
 
 
@@ -92,30 +92,30 @@ def test_every_priority_and_score_has_exactly_one_row() -> None:
 def test_the_terms_of_the_arithmetic_gate_sum_to_its_value(
     score: float, told: int, threshold: float, margin: float, meant: float | None
 ) -> None:
-    said = gate.deliberate(score, told, threshold, margin, meant)
+    said = judge.deliberate(score, told, threshold, margin, meant)
     assert said.value == pytest.approx(sum(said.terms.values()), abs=1e-6)
     assert said.open == (said.value >= said.needed)
     assert said.needed == pytest.approx(threshold + margin, abs=1e-6)
 
 
 def test_more_of_a_topics_own_words_open_the_gate_and_what_it_is_not_for_closes_it() -> None:
-    assert not gate.deliberate(0.25, 1, 0.15, 0.13).open
-    assert gate.deliberate(0.25, 2, 0.15, 0.13).open
-    assert gate.deliberate(0.25, 1, 0.15, 0.13, gate.meant(0.4, [0.2])).open
-    assert not gate.deliberate(0.25, 2, 0.15, 0.13, gate.meant(0.4, [0.2, 0.8])).open
+    assert not judge.deliberate(0.25, 1, 0.15, 0.13).open
+    assert judge.deliberate(0.25, 2, 0.15, 0.13).open
+    assert judge.deliberate(0.25, 1, 0.15, 0.13, meant(0.4, [0.2])).open
+    assert not judge.deliberate(0.25, 2, 0.15, 0.13, meant(0.4, [0.2, 0.8])).open
 
 
 def test_an_embedder_whose_common_cosine_is_unknown_only_compares_with_what_a_topic_is_not_for() -> None:
-    assert gate.meant(0.4, [0.3], None) == pytest.approx(0.1)
-    assert gate.meant(0.4, [], None) is None
-    assert gate.meant(0.4, []) == pytest.approx(0.4 - gate.COMMON)
+    assert meant(0.4, [0.3], None) == pytest.approx(0.1)
+    assert meant(0.4, [], None) is None
+    assert meant(0.4, []) == pytest.approx(0.4 - COMMON)
 
 
 def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
     other = Match("expenses", 1, Pattern(match="INVOICE"), "INVOICE", 4, 11)
-    assert gate.told([MATCH, other, replace(MATCH, start=30)]) == 1
-    assert gate.told([MATCH, replace(MATCH, said="receipt")]) == 2
-    assert gate.told([]) == 0
+    assert judge.told([MATCH, other, replace(MATCH, start=30)]) == 1
+    assert judge.told([MATCH, replace(MATCH, said="receipt")]) == 2
+    assert judge.told([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
     ],
 )
 def test_only_a_clear_yes_or_no_is_understood(answer: str, means: bool | None) -> None:
-    assert gate.understood(answer) is means
+    assert judge.understood(answer) is means
 
 
 def test_a_decision_takes_in_what_the_embeddings_say() -> None:
-    decision = gate.decide(TOPIC, [MATCH], Likeness(0.22, {}), 0.15, 0.13)
+    decision = judge.decide(TOPIC, [MATCH], Likeness(0.22, {}), 0.15, 0.13)
     assert decision.routed.way == "gate"
     assert not decision.deliberation.open
     assert decision.with_meant(0.2).deliberation.open

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.globs import matches
+from mcp_server.topics.expressions import matches
 
 
 def plainly(pattern: str, path: str) -> bool:

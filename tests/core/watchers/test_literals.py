@@ -7,7 +7,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.literals import folded, required
+from mcp_server.topics.expressions import folded, required
 
 
 @pytest.mark.parametrize(

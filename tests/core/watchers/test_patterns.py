@@ -7,13 +7,12 @@ from time import perf_counter
 
 import pytest
 
-from mcp_server.topics.patterns import LONGEST_HEARD, PATIENCE, Limits, Search, Senses, Tier1, Watchers
+from mcp_server.topics.patterns import LONGEST_READ, PATIENCE, Limits, Search, Senses, Tier1, Watchers
 from mcp_server.topics.topic import (
     Code,
     Cron,
     Direction,
     Glob,
-    Heard,
     Keywords,
     Language,
     Match,
@@ -26,6 +25,7 @@ from mcp_server.topics.topic import (
     Topic,
     Trigger,
     Url,
+    WatchedMessage,
     Webhook,
 )
 from mcp_server.topics.watch import compile_regex, language
@@ -39,8 +39,8 @@ def watchers(*triggers: Trigger, people: tuple[str, ...] = ()) -> Watchers:
     return Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(compile_regex, language, people))
 
 
-def fired(trigger: TextTrigger, heard: Heard | str, people: tuple[str, ...] = ()) -> list[str]:
-    message = Heard(heard) if isinstance(heard, str) else heard
+def fired(trigger: TextTrigger, heard: WatchedMessage | str, people: tuple[str, ...] = ()) -> list[str]:
+    message = WatchedMessage(heard) if isinstance(heard, str) else heard
     found = watchers(trigger, people=people).matches(message, LIMIT).matches.get("t", ())
     for one in found:
         assert not one.end or message.text[one.start : one.end] == one.said
@@ -84,7 +84,7 @@ def test_a_trigger_fires_and_says_where(trigger: TextTrigger, message: str, said
 
 
 def test_paths_of_tools_set_off_globs() -> None:
-    heard = Heard("done", "output", ("/p/src/app.py", "README.md"))
+    heard = WatchedMessage("done", "output", ("/p/src/app.py", "README.md"))
     assert fired(Glob(paths=("*.py", "docs/*")), heard) == ["/p/src/app.py"]
     assert fired(Glob(paths=("*.rs",)), heard) == []
     assert fired(Glob(paths=("*.py",)), "no paths at all, app.py is only named") == []
@@ -98,12 +98,12 @@ def test_without_names_everybody_who_has_a_file_counts_as_mentioned() -> None:
 def test_a_scope_is_who_speaks(scope: Scope, hears: str) -> None:
     trigger = Pattern(match="tea", scope=scope)
     for direction in DIRECTIONS:
-        assert bool(fired(trigger, Heard("tea", direction))) is (direction in hears)
+        assert bool(fired(trigger, WatchedMessage("tea", direction))) is (direction in hears)
 
 
 def test_events_are_never_set_off_by_words() -> None:
     made = watchers(Webhook(source="tea"), Cron(schedule="0 8 * * *"))
-    assert made.matches(Heard("tea at 0 8 * * *"), LIMIT) == Tier1()
+    assert made.matches(WatchedMessage("tea at 0 8 * * *"), LIMIT) == Tier1()
 
 
 def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
@@ -112,21 +112,21 @@ def test_several_triggers_of_several_topics_each_tell_their_own() -> None:
         Topic("two", "topics/two.md", "", triggers=(Keywords(words=("tea", "cup")),)),
         Topic("three", "topics/three.md", "", triggers=(Keywords(words=("coffee",)),)),
     ]
-    found = Watchers(topics, Senses(compile_regex)).matches(Heard("a cup of tea"), LIMIT).matches
+    found = Watchers(topics, Senses(compile_regex)).matches(WatchedMessage("a cup of tea"), LIMIT).matches
     assert {name: [one.place for one in ones] for name, ones in found.items()} == {"one": [0, 1], "two": [0, 0]}
     assert isinstance(found["one"][0], Match)
     assert [one.kind for one in found["one"]] == ["keywords", "pattern"]
 
 
 def test_the_end_of_a_very_long_message_is_heard_and_found_where_it_stands() -> None:
-    text = "x " * LONGEST_HEARD + "the inbox"
+    text = "x " * LONGEST_READ + "the inbox"
     assert fired(Pattern(match="inbox"), text) == ["inbox"]
     assert fired(Keywords(words=("inbox",)), text) == ["inbox"]
 
 
 def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
     made = watchers(Pattern(match=r"^(a|a)*$", line=7), Keywords(words=("tea",)))
-    evil = Heard("a" * 60 + "! tea")
+    evil = WatchedMessage("a" * 60 + "! tea")
     for attempt in range(PATIENCE):
         began = perf_counter()
         found = made.matches(evil, LIMIT)
@@ -137,7 +137,7 @@ def test_a_catastrophic_pattern_is_cut_off_named_and_then_left_alone() -> None:
         assert "was cut off after 50 ms" in trouble.what
         assert ("not tried again" in trouble.what) is (attempt == PATIENCE - 1)
     assert made.matches(evil, LIMIT).troubles == ()
-    assert made.matches(Heard("aaa"), LIMIT).matches == {}
+    assert made.matches(WatchedMessage("aaa"), LIMIT).matches == {}
 
 
 class Ticking:
@@ -175,7 +175,7 @@ def topic(name: str, *triggers: Trigger, priority: Priority = "medium") -> Topic
 def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
     time = Ticking()
     made = time.watchers(topic("t", Language(languages=("de",)), Pattern(match="to"), Pattern(match="and")))
-    found = made.matches(Heard("to and fro, to and fro"), time.limits(2))
+    found = made.matches(WatchedMessage("to and fro, to and fro"), time.limits(2))
     assert [one.said for one in found.matches["t"]] == ["to", "and"]
     assert found.troubles == ()
 
@@ -183,27 +183,27 @@ def test_only_matching_counts_for_the_time_limit_of_all_patterns() -> None:
 def test_a_skipped_pattern_is_named_and_tried_first_with_the_next_message() -> None:
     time = Ticking()
     made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("b", Pattern(match=r"\d+", line=3)))
-    first = made.matches(Heard("7"), time.limits(1))
+    first = made.matches(WatchedMessage("7"), time.limits(1))
     (trouble,) = first.troubles
     assert (list(first.matches), trouble.topic, trouble.line, first.skipped) == (["a"], "b", 3, True)
     assert "was skipped" in trouble.what
-    second = made.matches(Heard("7"), time.limits(1))
+    second = made.matches(WatchedMessage("7"), time.limits(1))
     assert (list(second.matches), [one.topic for one in second.troubles]) == (["b"], ["a"])
 
 
 def test_a_retry_tries_only_the_skipped_patterns_with_the_whole_limit() -> None:
     time = Ticking()
     made = time.watchers(*(topic(name, Pattern(match=r"\w+")) for name in "abc"))
-    first = made.matches(Heard("7"), time.limits(2))
+    first = made.matches(WatchedMessage("7"), time.limits(2))
     assert list(first.matches) == ["a", "b"]
-    second = made.retry(Heard("7"), time.limits(2), first)
+    second = made.retry(WatchedMessage("7"), time.limits(2), first)
     assert (list(second.matches), second.troubles) == (["a", "b", "c"], ())
 
 
 def test_patterns_of_critical_topics_are_tried_first() -> None:
     time = Ticking()
     made = time.watchers(topic("a", Pattern(match=r"\w+")), topic("z", Pattern(match=r"\w+"), priority="critical"))
-    assert list(made.matches(Heard("7"), time.limits(1)).matches) == ["z"]
+    assert list(made.matches(WatchedMessage("7"), time.limits(1)).matches) == ["z"]
 
 
 def test_what_cannot_match_is_not_even_compiled() -> None:
@@ -216,5 +216,5 @@ def test_what_cannot_match_is_not_even_compiled() -> None:
 
     triggers = tuple(Pattern(match=rf"\bword{number:03}\b") for number in range(100))
     made = Watchers([Topic("t", "topics/t.md", "", triggers=triggers)], Senses(counting))
-    made.matches(Heard("say word007 and WORD042"), LIMIT)
+    made.matches(WatchedMessage("say word007 and WORD042"), LIMIT)
     assert sorted(asked) == [r"\bword007\b", r"\bword042\b"]

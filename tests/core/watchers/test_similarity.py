@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.text_similarity import (
+from mcp_server.topics.similarity import (
     HEAD,
     NONE,
     TAIL,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.gate_review import Nuisance, Past, Quality, nuisances, proposals, quality
+from mcp_server.topics.gate_tuning import Nuisance, Past, Quality, nuisances, proposals, quality
 
 
 def past(value: float, useful: bool, **given_: object) -> Past:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.topics.gate_review import Pending, pending, used
+from mcp_server.topics.gate_log import Pending, pending, used
 
 OWN = ("canari", "smoke", "rollback", "pipelin")
 
@@ -34,7 +36,7 @@ def test_an_answer_that_touched_its_file_used_a_topic(touched: str, is_its: bool
 @given(st.text(), st.text(), st.integers(), st.booleans(), st.lists(st.text()))
 def test_what_waits_survives_the_disk(topic: str, message: str, exchange: int, active: bool, said: list[str]) -> None:
     one = Pending(topic, message, exchange, active, tuple(said))
-    assert pending(one.to_json()) == one
+    assert pending(asdict(one)) == one
 
 
 @pytest.mark.parametrize("stored", [None, 3, [], {}, {"topic": "a"}, {"topic": "a", "exchange": "x", "unsaid": []}])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcp_server.history.admission import CONVERSATIONS, is_sealed
-from mcp_server.history.commit_messages import FileChange
+from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
 from mcp_server.storage.local.git.git import Git
 
 LONGEST_TEXT = 1_000_000

@@ -26,7 +26,7 @@ from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Invalid, Unavailable
-from mcp_server.history.admission import FORGET, Admission
+from mcp_server.history.commit_rules import FORGET, Admission
 from mcp_server.storage.local.git.objects import Objects
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
 

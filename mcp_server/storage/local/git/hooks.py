@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mcp_server import __version__
 from mcp_server.errors import Unavailable
-from mcp_server.history.admission import MOST_LINES, WARN_LINES
+from mcp_server.history.commit_rules import MOST_LINES, WARN_LINES
 from mcp_server.storage.local.git.repository import OPEN, Failed, Repository
 
 OURS = ("pre-commit", "commit-msg", "post-commit")

@@ -1,7 +1,10 @@
-"""Commit messages from what changed: `TYPE: what`, then a line for every file, then where it was said. (S4 §3.2)
+"""What may go into a commit, how changes are grouped into commits, and the messages of those.
 
-The six types are S4's. A message is written without an LLM; one that there is may word it better (`request`), and its
-answer counts only in the form that was asked for (`read_answer`).
+Refused are secrets, unresolved conflicts, a MEMORY.md over its cap, and changes of closed conversations. The rules hold
+for every file of every commit, whoever wrote it; refused files are left out and named, the others are committed.
+
+A message is `TYPE: what`, a line per file, then the conversations. It is written without an LLM; an LLM may word it
+better (`request`), and its answer is used only in the requested form (`read_answer`).
 """
 
 from __future__ import annotations
@@ -12,42 +15,112 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, get_args
 
-from mcp_server.history.admission import CONVERSATIONS, FORGET
-from mcp_server.text.destinations import ARCHIVE
+from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.markdown import split_front_matter
-from mcp_server.text.redaction import redact
+from mcp_server.text.markdown import marked_line, may_be_marked, split_front_matter
+from mcp_server.text.redaction import redact, secrets
+
+WARN_LINES, MOST_LINES = 180, 220
+"""Lines of MEMORY.md above which there is a warning, and above which it is not committed."""
+
+CONVERSATIONS = "raw/conversations/"
+FORGET = "Forget:"
+"""The trailer of a commit that may change closed conversations."""
+
+_ENDED = re.compile(r"^ended: *(?!null\b|~)\S", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The rules of one commit. `forgetting`: its message has the trailer that allows changes of closed conversations.
+    `redacted`: its files were just written without secrets and are not searched again."""
+
+    forgetting: bool = False
+    redacted: bool = False
+
+    def refusal(self, path: str, after: str | None, before: str | None) -> str | None:
+        """Returns why a file may not change from `before` to `after` (None: no file); None if it may."""
+        if is_sealed(path, before) and after != before and not self.forgetting:
+            did = "deleted" if after is None else "changed"
+            return (
+                f"a sealed conversation was {did}; `git restore` brings it back, `context-manager forget` is for this"
+            )
+        if after is None:
+            return None
+        if before is None and secrets(path):
+            return "its name holds a secret; give it another one"
+        return (None if self.redacted else _secret(after, before)) or _broken(path, after)
+
+
+def _secret(after: str, before: str | None) -> str | None:
+    """Returns the refusal of a new secret. A secret that is already in the last commit is known to its owner and
+    allowed."""
+    found = secrets(after)
+    known = {before[one.start : one.end] for one in secrets(before)} if found and before else set()
+    new = [one for one in found if after[one.start : one.end] not in known]
+    if not new:
+        return None
+    line = after.count("\n", 0, new[0].start) + 1
+    return f"line {line} holds a secret ({new[0].kind}); say where it is kept, not what it is"
+
+
+def _broken(path: str, after: str) -> str | None:
+    if may_be_marked(path) and (line_marked := marked_line(after)):
+        return f"line {line_marked} begins an unresolved conflict; keep what is right and delete the markers"
+    if path == MEMORY and (lines := _lines(after)) > MOST_LINES:
+        return f"it has {lines} lines, at most {MOST_LINES} are committed; `context-manager prune --strategy memory`"
+    return None
+
+
+def warning(path: str, after: str | None) -> str | None:
+    """Returns a warning about a file that is committed nevertheless."""
+    if path == MEMORY and after is not None and (lines := _lines(after)) > WARN_LINES:
+        return f"it has {lines} lines, over {MOST_LINES} it is not committed; `context-manager prune --strategy memory`"
+    return None
+
+
+def is_sealed(path: str, text: str | None) -> bool:
+    """Returns whether a file is a conversation that has ended."""
+    if text is None or not path.startswith(CONVERSATIONS) or not text.startswith("---"):
+        return False
+    return bool(_ENDED.search(text[: text.find("\n---", 3) + 1]))
+
+
+def _lines(text: str) -> int:
+    """Returns the number of lines, including a last one without a line end."""
+    return text.count("\n") + (not text.endswith("\n") and bool(text))
+
 
 Type = Literal["conversation", "memory", "identity", "maintenance", "explore", "extract"]
 TYPES: tuple[Type, ...] = get_args(Type)
 
 SUBJECT, LINE = 72, 100
-"""Characters of a subject, and of what one line of the body quotes."""
+"""Characters of a subject, and of a quotation in the body."""
 MOST_FILES, MOST_QUOTES, MOST_SESSIONS = 20, 3, 5
 ANSWER_TOKENS = 100
 DIFF_CHARACTERS = 4000
-"""S4's: so much of a diff is shown to an LLM."""
+"""Characters of a diff that an LLM is shown."""
 LONGEST_COMPARED = 200_000
-"""Characters of a file from which on it is counted by lines alone: comparing takes too long."""
+"""Characters from which a file's changed lines are only counted: comparing takes too long."""
 
 _SOURCE = re.compile(r"\[src: ([^\]#\s]+)#\d+\]")
 _PROVENANCE = re.compile(r"\s*\[src: [^\]]*\]")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d:?\s+")
 _TRAILERS = ("Session:", FORGET)
-"""Lines of a message that mean something to programs: they are ours to write."""
+"""Lines with a meaning for programs; only our own messages may have them."""
 _SETTINGS = ("memory-config.yaml", "lexicon.yaml", ".gitignore", ".gitattributes", ".gitmodules")
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file before and after; None where it is not there, an empty text where it is no text."""
+    """One file before and after: None if it does not exist, empty if it is not text."""
 
     path: str
     before: str | None
     after: str | None
     session: str | None = None
-    """The transcript of the conversation that it was written in, if that is known."""
+    """The transcript of the conversation that wrote it, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +130,8 @@ class _Lines:
 
 
 def grouped(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
-    """The changes by the type of the commit that each belongs to. On a branch of its own everything is that branch's
-    type. What moves to the archive goes together with what it leaves."""
+    """Returns the changes by the type of their commit. On a branch of its own all changes have that branch's type. A
+    move to the archive is committed together with what it leaves."""
     every = sorted(changes, key=lambda change: change.path)
     whole: Type | None = (
         "explore"
@@ -89,7 +162,7 @@ def _type_of(change: FileChange, archives: bool) -> Type:
 
 
 def message(kind: Type, changes: Sequence[FileChange]) -> str:
-    """A whole commit message. Never empty, never with a secret in it."""
+    """Returns a whole commit message, never empty, without secrets."""
     compared = [(change, _compared(change)) for change in sorted(changes, key=lambda change: change.path)]
     labels = [label(_shown(change.path)) for change, _ in compared]
     if len(compared) == 1 and kind == "conversation":
@@ -108,7 +181,8 @@ def message(kind: Type, changes: Sequence[FileChange]) -> str:
 
 
 def trailers(changes: Iterable[FileChange]) -> list[str]:
-    """An empty line and a `Session: PATH` for every conversation that the changes come from; nothing without any."""
+    """Returns an empty line and a `Session: PATH` for every conversation that the changes come from; empty without
+    any."""
     found: dict[str, None] = {}
     for change in changes:
         if change.path.startswith(CONVERSATIONS):
@@ -122,7 +196,7 @@ def trailers(changes: Iterable[FileChange]) -> list[str]:
 
 
 def label(path: str) -> str:
-    """How a subject calls a file: `MEMORY.md`, `people/ana`, `journal 2026-02-16`, `project oven: progress`."""
+    """Returns a file's name in a subject: `MEMORY.md`, `people/ana`, `journal 2026-02-16`, `project oven: progress`."""
     parts = path.split("/")
     name = parts[-1].removesuffix(".md")
     match parts:
@@ -141,7 +215,7 @@ def label(path: str) -> str:
 
 
 def request(template: str, kind: Type, changes: Sequence[FileChange]) -> str:
-    """The prompt that asks an LLM for a better message: a template with the diff, as data."""
+    """Returns the prompt that asks an LLM for a better message: a template with the diff as data."""
     lines: list[str] = []
     for change in changes:
         compared = _compared(change)
@@ -155,7 +229,7 @@ def request(template: str, kind: Type, changes: Sequence[FileChange]) -> str:
 
 
 def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str | None:
-    """The message that an LLM gave, with our type and trailers; None for anything that is no message."""
+    """Returns an LLM's message with our type and trailers; None if the answer is not a message."""
     first, _, rest = answer.strip().strip("`").strip().partition("\n")
     given, colon, summary = first.partition(":")
     summary = " ".join(summary.split())
@@ -173,7 +247,7 @@ def read_answer(answer: str, kind: Type, changes: Sequence[FileChange]) -> str |
 
 
 def _compared(change: FileChange) -> _Lines:
-    """The lines of text that came and went, without front matter, which changes with every write."""
+    """Returns added and removed lines, without front matter, which changes with every write."""
     if change.path.startswith(CONVERSATIONS):
         return _Lines((), ())  # what was said is in the file itself
     before, after = _body(change.before), _body(change.after)
@@ -196,15 +270,15 @@ def _body(text: str | None) -> list[str]:
 
 
 def _words(line: str) -> str:
-    """What a line says: no heading, no bullet, no date, no provenance."""
+    """Returns a line's text without bullet, date and provenance; empty for a heading."""
     if line.lstrip().startswith(("#", "<!--", "---", "```")):
         return ""
     return _DATE.sub("", _BULLET.sub("", _PROVENANCE.sub("", line))).strip()
 
 
 def _quotes(lines: Iterable[str]) -> list[str]:
-    """What lines say, for terminals and programs to show. Secrets go before anything is cut: half of one is not known
-    any more."""
+    """Returns lines quoted for terminals and programs. Secrets are redacted before cutting: half a secret is not
+    recognized."""
     return [" ".join(neutralise(redact(said).text).split()) for line in lines if (said := _words(line))]
 
 
@@ -231,7 +305,7 @@ def _told(change: FileChange, lines: _Lines) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path on one line: people's own files may have any name, and a line of a message may mean something."""
+    """Returns a path on one line: people's own files may have any name, and some lines of a message have a meaning."""
     return "".join(one if one.isprintable() else "�" for one in path)
 
 

@@ -1,13 +1,78 @@
-r"""What must stand in a text for a regular expression to match there? So that most of them need not be asked.
+r"""The patterns that users write: path patterns, and the literals that a regular expression requires.
 
-`\b(?:pull|merge) requests?\b` matches only where " request" stands, `\b(email|inbox)\b` only where "email" or "inbox"
-does. What is not surely understood (fuzzy matching, conditions, character codes) requires nothing.
+A path pattern (`*.py`, `docs/**/*.md`, `src/[ab]?.ts`) without a slash matches the file's name; one with slashes the
+end of the path, or the whole path if it begins with a slash. `*` and `?` stay within a folder, `**` does not; `**/` at
+the start of a name matches any folders or none. Backslashes count as slashes, and case is ignored.
+
+Required literals let most regular expressions be skipped: `\b(?:pull
+
+merge) requests?\b` can match only a text with " request". Syntax that the reader does not surely understand (fuzzy
+matching, conditions, character codes) requires nothing.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+MOST_PATTERNS = 8192
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Returns whether a path matches a path pattern."""
+    return _compiled(pattern).fullmatch(path.replace("\\", "/")) is not None
+
+
+def suffix(pattern: str) -> str:
+    """Returns the lower-case extension (`.py`) of every path that a pattern matches; empty if there is no such
+    extension."""
+    found = re.search(r"\.[A-Za-z0-9]+$", pattern)
+    return found[0].lower() if found else ""
+
+
+_TOKEN = re.compile(r"(?<![^/])\*{2,}/|\*{2,}|\[[!^]?\]?[^\]]*\]|.", re.DOTALL)
+
+
+@lru_cache(maxsize=MOST_PATTERNS)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Returns the pattern as a regular expression. The text between two stars matches at its first occurrence only,
+    which loses no match and avoids exponential backtracking."""
+    pattern = pattern.replace("\\", "/").removeprefix("./")
+    if "/" in pattern and not pattern.startswith("/"):
+        pattern = f"**/{pattern}"
+    chunks: list[tuple[str, list[str]]] = [("", [""])]  # the `**` before it, and what stands between its `*`
+    for token in _TOKEN.findall(pattern):
+        if token.startswith("**"):
+            if chunks[-1] != (token, [""]):  # twice in a row is once
+                chunks.append((token, [""]))
+        elif token == "*":
+            chunks[-1][1].append("")
+        else:
+            chunks[-1][1][-1] += _one(token)
+    written = "" if "/" in pattern else r"(?>(?:.*/)?)"
+    for place, (star, (first, *others)) in enumerate(chunks, start=1):
+        skipped = r"(?:.*?/)??" if star.endswith("/") else r".*?" if star else ""
+        last = place == len(chunks)  # has to reach the end of the path
+        end = f"[^/]*{others.pop()}" if last and others else ""
+        inside = "".join((skipped, first, *(f"(?>[^/]*?{one})" for one in others), end))
+        written += inside if last else f"(?>{inside})"
+    return re.compile(written, re.IGNORECASE | re.DOTALL)
+
+
+def _one(token: str) -> str:
+    """Returns the expression for a character, `?`, or a class; an invalid class matches itself."""
+    if token == "?":
+        return "[^/]"
+    body = token[1:-1].removeprefix("!").removeprefix("^")
+    if body:
+        inside = re.sub(r"[\\\[\]&~|^]|-(?=-)", r"\\\g<0>", body)
+        try:
+            return re.compile(f"[{'' if body == token[1:-1] else '^/'}{inside}]").pattern
+        except re.error:  # such as `[z-a]`
+            pass
+    return re.escape(token)
+
 
 _TURKISH = {"İ": "i", "ı": "i"}
 _GAPS = frozenset("dwsDWS")
@@ -20,11 +85,11 @@ _LOOKING = re.compile(r"\(\?<?[=!]")
 
 
 class _Unclear(Exception):
-    """Something that this reader does not surely understand."""
+    """Syntax that the reader does not surely understand."""
 
 
 def folded(text: str) -> str:
-    """A text as required literals are looked up in it: what is the same when case is ignored is the same here."""
+    """Returns a text in the form in which required literals are searched: texts that differ only in case are equal."""
     for letter, plain in _TURKISH.items():
         if letter in text:
             text = text.replace(letter, plain)
@@ -32,7 +97,8 @@ def folded(text: str) -> str:
 
 
 def required(expression: str, flags: str = "") -> frozenset[str]:
-    """Literals, folded, of which every text that matches holds at least one; none if nothing is surely required."""
+    """Returns folded literals of which every matching text contains at least one; empty if nothing is surely
+    required."""
     if "x" in flags:
         return frozenset()
     start = _FLAGS.match(expression)
@@ -46,7 +112,8 @@ def required(expression: str, flags: str = "") -> frozenset[str]:
 
 @dataclass(slots=True)
 class _Sequence:
-    """One branch as it is read: the literal that runs on, and the sets of which one literal each is required."""
+    """A branch while it is read: the current run of literal characters, and sets of which one literal each is
+    required."""
 
     run: str = ""
     wanted: list[frozenset[str]] = field(default_factory=list)
@@ -57,20 +124,20 @@ class _Sequence:
         self.run = ""
 
     def best(self) -> frozenset[str] | None:
-        """The set whose shortest literal is the longest: it lets the fewest texts through."""
+        """Returns the set whose shortest literal is the longest: it excludes the most texts."""
         self.end_run()
         return max(self.wanted, key=lambda literals: (min(map(len, literals)), -len(literals)), default=None)
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads an expression from `place` on. None as a result: nothing is required."""
+    """Reads an expression from `place` on. A result of None means that nothing is required."""
 
     text: str
     place: int
 
     def alternatives(self) -> frozenset[str] | None:
-        """Branches up to a closing bracket or the end: each must require something, or the whole requires nothing."""
+        """Reads branches up to a closing bracket or the end. Requires nothing if one branch requires nothing."""
         branches = [self.sequence()]
         while self._next() == "|":
             self.place += 1
@@ -113,7 +180,7 @@ class _Reader:
             read.end_run()
 
     def _optional(self) -> tuple[bool, bool]:
-        """Passes over a quantifier: whether there was one, and whether it allows none at all."""
+        """Skips a quantifier; returns whether there was one, and whether it allows zero repetitions."""
         match = _QUANTIFIER.match(self.text, self.place)
         if match is None:
             if self._next() == "{":  # fuzzy matching, or a bracket that stands for itself
