@@ -293,9 +293,10 @@ def _print_understanding(report: UnderstandReport, show: bool) -> None:
         ("open items that are marked as closed", report.wrongly_closed),
     )
     _table("States of the items that were found", ("", "share", "of"), [(name, *_counted(one)) for name, one in states])
-    if report.false_per_100 is not None:
+    if found := report.false_per_100:
+        decisions, rules, open_items = found["decision"], found["rule"], found["open"]
         click.echo(
-            f"{report.false_per_100:.1f} decisions, rules and open items per 100 turns "
+            f"{decisions:.1f} decisions, {rules:.1f} rules and {open_items:.1f} open items per 100 turns "
             f"in {report.talk_turns:,} turns of conversations that have none"
         )
     for one in report.mistakes if show else ():

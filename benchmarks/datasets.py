@@ -88,11 +88,16 @@ def conversations(path: Path) -> list[Conversation]:
     Raises:
         NotFound, Invalid: there is no such conversation, or no question with evidence.
     """
-    kind = kind_of(path)
-    found = list(_beam(path) if kind == "beam" else _locomo(path) if kind else ())
+    found = list(talks(path))
     if not any(one.questions for one in found):
         raise Invalid(f"{path} holds no conversations with questions; give LoCoMo files or BEAM folders")
     return found
+
+
+def talks(path: Path) -> Iterator[Conversation]:
+    """Yields such conversations, also those without questions; nothing for any other file."""
+    kind = kind_of(path)
+    yield from _beam(path) if kind == "beam" else _locomo(path) if kind else ()
 
 
 def _locomo(path: Path) -> Iterator[Conversation]:

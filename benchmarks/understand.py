@@ -2,12 +2,15 @@
 
 The recognizer reads each conversation session by session; then all its items are settled together, as on a page. An
 item counts as found if one line of its kind contains all its keywords. A line counts as right if it contains all
-keywords of an item of its kind. `benchmarks/README.md` describes the files.
+keywords of an item of its kind. `benchmarks/README.md` describes the files. LoCoMo files and BEAM folders count as
+conversations that hold no decisions, rules and open items.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +18,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.datasets import talks
+from mcp_server.conversations.imports import ImportedSession
 from mcp_server.errors import Invalid
 from mcp_server.model import ToolCall, Turn
 from mcp_server.understanding import recognizer
@@ -29,6 +34,9 @@ NEVER_IN_TALK = ("decision", "rule", "open")
 
 MINUTES_A_TURN = 2
 """Minutes between two turns of a session: the files have no time for each turn."""
+
+_BEAM_MARK = re.compile(r"\s*->->[^\n]*\Z")
+"""Ends a question in BEAM and names its place in the plan of the data set: nobody said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +128,16 @@ class UnderstandReport:
     closed: Share
     wrongly_closed: Share
     talk_turns: int
-    talk_items: int
+    talk_items: Mapping[str, int]
     ms_per_turn: float
     mistakes: tuple[Mistake, ...]
 
     @property
-    def false_per_100(self) -> float | None:
-        """Returns the decisions, rules and open items per 100 turns of conversations that have none."""
-        return 100 * self.talk_items / self.talk_turns if self.talk_turns else None
+    def false_per_100(self) -> dict[str, float] | None:
+        """Returns the items per 100 turns of conversations that have none, by kind."""
+        if not self.talk_turns:
+            return None
+        return {kind: 100 * self.talk_items.get(kind, 0) / self.talk_turns for kind in NEVER_IN_TALK}
 
     def as_dict(self) -> dict[str, Any]:
         """Returns the report as JSON values."""
@@ -153,7 +163,7 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
     superseded, wrongly_replaced, closed, wrongly_closed = (Share() for _ in range(4))
     mistakes: list[Mistake] = []
     seconds = 0.0
-    talk_items = 0
+    talk_items: Counter[str] = Counter()
     for one in some:
         began = perf_counter()
         lines = understood(one, model)
@@ -163,7 +173,7 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
                 continue
             right = any(label.kind == line.kind and label.is_in(line.text) for label in one.labels)
             precision[line.kind].count(right)
-            talk_items += one.is_talk and line.kind in NEVER_IN_TALK
+            talk_items[line.kind] += one.is_talk
             if not right:
                 mistakes.append(Mistake(one.name, "false", line.kind, line.text))
         for label in one.labels:
@@ -200,7 +210,7 @@ def measure_understanding(paths: Sequence[Path], model: Model) -> UnderstandRepo
 def understood(one: Labeled, model: Model) -> list[Statement]:
     """Returns the items of all sessions of a conversation, settled."""
     found = [
-        Statement(item.kind, item.text, (item.at, str(number), item.turn), item.changes)
+        Statement(item.kind, item.text, (item.at, str(number), item.turn), item.changes, frozenset(item.heard))
         for number, session in enumerate(one.sessions)
         for item in recognizer.read(session, model)
     ]
@@ -210,11 +220,41 @@ def understood(one: Labeled, model: Model) -> list[Statement]:
 
 def load(path: Path) -> list[Labeled]:
     """Returns the conversations of a file. Raises Invalid if it is not what `benchmarks/README.md` describes."""
+    if talks := list(unlabeled(path)):
+        return [_labeled(one) for one in talks]
     try:
         found = json.loads(path.read_text("utf-8"))
         return [_labeled(one) for one in (found if isinstance(found, list) else [found])]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise Invalid(f"{path} is not a labeled conversation ({type(error).__name__}: {error})") from error
+
+
+def unlabeled(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the conversations of a LoCoMo file or a BEAM folder in the format of the labeled ones, without labels.
+
+    Yields nothing for any other file. In LoCoMo two friends talk: who speaks first counts as the user, the other one as
+    the agent.
+    """
+    for talk in talks(path):
+        yield _unlabeled(f"beam-{talk.name}" if talk.kind == "beam" else talk.name, talk.sessions)
+
+
+def _unlabeled(name: str, sessions: Sequence[ImportedSession]) -> dict[str, Any]:
+    first = sessions[0].turns[0].name if sessions else None
+    told = [
+        {
+            "started": session.turns[0].at.isoformat(),
+            "turns": [
+                {
+                    "role": "agent" if turn.role == "agent" or turn.name != first else "user",
+                    "content": _BEAM_MARK.sub("", turn.content),
+                }
+                for turn in session.turns
+            ],
+        }
+        for session in sessions
+    ]
+    return {"name": name, "sessions": told, **{key: [] for key in KINDS.values()}}
 
 
 def _labeled(one: Mapping[str, Any]) -> Labeled:

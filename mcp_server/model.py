@@ -122,7 +122,7 @@ class Passage:
 @dataclass(frozen=True, slots=True)
 class Hit:
     """One search result. `score` is the sum of `terms`; `passage.text` is the part that matched best, `whole` if that
-    is all of its unit."""
+    is all of its unit. `newer` is the day of another hit that states a newer value of the same thing, or ""."""
 
     passage: Passage
     score: float
@@ -130,6 +130,7 @@ class Hit:
     cosine: float | None = None
     imported: bool = False
     whole: bool = True
+    newer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

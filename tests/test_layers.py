@@ -19,7 +19,7 @@ FILES = [
 
 ORDER = (
     *("mcp_server", "errors", "garbage", "home", "endpoints", "data", "model", "project", "text", "settings"),
-    *("settings_file", "tokens", "conversations", "search", "embed", "understanding", "topics", "llm", "history"),
+    *("settings_file", "tokens", "conversations", "understanding", "search", "embed", "topics", "llm", "history"),
     *(
         "knowledge",
         "relevance",

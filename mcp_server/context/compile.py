@@ -38,6 +38,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Hit, SourceFile, Turn, Withheld
 from mcp_server.project import Project
 from mcp_server.relevance.clarity import block_of
+from mcp_server.search.newer import MOST, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
 from mcp_server.settings import Settings
 from mcp_server.storage.local.index.together import both
@@ -113,6 +114,7 @@ class _Asked:
 
     inputs: CompileInputs
     found: Found | None
+    page: tuple[Hit, ...]
     project: Project
     references: Mapping[str, int]
 
@@ -161,11 +163,11 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
     topics = await in_context(memory, row.session if row else None, unheard)
     await settled(memory)
     found: Found | None = None
-    page: tuple[str, ...] = ()
+    page: tuple[Hit, ...] = ()
     references: Mapping[str, int] = {}
     if message.strip():
         found, lines = await _found(memory, message, request.scope, project, conversation, topics.keywords)
-        page = tuple(f"{hit.passage.path}:{hit.passage.start}" for hit in lines.hits)
+        page = lines.hits
         references = await memory.state.references(hit.passage.path for hit in found.hits)
     turns, first_exchange = newest(conversation.live.turns, budget)
     inputs = CompileInputs(
@@ -191,29 +193,51 @@ async def _ask(memory: Memory, request: CompileRequest, caller: Caller) -> _Aske
         clarity=await block_of(memory, row.session) if row else (),
         checkpoint=conversation.left_off,
         last_session=await _before(memory, message, project, conversation),
-        page_order=page,
+        page_order=tuple(map(_place, page)),
         settings=compiler_settings(memory.settings),
         settings_hash=memory.settings.digest(),
         embedder=memory.embedder.name if memory.embedder else "none",
         vocabulary=memory.tokens.vocabulary,
     )
-    return _Asked(inputs, found, project, references)
+    return _Asked(inputs, found, page, project, references)
 
 
 def _with_files(memory: Memory, asked: _Asked) -> Gathered:
     """Returns the inputs with what files hold: the workspace files, the anchors, and why hits are excluded."""
     inputs, found = asked.inputs, asked.found
     others = other_projects(memory, asked.project, inputs.scope)
-    files = tuple(source_files(memory, inputs.local_date, asked.project, others))
+    judged = (*asked.page[: MOST // 2], *(found.hits if found else ())[: MOST // 2])
+    newer = {_place(hit): hit.newer for hit in newest_first(judged, inputs.message) if hit.newer}
+    sources = source_files(memory, inputs.local_date, asked.project, others)
+    files = tuple(_with_notes(source, newer) for source in sources)
     inputs = replace(inputs, files=files, anchors=anchored(memory))
     if found is None:
         return Gathered(inputs)
     worthwhile = push_policy.worthwhile(inputs.message, found.hits, found.gate)
     hits = tuple(
-        Candidate(hit, asked.references.get(hit.passage.path, 0), why, place in worthwhile)
+        Candidate(_with_note(hit, newer), asked.references.get(hit.passage.path, 0), why, place in worthwhile)
         for place, (hit, why) in enumerate(zip(found.hits, reasons_out(memory, found.hits, others), strict=True))
     )
     return Gathered(replace(inputs, hits=hits), found.generation, found.messages)
+
+
+def _with_note(hit: Hit, newer: Mapping[str, str]) -> Hit:
+    """Returns a hit whose text says so if there is a newer statement of the same thing; `newer` is keyed by place."""
+    day = newer.get(_place(hit))
+    return replace(hit, passage=replace(hit.passage, text=with_note(hit.passage.text, day))) if day else hit
+
+
+def _with_notes(source: SourceFile, newer: Mapping[str, str]) -> SourceFile:
+    """Returns a file with such notes in its lines."""
+    rows = source.text.split("\n")
+    for number, row in enumerate(rows):
+        if day := newer.get(f"{source.path}:{source.first_line + number}"):
+            rows[number] = with_note(row, day)
+    return replace(source, text="\n".join(rows))
+
+
+def _place(hit: Hit) -> str:
+    return f"{hit.passage.path}:{hit.passage.start}"
 
 
 async def _conversation(

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from mcp_server.context.window_text import asks_nothing, subject_words, was_sent
-from mcp_server.knowledge.places import CLOSED, REPLACED
+from mcp_server.knowledge.places import ENDED
 from mcp_server.model import GateSignal, Hit
 from mcp_server.search.ranking import RankingWeights, ends_with_question
 from mcp_server.text.derived_lines import is_derived
@@ -169,7 +169,7 @@ class Candidate:
             return "a note of the system"
         if passage.category in ("identity", "topic"):
             return f"{passage.category}: comes by itself"
-        if passage.title.rsplit(" › ", 1)[-1] in (REPLACED, CLOSED):
+        if passage.title.rsplit(" › ", 1)[-1] in ENDED:
             return "no longer so"
         if self.asks and not _STATEMENT.search(self.text):
             return "only a question"

@@ -150,13 +150,14 @@ async def _reviewed(memory: Memory, turns: Sequence[Turn], context: Context) -> 
         return context
     found = item_review.Reviewed(context.items)
     template = memory.templates("review_items")
+    model = await run_sync(memory.recognizer)
     for window in item_review.windows(turns, context.items):
         try:
             prompt = window.prompt(template, context)
             answer = await memory.llm.complete(prompt, purpose="review", max_tokens=item_review.ANSWER_TOKENS)
         except LlmUnavailable:
             break
-        found = item_review.reviewed(window, redact(answer).text, found)
+        found = item_review.reviewed(window, redact(answer).text, found, model)
     if found.refused:
         log.info("%d answers about the items of %s could not be used", found.refused, context.path)
     return replace(context, items=found.items, settled=found.settled)

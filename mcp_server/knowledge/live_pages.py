@@ -75,7 +75,7 @@ def lines_from(stored: object) -> list[Line]:
     if not isinstance(stored, list):
         return []
     try:
-        return [Line(**one) for one in stored if one["kind"] in get_args(LineKind)]
+        return [Line(**{**one, "heard": tuple(one["heard"])}) for one in stored if one["kind"] in get_args(LineKind)]
     except (LookupError, TypeError):
         return []
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mcp_server.knowledge.duplicates import is_duplicate, keywords, normalised
-from mcp_server.knowledge.places import CLOSED, PEOPLE_SECTIONS, REPLACED
+from mcp_server.knowledge.places import ENDED, PEOPLE_SECTIONS
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import MOST_SOURCES, Line, Source, entry, sources_of, without_sources
 from mcp_server.text.destinations import Place
 from mcp_server.text.markdown import sections
 
-SETTLED_SECTIONS = (REPLACED.casefold(), CLOSED.casefold())
+SETTLED_SECTIONS = frozenset(section.casefold() for section in ENDED)
 
 ORDER = tuple(dict.fromkeys(PEOPLE_SECTIONS.values()))
 

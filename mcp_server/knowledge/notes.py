@@ -130,7 +130,7 @@ def outcome(notes: Noted, model: Model) -> Outcome:
         *(Statement("decision", text, (start, "", review.turn)) for text in review.decisions),
         *(Statement("open", text, (start, "", review.turn)) for text in review.open_items),
         *(
-            Statement(item.kind, item.text, (item.at, "", item.turn), item.changes)
+            Statement(item.kind, item.text, (item.at, "", item.turn), item.changes, frozenset(item.heard))
             for item in found
             if item.kind == "rule" or item.turn > review.turn
         ),
@@ -158,7 +158,14 @@ def from_dict(stored: object) -> Noted:
             int(stored["turn"]),
             int(stored["final"]),
             tuple(
-                Item(**{**item, "at": _moment(item["at"]), "sources": tuple(item["sources"])})
+                Item(
+                    **{
+                        **item,
+                        "at": _moment(item["at"]),
+                        "sources": tuple(item["sources"]),
+                        "heard": tuple(item["heard"]),
+                    }
+                )
                 for item in stored["items"]
             ),
             tuple(

@@ -26,8 +26,11 @@ PEOPLE_SECTIONS = {
 }
 DECISIONS, REPLACED = "Key Decisions", "Replaced decisions"
 OPEN, CLOSED = "Open items", "Closed items"
-RULES, FACTS = "Rules", "Facts"
-"""Sections of a project's page. The section that an item stands in is its state."""
+RULES, FACTS, OLD_FACTS = "Rules", "Facts", "Replaced facts"
+"""Sections of a project's page. The section that an item is in is its state."""
+
+ENDED = frozenset((REPLACED, OLD_FACTS, CLOSED))
+"""Sections of items that are replaced or closed."""
 
 PROJECT_FILES = {
     "decision": ("context", DECISIONS),

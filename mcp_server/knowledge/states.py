@@ -14,16 +14,17 @@ from datetime import UTC, datetime
 
 from mcp_server.knowledge.duplicates import is_duplicate
 from mcp_server.knowledge.merging import in_order
-from mcp_server.knowledge.places import CLOSED, DECISIONS, FACTS, OPEN, REPLACED, RULES
+from mcp_server.knowledge.places import CLOSED, DECISIONS, FACTS, OLD_FACTS, OPEN, REPLACED, RULES
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Line, Source, entry, sources_of, without_sources
 from mcp_server.text.entries import Entry
 from mcp_server.understanding.features import content_stems, word_list
-from mcp_server.understanding.settling import Statement, settle
+from mcp_server.understanding.settling import CHANGEABLE, Statement, settle
 
 KINDS: Mapping[str, str] = {DECISIONS: "decision", OPEN: "open", RULES: "rule", FACTS: "fact"}
-HOMES = {REPLACED: DECISIONS, CLOSED: OPEN}
-SETTLED = {"replaced": (REPLACED, "replaced"), "closed": (CLOSED, "done")}
+HOMES = {REPLACED: DECISIONS, OLD_FACTS: FACTS, CLOSED: OPEN}
+SETTLED = {"decision": (REPLACED, "replaced"), "fact": (OLD_FACTS, "replaced"), "open": (CLOSED, "done")}
+"""By its kind, the section that an item moves to when it is settled, and what its note says."""
 
 LEAST_WORDS = 2
 """Words of a text that may stand for a longer one that contains it."""
@@ -33,17 +34,18 @@ _NOTE = re.compile(r" \((?:replaced|done)(?: \d{4}-\d{2}-\d{2})?\)$")
 
 
 def settled(body: str, lines: Iterable[Line]) -> str:
-    """Returns the body of a page with its items settled by new `lines` (decisions and reports).
+    """Returns the body of a page with its items settled by new `lines` (decisions, facts and reports).
 
     Only a pair with a new line in it is weighed: lines that were settled before keep their state.
     """
     lines = list(lines)
     body = _as_reviewed(reopened(body), lines)
-    decided: dict[Source, float] = {}
+    decided: dict[Source, tuple[float, frozenset[str]]] = {}
     reports: list[Line] = []
     for line in lines:
-        if line.kind == "decision":
-            decided[line.source] = max(line.changes, decided.get(line.source, 0.0))
+        if line.kind in CHANGEABLE:
+            changes, heard = decided.get(line.source, (0.0, frozenset[str]()))
+            decided[line.source] = (max(line.changes, changes), heard.union(line.heard))
         elif line.kind == "report":
             reports.append(line)
     statements: list[Statement] = []
@@ -51,7 +53,9 @@ def settled(body: str, lines: Iterable[Line]) -> str:
         sources = sources_of(item.text)
         new = [decided[source] for source in sources if source in decided]
         order = _order(sources[0], _day(item))
-        one = Statement(KINDS[item.section], _text(item), order, max(new, default=0.0), key=item)
+        changes = max((share for share, _ in new), default=0.0)
+        heard = frozenset[str]().union(*(stems for _, stems in new))
+        one = Statement(KINDS[item.section], _text(item), order, changes, heard, key=item)
         one.is_new = bool(new)
         statements.append(one)
     statements += [Statement("report", line.text, _order(line.source, line.said), key=line) for line in reports]
@@ -60,7 +64,7 @@ def settled(body: str, lines: Iterable[Line]) -> str:
     for one in statements:
         if one.by is None or not isinstance(one.key, Entry):
             continue
-        section, verb = SETTLED[one.state]
+        section, verb = SETTLED[one.kind]
         by = one.by.key
         if isinstance(by, Entry):
             day, source = _day(by), sources_of(by.text)[0]
@@ -80,7 +84,7 @@ def _as_reviewed(body: str, lines: Iterable[Line]) -> str:
         if line.settled_by is None:
             continue
         turn, day = line.settled_by
-        section, verb = SETTLED["closed" if line.kind == "open" else "replaced"]
+        section, verb = SETTLED[line.kind]
         for one in _items(body, (OPEN if line.kind == "open" else DECISIONS,)):
             if sources_of(one.text)[0] == line.source and is_duplicate(_text(one), line.text):
                 text = entry(_day(one), f"{_text(one)} ({verb} {day})", (line.source, Source(line.path, turn)))

@@ -21,6 +21,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Category, GateSignal, Hit, Passage
 from mcp_server.project import Project
 from mcp_server.search import gate, ranking
+from mcp_server.search.newer import MOST, newest_first, with_note
 from mcp_server.search.query_syntax import parse_query, period, plain_query
 from mcp_server.settings import Settings
 from mcp_server.storage.local.index.answers import Candidates
@@ -161,7 +162,7 @@ async def find(memory: Memory, request: SearchRequest) -> Found:
 
 def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: str, limit: int) -> Found:
     """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
-    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), limit)
+    ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, MOST))
     by_identity = {id(one.candidate): one for one in candidates.found}
     derived: dict[str, list[Passage]] = {}
     for found in candidates.found:
@@ -177,7 +178,7 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
     ]
     ask = _question(memory, heard, message)
     return Found(
-        hits=tuple(hits),
+        hits=newest_first(hits, message)[:limit],
         gate=ask.decide(heard.said).signal(),
         mode=candidates.used,
         generation=candidates.generation,
@@ -218,7 +219,9 @@ async def search(memory: Memory, request: SearchRequest, max_tokens: int = 2000)
 
 def _fitted(memory: Memory, found: Found, cold: Mapping[tuple[str, int], str], max_tokens: int) -> SearchAnswer:
     texts = list(map(without_sources, [hit.passage.text for hit in found.hits]))
-    snippets = tuple(snippet(text, found.words) for text in texts)
+    snippets = tuple(
+        with_note(snippet(text, found.words), hit.newer) for hit, text in zip(found.hits, texts, strict=True)
+    )
     notes = list(found.messages)
     if found.hits and not found.gate.open:
         notes.append("the memory seems to have nothing about this: these are only the nearest passages")

@@ -75,6 +75,8 @@ class Line:
     file: str = ""
     changes: float = 0.0
     """The probability that its turn revises something, or of a report that something is done."""
+    heard: tuple[str, ...] = ()
+    """Further content stems of the message that says so."""
     settled_by: tuple[int, str] | None = None
     """Number and day of the turn of the same conversation that replaced or closed it, as far as a review says so."""
 

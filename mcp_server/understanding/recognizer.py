@@ -19,13 +19,21 @@ from typing import Literal
 from mcp_server.conversations.authorship import is_injected
 from mcp_server.model import Turn
 from mcp_server.text.forgotten import MARK
-from mcp_server.understanding.features import Message, message_features, sentence_features, subject_stems
+from mcp_server.understanding.features import (
+    Message,
+    content_stems,
+    message_features,
+    sentence_features,
+    subject_stems,
+    word_list,
+)
 from mcp_server.understanding.model import Model
 from mcp_server.understanding.sentences import Sentence
+from mcp_server.understanding.settling import CHANGEABLE
 
 ItemKind = Literal["decision", "rule", "fact", "open", "report"]
 
-LEAST: Mapping[ItemKind, float] = {"decision": 0.16, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
+LEAST: Mapping[ItemKind, float] = {"decision": 0.12, "rule": 0.15, "fact": 0.15, "open": 0.16, "report": 0.1}
 """The least probability of an item, by kind (`benchmarks understand`, left-out conversations)."""
 
 AMENDS = 0.3
@@ -54,6 +62,9 @@ SHORT_ANSWER = 4
 
 MAX_GAP = 3
 """Sentences of one item stand at most so far apart."""
+
+HEARD = 600
+"""Characters of a message in which the words of a replaced item are looked for."""
 
 AHEAD = BEHIND = 3
 """Messages after and before a message that can change its items."""
@@ -86,6 +97,8 @@ class Item:
     probability: float
     changes: float = 0.0
     """The probability that the message revises something settled, or for a report that something is done."""
+    heard: tuple[str, ...] = ()
+    """Further content stems of the message that settled a decision or fact: what it replaces may be named there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,26 @@ def read(turns: Sequence[Turn], model: Model, first: int = 0, last: int | None =
             continue
         items += _items(real, messages, place, of)
     return items
+
+
+def probability_of(kind: ItemKind, quote: str, number: int, turns: Sequence[Turn], model: Model) -> float:
+    """Returns the probability that a quote of turn `number` states an item of this kind: its likeliest sentence's."""
+    real = [turn for turn in turns if is_real(turn)]
+    messages = _linked(real)
+    for message in messages:
+        judge = model.user_acts if message.role == "user" else model.agent_acts
+        message.acts = judge.probabilities(message_features(message))
+    stems = content_stems(word_list(quote))
+    return max(
+        (
+            model.items.probabilities(sentence_features(message, place))[kind]
+            for turn, message in zip(real, messages, strict=True)
+            if turn.number == number
+            for place, sentence in enumerate(message.sentences)
+            if 2 * len(stems & content_stems(word_list(sentence.text))) >= len(stems)
+        ),
+        default=0.0,
+    )
 
 
 def is_real(turn: Turn) -> bool:
@@ -232,9 +265,15 @@ def _items(turns: Sequence[Turn], messages: Sequence[Message], place: int, of: C
                     message.role,
                     probability,
                     changes,
+                    _heard(spoken, text) if kind in CHANGEABLE else (),
                 )
             )
     return items
+
+
+def _heard(message: Message, text: str) -> tuple[str, ...]:
+    said = content_stems(word_list(message.content[:HEARD]))
+    return tuple(sorted(said - content_stems(word_list(text))))
 
 
 def _groups(sentences: Sequence[_Found]) -> list[list[_Found]]:

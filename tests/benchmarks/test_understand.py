@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import cli
-from benchmarks.understand import measure_understanding
+from benchmarks.understand import load, measure_understanding
 from mcp_server.errors import Invalid
 from mcp_server.understanding.model import recognizer
 
@@ -71,8 +71,26 @@ def test_items_and_lines_are_counted_by_kind_and_state(tmp_path: Path) -> None:
 
 def test_every_item_is_false_in_a_conversation_without_labels(tmp_path: Path) -> None:
     report = measure_understanding([written(tmp_path, conversation(), LABELED)], recognizer())
-    assert (report.talk_items, report.talk_turns) == (4, 8)
-    assert report.false_per_100 == 50.0
+    assert report.talk_turns == 8
+    assert report.false_per_100 == {"decision": 12.5, "rule": 12.5, "open": 25.0}
+
+
+def test_locomo_and_beam_count_as_conversations_that_hold_no_decisions(tmp_path: Path) -> None:
+    said = [{"speaker": name, "text": text} for name, text in (("Ana", "Hi Bo!"), ("Bo", "Hi Ana, how was the lake?"))]
+    locomo = {
+        "sample_id": "conv-1",
+        "conversation": {"session_1": said, "session_1_date_time": "1:56 pm on 8 May, 2023"},
+    }
+    (tmp_path / "locomo.json").write_text(json.dumps([locomo]), encoding="utf-8")
+    asked = {"role": "user", "id": 0, "time_anchor": "March-15-2024", "content": "What is a permutation? ->-> 1,1"}
+    told = {"role": "assistant", "id": 1, "content": "An ordered choice: of 3 things there are 6."}
+    (tmp_path / "beam" / "1").mkdir(parents=True)
+    (tmp_path / "beam" / "1" / "chat.json").write_text(json.dumps([{"batch_number": 1, "turns": [[asked, told]]}]))
+    (friends,), (lesson,) = load(tmp_path / "locomo.json"), load(tmp_path / "beam")
+    assert friends.is_talk
+    assert lesson.is_talk
+    assert [turn.role for turn in friends.sessions[0]] == ["user", "agent"], "who speaks first counts as the user"
+    assert lesson.sessions[0][0].content == "What is a permutation?", "nobody said the mark of the data set"
 
 
 @pytest.mark.parametrize("broken", [{}, [1], {**LABELED, "rules": None}, {**LABELED, "sessions": [{"turns": []}]}])

@@ -20,9 +20,9 @@ from mcp_server.context.inputs import CompileInputs, CompilerSettings
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, file_text, label, one_line, tight
 from mcp_server.context.section import NOTHING, Filling, Section, Slot
-from mcp_server.context.slots.in_force import SETTLED, held
+from mcp_server.context.slots.in_force import held
 from mcp_server.knowledge.anchors import anchored_entries
-from mcp_server.knowledge.places import GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
+from mcp_server.knowledge.places import ENDED, GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
 from mcp_server.model import SourceFile, Withheld
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, UNLIMITED_BYTES, Meter, Room, kilobytes, shared_out
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
@@ -114,8 +114,8 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = repeated(source.text.split("\n"), said)
     items = held(source) if is_page(source.path) else []
-    shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in SETTLED}
-    settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in SETTLED}
+    shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in ENDED}
+    settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in ENDED}
     return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled
 
 

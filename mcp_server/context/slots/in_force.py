@@ -14,7 +14,7 @@ from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
 from mcp_server.context.section import NOTHING, Filling, Section, Slot
-from mcp_server.knowledge.places import CLOSED, DECISIONS, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
+from mcp_server.knowledge.places import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
 from mcp_server.model import SourceFile
 from mcp_server.text.budget import Room
 from mcp_server.text.derived_lines import DERIVED, is_derived, without_sources
@@ -31,10 +31,7 @@ LENGTH_STEP = 80
 lines of about one length the newest come first. Short lines say more per token, and search finds a long line for a
 later prompt more easily than a short one (`benchmarks push`, eight conversations: prompts met in full .49, so .54)."""
 
-SETTLED = frozenset((REPLACED, CLOSED))
-"""Sections whose derived lines no context shows unless search finds them."""
-
-SECTIONS = SETTLED.union(section for section, _, _ in KINDS)
+SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mcp_server.text.derived_lines import Line, LineKind
 from mcp_server.understanding.features import subject_stems
 from mcp_server.understanding.recognizer import Item, ItemKind
 
-VERSION = 2
+VERSION = 3
 
 KINDS: frozenset[LineKind] = frozenset(get_args(ItemKind))
 """Kinds of lines that are made of recognized items."""
@@ -89,6 +89,7 @@ def _of(kind: LineKind, found: ItemKind) -> Callable[[Sequence[Turn], Context], 
                 by_number[item.sources[0]],
                 weight=round(item.probability, 3),
                 changes=item.changes,
+                heard=item.heard,
                 settled_by=settled(item),
             )
             for item in context.items

@@ -114,3 +114,26 @@ def test_any_text_can_be_read_and_an_item_is_short_and_on_one_line(said: list[st
     for item in items(*said):
         assert 0 < len(item.text) <= LONGEST
         assert "\n" not in item.text
+
+
+def test_a_lesson_holds_no_decisions() -> None:
+    said = (
+        "I'm new to beekeeping and want to make sure my two hives survive the winter, can you explain how I "
+        "should prepare them?",
+        "To prepare your hives for the winter, follow these steps:\n\n### 1. **Food**\n- **Weigh the hive**: "
+        "Make sure that each hive has at least 18 kg of stores.\n- **Feed syrup early**: Use a 2:1 sugar syrup "
+        "and stop feeding in October.\n\n### 2. **Moisture**\n- **Ventilation**: Use a quilt box to absorb "
+        "moisture, and keep the top entrance open.\n- **Tilt**: Tilt the hive slightly forward so that water can "
+        "run out.\n\n### 3. **Mites**\n- **Treatment**: Treat with oxalic acid when the colony is without "
+        "brood.\n\nBy following these steps, you can ensure that your colonies stay healthy.",
+        "Thanks for the detailed steps! I've never treated bees against mites before, so how does the oxalic "
+        "acid work, and what should I watch out for?",
+        "Oxalic acid kills the mites that sit on the bees. Here is how to use it:\n\n1. **Trickle method**: Mix "
+        "35 g of oxalic acid into a liter of syrup and trickle 5 ml into each gap.\n2. **Vaporization**: Use a "
+        "vaporizer with 1 g for each brood box, and wear a respirator.\n\n- **Timing**: Treat once, in December, "
+        "when there is no brood.\n- **Safety**: Keep gloves and goggles on.",
+        "That makes sense. I'll try to weigh the hives this weekend, then the syrup would be 2 kg of sugar to 1 "
+        "liter of water, right?",
+        "Exactly! With 2 kg of sugar and 1 liter of water you get about 2.25 liters of syrup.",
+    )
+    assert texts("decision", *said) == []

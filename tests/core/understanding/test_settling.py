@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from mcp_server.understanding.model import recognizer
 from mcp_server.understanding.recognizer import read
 from mcp_server.understanding.settling import Statement, same, settle
@@ -61,9 +63,28 @@ def test_an_item_that_was_said_twice_is_closed_as_one() -> None:
 
 
 def test_decisions_that_were_weighed_before_are_not_weighed_again() -> None:
-    old, new = (Statement("decision", "Vault with AppRole", (START, "", turn), 0.9, is_new=False) for turn in (1, 2))
+    old, new = (
+        Statement("decision", text, (START, "", turn), 0.9, is_new=False)
+        for turn, text in enumerate(("Vault with AppRole login", "Vault with JWT login, no AppRole"))
+    )
     settle([old, new])
     assert (old.state, new.state) == ("current", "current")
     new.is_new = True
     settle([old, new])
     assert old.state == "replaced"
+
+
+def test_a_new_value_of_a_fact_replaces_the_old_one_and_other_facts_stay() -> None:
+    old, other, new = (
+        Statement("fact", text, (START + timedelta(days=day), "", 1))
+        for day, text in enumerate(
+            (
+                "The kiln in the yard fires stoneware at 1240 degrees.",
+                "The kiln in the yard takes 40 mugs in one load.",
+                "The kiln in the yard fires stoneware at 1210 degrees now.",
+            )
+        )
+    )
+    settle([old, other, new])
+    assert (old.state, old.by) == ("replaced", new)
+    assert other.state == new.state == "current"
