@@ -34,7 +34,7 @@ from mcp_server.model import Turn
 from mcp_server.pressure.cold import come_back
 from mcp_server.recovery.recover import recover
 from mcp_server.relevance.chunks import text_of
-from mcp_server.relevance.similar import Seen
+from mcp_server.relevance.similar import Lookups
 
 BUDGETS = (1024, 2048, 4096, 8192)
 SESSION = "live"
@@ -178,7 +178,7 @@ async def _ask(
     records = {record.chunk_id: record for record in memory.cold.of(SESSION)}
     asked = await session_turns(memory, SESSION)
     turn = Turn(asked[-1].number + 1, "user", question.text, memory.clock())
-    back = await come_back(memory, SESSION, [turn], Seen(memory, SESSION, (*asked, turn)))
+    back = await come_back(memory, SESSION, [turn], Lookups(memory, SESSION, (*asked, turn)))
     found.returned.append(len(back))
     await _look(memory, question, gold, found, "after automatic recovery")
     if back:

@@ -28,7 +28,7 @@ from mcp_server.relevance import clarity, live_set
 from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
-from mcp_server.relevance.similar import Seen
+from mcp_server.relevance.similar import Lookups
 from mcp_server.storage.local.live_sets import Entered
 from mcp_server.storage.local.state import SessionRow
 
@@ -108,13 +108,13 @@ async def after_turn(
     entered = await step("keeping the live set", entering(), None)
     if entered is None:
         return tuple(notes)
-    seen = Seen(memory, session)
-    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, seen), [])
+    lookups = Lookups(memory, session)
+    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)
     shortened = None if reliefs else entered.shortened
-    back = await step("recovering", cold.come_back(memory, session, turns, seen, shortened), [])
+    back = await step("recovering", cold.come_back(memory, session, turns, lookups, shortened), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:

@@ -149,7 +149,7 @@ def _number(line: Record, field: str) -> float:
 
 
 KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
-LOOKED_BACK = 200_000
+MAX_LINES_READ = 200_000
 """Most lines of each log that are read."""
 
 KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
@@ -183,7 +183,7 @@ async def tuning(memory: Memory, session: str | None = None, start: datetime | N
 
     def read() -> Tuning:
         found = {
-            kind: since(islice(logs.newest_first(memory.files, kind), LOOKED_BACK), start, session) for kind in KINDS
+            kind: since(islice(logs.newest_first(memory.files, kind), MAX_LINES_READ), start, session) for kind in KINDS
         }
         stats = log_stats(*(found[kind] for kind in KINDS))
         about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
@@ -215,7 +215,9 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
                 | whose,
             )
     elif knobs.log_compaction:
-        name, value = ("MAX_CONTEXT_PCT", knobs.max_context_pct) if plan.event == "limit" else _compaction(memory)
+        is_limit = plan.event == "limit"
+        name = "MAX_CONTEXT_PCT" if is_limit else "COMPACTION_TRIGGER_PCT"
+        value = knobs.max_context_pct if is_limit else knobs.compaction_trigger_pct
         append(
             memory,
             "compaction",
@@ -236,10 +238,6 @@ def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[Co
         for record in records:
             if record.form == "cold":
                 append(memory, "drops", at | _drop(memory, record))
-
-
-def _compaction(memory: Memory) -> tuple[str, float]:
-    return "COMPACTION_TRIGGER_PCT", memory.settings.context.compaction_trigger_pct
 
 
 def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:

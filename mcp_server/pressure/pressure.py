@@ -33,7 +33,7 @@ from mcp_server.pressure.ladder import LadderRules, Protected, Scored
 from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
-from mcp_server.relevance.similar import Compared, Seen, Similar, compared
+from mcp_server.relevance.similar import Compared, Lookups, Similar, compared
 from mcp_server.settings import Settings
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.live_sets import STEPS, Entered
@@ -130,13 +130,13 @@ class Relief:
 
 
 async def relieve(
-    memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
+    memory: Memory, session: str, new: Sequence[Turn], entered: Entered, lookups: Lookups
 ) -> list[Relief]:
     """Runs what is due after the turns `new`, and returns it: curation after a user's message, compaction whenever the
     gauge is over its trigger, the limit if that was not enough.
 
-    Call it under the transcript's lock. `entered` is the state of the live set after these turns, if it is known;
-    `seen` caches lookups under that lock.
+    Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
+    is read under that lock.
     """
     if not memory.settings.context.cold_storage_enabled or not new:
         return []
@@ -145,7 +145,6 @@ async def relieve(
         await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
-    entered = entered or await memory.live.entered(session)
     limit = memory.settings.context.limit_tokens
     full = entered.now.live / limit
     step = curation_step(full, triggers)
@@ -156,8 +155,7 @@ async def relieve(
     done: list[Relief] = []
     curates = any(turn.role == "user" for turn in new) and step > before
     if curates or full >= triggers.compaction:
-        seen = seen or Seen(memory, session)
-        turns, judged = await seen.turns(), await seen.compared()
+        turns, judged = await lookups.turns(), await lookups.compared()
 
         async def act(event: Event) -> float:
             if event != "curation" and not any(relief.plan.event != "curation" for relief in done):
@@ -266,17 +264,16 @@ async def notes(
     row: SessionRow,
     turn: Turn,
     reliefs: Sequence[Relief],
-    back: int = 0,
-    entered: Entered | None = None,
+    back: int,
+    entered: Entered,
 ) -> tuple[str, ...]:
     """Returns the notes for `observe`'s answer: the gauge from 10% on, what was done, how many chunks came `back`, and
-    a context that is still over its limit.
+    a context that is still over its limit. `entered` is the state of the live set after the turn.
 
-    Also writes the health log, for each further hundredth of the limit and whenever something was done. `entered` is
-    the state of the live set, if it is known.
+    Also writes the health log, for each further hundredth of the limit and whenever something was done.
     """
     session, delivery = row.session, row.delivery or "add"
-    if entered is None or reliefs or back:
+    if reliefs or back:
         entered = await memory.live.entered(session)
     full = gauges_of(memory, entered, turn.context_tokens)
     before = entered.earlier[-1].live if entered.earlier else -1
