@@ -79,10 +79,10 @@ async def after_turn(
 
     counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
     places = (counts, items, (as_of.NAMESPACE, session))
-    stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
-    if stored[-1] is not None:
+    stored = await step("reading the session's state", memory.state.get_all(places), None)
+    if stored is not None and stored[-1] is not None:
         await step("ending the rewound state", session_state.go_on(memory, session, turns), None)
-        stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
+        stored = await step("reading the session's state", memory.state.get_all(places), None)
 
     def since(number: int) -> Sequence[Turn]:
         """Returns the turns after `number`: more than `turns` if a crash kept some from being processed."""
@@ -91,12 +91,13 @@ async def after_turn(
     def computed() -> tuple[dict[tuple[str, str], Any], list[LiveChunk]]:
         entries: dict[tuple[str, str], Any] = {}
         try:
-            if memory.settings.clarity.enabled:
+            if stored is not None and memory.settings.clarity.enabled:
                 entries[counts] = clarity.counted(memory, stored[0], since)
         except Exception as error:
             failed("Clarity", error)
         try:
-            entries[items] = session_notes.added(memory, stored[1], since)
+            if stored is not None:
+                entries[items] = session_notes.added(memory, stored[1], since)
         except Exception as error:
             failed("noting decisions and open items", error)
         return entries, [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]

@@ -45,6 +45,28 @@ async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Mem
     assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
 
 
+async def test_a_message_takes_three_reads_and_two_writes_of_the_state(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await said(memory, "Which berth did we choose?")
+    await said(memory, "Berth 12.", role="agent")
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        transaction = getattr(memory.state, name)
+
+        def call(fn: Callable[[Any], Any], **options: bool) -> Any:
+            calls.append(name)
+            return transaction(fn, **options)
+
+        return call
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(memory.state, name, counted(name))
+    await said(memory, "And which mainsail?")
+    assert sorted(calls) == ["read", "read", "read", "write", "write"]
+
+
 async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:
     assert await said(memory, "hi", turn_id="a") == 1
     assert await said(memory, "hello", role="agent") == 2
