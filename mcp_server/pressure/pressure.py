@@ -43,45 +43,6 @@ from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
 
-
-async def before_drop(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
-) -> tuple[str, ...]:
-    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
-
-    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
-    by number. Call it under the transcript's lock.
-    """
-    found = await run_sync(_lines, chunks, turns)
-    row = await memory.state.session(session) if found else None
-    if row is None:
-        return ()
-    project = await project_of(memory, Caller(), row.project or "global")
-    paths = (await sessions.show_session(memory, session)).paths_by_turn
-    written: list[str] = []
-    for line in found:
-        day = memory.local_date(turns[line.turn].at)
-        entry = line.entry(paths[line.turn])
-        try:
-            place = place_for("journal", entry, project.slug, day, None)
-            done = await remember.write_entry(memory, entry, place, session)
-        except ContextManagerError:
-            continue
-        if done.diff:
-            written.append(entry)
-            memory.changes.publish(Change("file", done.path, session))
-    return tuple(written)
-
-
-def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
-    texts = []
-    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
-        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
-        if said is not None:
-            texts.append((chunk.turn, said))
-    return [line for line in lines(texts) if not secrets(line.text)]
-
-
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
 FORMS: dict[Action, Form] = {"drop": "cold", "one line": "one line", "summarise": "summary", "excerpt": "excerpt"}
@@ -373,3 +334,41 @@ def weights_of(settings: Settings) -> ChunkWeights:
     """Returns the weights of a live chunk's score in the settings."""
     knobs = settings.context
     return ChunkWeights(knobs.memfas_weight, knobs.recency_bonus, knobs.importance_boost, knobs.memfas_min_score)
+
+
+async def before_drop(
+    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
+) -> tuple[str, ...]:
+    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
+
+    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
+    by number. Call it under the transcript's lock.
+    """
+    found = await run_sync(_lines, chunks, turns)
+    row = await memory.state.session(session) if found else None
+    if row is None:
+        return ()
+    project = await project_of(memory, Caller(), row.project or "global")
+    paths = (await sessions.show_session(memory, session)).paths_by_turn
+    written: list[str] = []
+    for line in found:
+        day = memory.local_date(turns[line.turn].at)
+        entry = line.entry(paths[line.turn])
+        try:
+            place = place_for("journal", entry, project.slug, day, None)
+            done = await remember.write_entry(memory, entry, place, session)
+        except ContextManagerError:
+            continue
+        if done.diff:
+            written.append(entry)
+            memory.changes.publish(Change("file", done.path, session))
+    return tuple(written)
+
+
+def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
+    texts = []
+    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
+        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
+        if said is not None:
+            texts.append((chunk.turn, said))
+    return [line for line in lines(texts) if not secrets(line.text)]
