@@ -73,7 +73,7 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Matched:
     """The list of messages, with the turn and the chunks of each."""
 
     messages: list[Message]
@@ -122,40 +122,40 @@ class ContextLoop:
         to it.
         """
         self._max_tokens = max_tokens
-        seen = await self._heard()
-        tokens = await self._tokens(seen.messages)
+        matched = await self._record_new()
+        tokens = await self._tokens(matched.messages)
         trigger = self._memory.settings.context.compaction_trigger_pct
         why = ""
         if tokens >= trigger * max_tokens:
             why = f"{tokens:,} of {max_tokens:,} tokens, over {trigger:.0%}"
-        elif self._as_live(seen) != seen.messages:
+        elif self._as_live(matched) != matched.messages:
             why = "what is relevant has changed"
         return LoopStatus(self._session, tokens, max_tokens, bool(why), why)
 
     async def compact(self) -> Compacted:
         """Makes the context fit and passes it to `set_context`: irrelevant chunks are dropped first, tool results
         become one line, others are summarised. The originals are on disk before."""
-        seen = await self._heard()
-        before = await self._tokens(seen.messages)
+        matched = await self._record_new()
+        before = await self._tokens(matched.messages)
         trigger = self._memory.settings.context.compaction_trigger_pct
-        around = before - self._own_count(seen.messages)
+        around = before - self._own_count(matched.messages)
         target = max(0, int(trigger * self._max_tokens) - 1 - around - self._note_tokens)
-        if self._live_tokens(seen) > target:
+        if self._live_tokens(matched) > target:
             memory = self._scaled(around)
             async with memory.locks.transcript(self._session):
-                turns = list(seen.turns.values())
+                turns = list(matched.turns.values())
                 event = await pressure.plan(memory, self._session, turns, "compaction", asked=True, target=target)
                 if event.changes:
                     await checkpoint.before(self._memory, self._session, "compaction")
                 await pressure.carry_out(memory, event)
-            seen = await self._with_live(seen)
-        after = self._as_live(seen)
-        for number, message in zip(seen.numbers, seen.messages, strict=True):
-            if number is not None and any(chunk.form != "whole" for chunk in seen.chunks.get(number, {}).values()):
+            matched = await self._with_chunks(matched)
+        after = self._as_live(matched)
+        for number, message in zip(matched.numbers, matched.messages, strict=True):
+            if number is not None and any(chunk.form != "whole" for chunk in matched.chunks.get(number, {}).values()):
                 self._originals.setdefault(number, message)
-        await self._hand_out(seen)
+        await self._hand_out(matched)
         await _maybe_async(self._set_context(after))
-        forms = [chunk for parts in seen.chunks.values() for chunk in parts.values()]
+        forms = [chunk for parts in matched.chunks.values() for chunk in parts.values()]
         return Compacted(
             before,
             await self._tokens(after),
@@ -166,7 +166,7 @@ class ContextLoop:
     async def session_end(self) -> None:
         """Records the remaining messages and closes the conversation: its chunks go to cold storage, its transcript is
         sealed."""
-        await self._heard()
+        await self._record_new()
         if await self._memory.state.session(self._session) is not None:
             await sessions.end_session(self._memory, self._session)
         await self._memory.state.remove(HANDED, self._session)
@@ -174,16 +174,16 @@ class ContextLoop:
 
     # ------------------------------------------------------------ the list and the memory
 
-    async def _heard(self) -> _Seen:
+    async def _record_new(self) -> _Matched:
         """Records the new messages and returns the list."""
         messages = list(cast(Sequence[Message], await _maybe_async(self._get_context())))
-        seen = await self._known(messages)
-        last = max(seen.turns, default=0)
+        matched = await self._match(messages)
+        last = max(matched.turns, default=0)
         around = await self._tokens(messages) - self._own_count(messages)
         memory = self._scaled(around)
         new = [
             one
-            for number, message in zip(seen.numbers, messages, strict=True)
+            for number, message in zip(matched.numbers, messages, strict=True)
             if number is None and (one := said(message))
         ]
         for place, one in enumerate(new, start=1):
@@ -197,42 +197,46 @@ class ContextLoop:
                 tool_calls=one.tool_calls,
             )
             await observe(memory, turn, self._caller)
-        return await self._known(messages) if new else seen
+        return await self._match(messages) if new else matched
 
-    async def _known(self, messages: list[Message]) -> _Seen:
+    async def _match(self, messages: list[Message]) -> _Matched:
         row = await self._memory.state.session(self._session)
         turns = await sessions.session_turns(self._memory, self._session) if row is not None else ()
-        seen = _Seen(messages, [], {turn.number: turn for turn in turns}, {})
-        seen = await self._with_live(seen)
+        matched = _Matched(messages, [], {turn.number: turn for turn in turns}, {})
+        matched = await self._with_chunks(matched)
         if self._handed is None:
             self._handed = dict(await self._memory.state.get(HANDED, self._session) or {})
-        return replace(seen, numbers=aligned(messages, turns, seen.chunks, self._clean, self._handed))
+        return replace(matched, numbers=aligned(messages, turns, matched.chunks, self._clean, self._handed))
 
-    async def _hand_out(self, seen: _Seen) -> None:
+    async def _hand_out(self, matched: _Matched) -> None:
         """Stores the short texts of the list, so that they do not count as new, even when the chunks are whole
         again."""
         short = {
-            mark(face(seen.turns[number], parts).text): number
-            for number, parts in seen.chunks.items()
-            if number in seen.turns and any(chunk.form != "whole" for chunk in parts.values())
+            mark(face(matched.turns[number], parts).text): number
+            for number, parts in matched.chunks.items()
+            if number in matched.turns and any(chunk.form != "whole" for chunk in parts.values())
         }
         self._handed = {**(self._handed or {}), **short}
         await self._memory.state.put(HANDED, self._session, self._handed)
 
-    async def _with_live(self, seen: _Seen) -> _Seen:
+    async def _with_chunks(self, matched: _Matched) -> _Matched:
         chunks: dict[int, dict[int, LiveChunk]] = {}
-        for chunk in await live_set(self._memory, self._session) if seen.turns else ():
+        for chunk in await live_set(self._memory, self._session) if matched.turns else ():
             if chunk.kind in ("message", "tool"):
                 chunks.setdefault(chunk.turn, {})[chunk.part] = chunk
-        return replace(seen, chunks=chunks)
+        return replace(matched, chunks=chunks)
 
-    def _as_live(self, seen: _Seen) -> list[Message]:
-        cold = [chunk for parts in seen.chunks.values() for chunk in parts.values() if chunk.form == "cold"]
-        note = note_of(seen.turns, cold, self._note_tokens, self._memory.tokens.count)
-        return mirrored(seen.messages, seen.numbers, seen.turns, seen.chunks, self._originals, self._handed or {}, note)
+    def _as_live(self, matched: _Matched) -> list[Message]:
+        cold = [chunk for parts in matched.chunks.values() for chunk in parts.values() if chunk.form == "cold"]
+        note = note_of(matched.turns, cold, self._note_tokens, self._memory.tokens.count)
+        return mirrored(
+            matched.messages, matched.numbers, matched.turns, matched.chunks, self._originals, self._handed or {}, note
+        )
 
-    def _live_tokens(self, seen: _Seen) -> int:
-        return sum(chunk.tokens for parts in seen.chunks.values() for chunk in parts.values() if chunk.form != "cold")
+    def _live_tokens(self, matched: _Matched) -> int:
+        return sum(
+            chunk.tokens for parts in matched.chunks.values() for chunk in parts.values() if chunk.form != "cold"
+        )
 
     async def _tokens(self, messages: Sequence[Message]) -> int:
         """Returns the tokens of the whole context."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from anyio.to_thread import run_sync
 
@@ -196,22 +196,20 @@ async def _named(memory: Memory, row: SessionRow, turn: NewTurn) -> SessionRow:
     for field, known, given in (("kind", row.kind, turn.kind), ("delivery", row.delivery, turn.delivery)):
         if given is not None and known is not None and given != known:
             raise Conflict(f"session {row.session} has {field} {known!r} already; open another session for {given!r}")
-    kind, delivery = row.kind or _kind(turn.kind), row.delivery or _delivery(turn.delivery)
+    kind, delivery = _kind_and_delivery(row, turn)
     if (kind, delivery) == (row.kind, row.delivery) or row.status == "closed":
         return row
     return await sessions.rename_head(memory, row, kind, delivery)
 
 
+def _kind_and_delivery(row: SessionRow | None, turn: NewTurn) -> tuple[Kind | None, Delivery | None]:
+    """Returns the session's kind and delivery, which are those of the first call that named them."""
+    known = (row.kind, row.delivery) if row else (None, None)
+    return known[0] or cast("Kind | None", turn.kind), known[1] or cast("Delivery | None", turn.delivery)
+
+
 def _clean(text: str | None) -> str | None:
     return redact(text).text if text else None
-
-
-def _kind(value: str | None) -> Kind | None:
-    return next((kind for kind in get_args(Kind) if kind == value), None)
-
-
-def _delivery(value: str | None) -> Delivery | None:
-    return next((delivery for delivery in get_args(Delivery) if delivery == value), None)
 
 
 async def _written(
@@ -229,8 +227,7 @@ async def _written(
         await claim(memory, chosen)
         project = chosen.key
     title = title_of(said.content)
-    kind = (row.kind if row else None) or _kind(turn.kind)
-    delivery = (row.delivery if row else None) or _delivery(turn.delivery)
+    kind, delivery = _kind_and_delivery(row, turn)
     head = TranscriptHead(
         session_id=session,
         started=said.at,

@@ -22,12 +22,12 @@ from mcp_server.knowledge.editing import WARN_LINES, archive, despite_editors, s
 from mcp_server.knowledge.eviction import LEAST_DAYS, Eviction, KnowledgeFile, archived_path, decide
 from mcp_server.knowledge.pruning import Fated, Pruned
 from mcp_server.memory import Memory
-from mcp_server.recovery.names import entry_id
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.kept import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.entries import entry_id
 from mcp_server.text.links import linked, links
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript_head import title_of

@@ -27,7 +27,7 @@ HOLDERS: tuple[ChunkKind, ...] = ("file", "skill", "agent", "tool")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class AdvisorView:
     """The advisor's view of a session: the advice and its inputs. `chunks` are those that can contain items, without
     cold ones; `problem` is an error in the user's lexicon."""
 
@@ -48,13 +48,13 @@ async def note(memory: Memory, session: str, client_tokens: int | None) -> str:
     full = await gauges(memory, session, client_tokens)
     if full.advised < QUIET:
         return ""
-    seen = await look(memory, session, client_tokens=client_tokens)
-    keep(memory, session, seen)
-    said = message(seen.advice, seen.gauges.advised, seen.delivery)
-    return "\n".join(filter(None, (said, seen.problem)))
+    view = await view_of(memory, session, client_tokens=client_tokens)
+    save(memory, session, view)
+    said = message(view.advice, view.gauges.advised, view.delivery)
+    return "\n".join(filter(None, (said, view.problem)))
 
 
-async def look(
+async def view_of(
     memory: Memory,
     session: str,
     prompt: str | None = None,
@@ -62,7 +62,7 @@ async def look(
     client_tokens: int | None = None,
     asked: bool = False,
     most: int | None = MOST,
-) -> Look:
+) -> AdvisorView:
     """Returns the advisor's view of a session, with at most `most` recommendations (None: all). Writes nothing.
 
     Without a prompt the user's last message is used; without `client_tokens`, the client's last count.
@@ -94,11 +94,11 @@ async def look(
         return said, items, problem
 
     said, items, problem = await run_sync(judged)
-    return Look(said, tuple(items), full, delivery, tuple(chunks), by_number, asks, problem)
+    return AdvisorView(said, tuple(items), full, delivery, tuple(chunks), by_number, asks, problem)
 
 
-def keep(memory: Memory, session: str, seen: Look) -> None:
+def save(memory: Memory, session: str, view: AdvisorView) -> None:
     """Writes the view to the session's state file, a moment later."""
-    full = seen.gauges
+    full = view.gauges
     tokens = full.live_tokens if full.client_tokens is None else full.client_tokens
-    memory.advisor.put_later(session, state_of(session, seen.advice, seen.items, tokens, full.limit, memory.clock()))
+    memory.advisor.put_later(session, state_of(session, view.advice, view.items, tokens, full.limit, memory.clock()))

@@ -28,7 +28,7 @@ from mcp_server.relevance import clarity, live_set
 from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
-from mcp_server.relevance.similar import Seen
+from mcp_server.relevance.similar import Lookups
 from mcp_server.storage.local.live_sets import Entered
 from mcp_server.storage.local.state import SessionRow
 
@@ -79,10 +79,10 @@ async def after_turn(
 
     counts, items = (clarity.NAMESPACE, f"{clarity.STATE}:{session}"), (session_notes.NAMESPACE, session)
     places = (counts, items, (as_of.NAMESPACE, session))
-    stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
-    if stored[-1] is not None:
+    stored = await step("reading the session's state", memory.state.get_all(places), None)
+    if stored is not None and stored[-1] is not None:
         await step("ending the rewound state", session_state.go_on(memory, session, turns), None)
-        stored = await step("reading the session's state", memory.state.get_all(places), [None, None, None])
+        stored = await step("reading the session's state", memory.state.get_all(places), None)
 
     def since(number: int) -> Sequence[Turn]:
         """Returns the turns after `number`: more than `turns` if a crash kept some from being processed."""
@@ -91,12 +91,13 @@ async def after_turn(
     def computed() -> tuple[dict[tuple[str, str], Any], list[LiveChunk]]:
         entries: dict[tuple[str, str], Any] = {}
         try:
-            if memory.settings.clarity.enabled:
+            if stored is not None and memory.settings.clarity.enabled:
                 entries[counts] = clarity.counted(memory, stored[0], since)
         except Exception as error:
             failed("Clarity", error)
         try:
-            entries[items] = session_notes.added(memory, stored[1], since)
+            if stored is not None:
+                entries[items] = session_notes.added(memory, stored[1], since)
         except Exception as error:
             failed("noting decisions and open items", error)
         return entries, [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
@@ -108,13 +109,13 @@ async def after_turn(
     entered = await step("keeping the live set", entering(), None)
     if entered is None:
         return tuple(notes)
-    seen = Seen(memory, session)
-    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, seen), [])
+    lookups = Lookups(memory, session)
+    reliefs = await step("pressure", pressure.relieve(memory, session, turns, entered, lookups), [])
     if any(relief.plan.event != "curation" for relief in reliefs) or any(turn.name == COMPACTION for turn in turns):
         await step("pruning what fades", clarity.prune(memory, session, dry_run=False), None)
     await step("making a checkpoint", checkpoint_if_full(memory, session, turns), None)
     shortened = None if reliefs else entered.shortened
-    back = await step("recovering", cold.come_back(memory, session, turns, seen, shortened), [])
+    back = await step("recovering", cold.come_back(memory, session, turns, lookups, shortened), [])
     told = pressure.notes(memory, row, turns[-1], reliefs, len(back), entered)
     notes += await step("reading the gauges", told, ())
     if gauges_of(memory, entered, turns[-1].context_tokens).advised >= QUIET:

@@ -33,125 +33,19 @@ from mcp_server.pressure import log, pressure
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.chunks import LiveChunk, original_of, score
 from mcp_server.relevance.live_set import change, live_set
-from mcp_server.relevance.similar import Seen, says_something
+from mcp_server.relevance.similar import Lookups, says_something
 from mcp_server.search.search import SearchRequest, find
 from mcp_server.storage.local import logs
 from mcp_server.storage.local.changes import Change
 from mcp_server.text.words import bounded, content_words
 
-LOOKED_BACK = 100_000
-"""Most lines of the log that are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """A chunk that left the live context. `summary` is one line of it, empty if its record is gone; `recoverable` says
-    whether cold storage has it. `threshold_used` is None if there was none, or if the log has no line."""
-
-    chunk_id: str
-    session_id: str
-    timestamp: str
-    reason: str
-    relevance_score: float
-    threshold_used: float | None
-    tokens: int
-    turn: int
-    summary: str
-    recoverable: bool
-    recoverable_until: str
-
-
-async def drops(memory: Memory, session: str | None = None, limit: int = 100) -> list[Drop]:
-    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage.
-
-    Raises:
-        NotFound: no such session.
-    """
-    if session is not None:
-        session = (await sessions.require(memory, session)).session
-    records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
-    return await run_sync(lambda: list(islice(_listed(memory, session, records), limit)))
-
-
-async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
-    """Returns the records of a conversation (None: of all), newest first, without those of chunks that are live and
-    whole.
-
-    Raises:
-        NotFound: no such session.
-    """
-    if session is not None:
-        session = (await sessions.require(memory, session)).session
-    records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
-    live = await memory.live.whole(session)
-    records = [record for record in records if record.chunk_id not in live]
-    return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
-
-
-def one_line(record: ColdRecord, most: int = 80) -> str:
-    """Returns the beginning of a record's text, or its name if the client gave no text."""
-    said = " ".join(record.content[: most * 8].split()) or record.name or f"a {record.kind} that the client named"
-    return said if len(said) <= most else said[: most - 1] + "…"
-
-
-def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> Iterator[Drop]:
-    found: list[Drop] = []
-    told: set[tuple[str, str]] = set()
-    for line in islice(logs.newest_first(memory.files, "drops"), LOOKED_BACK):
-        place = (str(line.get("session_id", "")), str(line.get("chunk_id", "")))
-        if not place[1] or (session is not None and place[0] != session):
-            continue
-        # A chunk may come back and go again: only its last drop still has the record.
-        record = kept.get(place) if place not in told else None
-        record = record if record and record.form == "cold" else None
-        told.add(place)
-        score, threshold = line.get("relevance_score"), line.get("threshold_used")
-        found.append(
-            Drop(
-                chunk_id=place[1],
-                session_id=place[0],
-                timestamp=str(line.get("timestamp", "")),
-                reason=str(line.get("reason", "unknown")),
-                relevance_score=float(score) if isinstance(score, int | float) else 0.0,
-                threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
-                tokens=record.tokens if record else int(line.get("tokens") or 0),
-                turn=record.turn if record else int(line.get("turn") or 0),
-                summary=one_line(record) if record else "",
-                recoverable=record is not None,
-                recoverable_until=_date(record.recoverable_until) if record else "",
-            )
-        )
-    found += [_of(record) for place, record in kept.items() if place not in told and record.form == "cold"]
-    yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
-
-
-def _of(record: ColdRecord) -> Drop:
-    return Drop(
-        chunk_id=record.chunk_id,
-        session_id=record.session_id,
-        timestamp=record.as_dict()["timestamp"],
-        reason=record.drop_reason,
-        relevance_score=record.relevance_score,
-        threshold_used=None,
-        tokens=record.tokens,
-        turn=record.turn,
-        summary=one_line(record),
-        recoverable=True,
-        recoverable_until=_date(record.recoverable_until),
-    )
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d}"
-
-
 IMMUNE = 3
 """Number of exchanges in which a recovered chunk cannot be dropped again."""
 
-MOST_SHARE = 0.10
+MAX_RECOVERED_SHARE = 0.10
 """Share of the limit that can come back automatically in one turn."""
 
-LOOKED_AT = 300
+MAX_HITS = 300
 """Search hits among which cold chunks are looked for."""
 
 EXPIRED = "cold_expired"
@@ -221,7 +115,7 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
     are left out.
     """
     found = await find(
-        memory, SearchRequest(query=query, limit=LOOKED_AT, scope="all", session=session, category="conversation")
+        memory, SearchRequest(query=query, limit=MAX_HITS, scope="all", session=session, category="conversation")
     )
     by_turn: dict[tuple[str, int], float] = {}
     for hit in found.hits:
@@ -246,13 +140,13 @@ async def find_cold(memory: Memory, query: str, session: str | None = None, limi
 
 
 async def come_back(
-    memory: Memory, session: str, new: Sequence[Turn], seen: Seen | None = None, shortened: int | None = None
+    memory: Memory, session: str, new: Sequence[Turn], lookups: Lookups, shortened: int | None = None
 ) -> list[Recovered]:
     """Brings cold chunks back that a user's message among the turns `new` is about; returns them, best first.
 
     At most `context.auto_recover` chunks come back. Chunks from before the client's own compaction do not, and a
-    message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `seen` caches lookups
-    under that lock; `shortened` is the number of the session's chunks that are not whole, if it is known.
+    message without content words ("ok, thanks") brings none. Call it under the transcript's lock. `lookups` caches what
+    is read under that lock; `shortened` is the number of the session's chunks that are not whole, if it is known.
     """
     knobs = memory.settings.context
     asks = any(turn.role == "user" and says_something(turn) for turn in new)
@@ -260,8 +154,7 @@ async def come_back(
         return []
     if not (await memory.live.shortened(session) if shortened is None else shortened):
         return []
-    seen = seen or Seen(memory, session)
-    turns, compared = await seen.turns(), await seen.compared()
+    turns, compared = await lookups.turns(), await lookups.compared()
     if not compared.gate_open:
         return []
     chunks = await live_set(memory, session)
@@ -276,18 +169,18 @@ async def come_back(
             if total >= knobs.relevance_keep:
                 found.append((total, chunk))
     found.sort(key=lambda pair: (-pair[0], -pair[1].turn, pair[1].part))
-    back = await _fitting(memory, seen, found)
+    back = await _fitting(memory, lookups, found)
     await _restore(memory, [one.record for one in back], turns)
     for one in back:
         await run_sync(log.recovered, memory, one.record, "automatic", one.score, compared.query)
     return back
 
 
-async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, LiveChunk]]) -> list[Recovered]:
+async def _fitting(memory: Memory, lookups: Lookups, found: Sequence[tuple[float, LiveChunk]]) -> list[Recovered]:
     """Returns the chunks that come back, of candidates with their scores, best first. They stay within the limits of
     number and size and below the compaction trigger; if there is no room, chunks with lower scores are dropped."""
-    knobs, session = memory.settings.context, seen.session
-    most = int(MOST_SHARE * knobs.limit_tokens)
+    knobs, session = memory.settings.context, lookups.session
+    most = int(MAX_RECOVERED_SHARE * knobs.limit_tokens)
     back: list[Recovered] = []
     for total, chunk in found:
         if len(back) == knobs.auto_recover:
@@ -305,7 +198,7 @@ async def _fitting(memory: Memory, seen: Seen, found: Sequence[tuple[float, Live
     below = int(knobs.compaction_trigger_pct * knobs.limit_tokens) - 1
     live = await memory.live.tokens(session)
     while back and live > (target := below - sum(one.tokens_added for one in back)):
-        turns, judged = await seen.turns(), await seen.compared()
+        turns, judged = await lookups.turns(), await lookups.compared()
         room = await pressure.plan(memory, session, turns, "compaction", target=max(0, target), judged=judged)
         least = back[-1].score or 0.0
         if room.tokens_after <= target and all(one.action == "drop" and one.score < least for one in room.changes):
@@ -430,3 +323,109 @@ async def _restore(memory: Memory, records: Sequence[ColdRecord], turns: Sequenc
     ]
     await change(memory, session, back)
     await run_sync(memory.cold.remove_all, records)
+
+
+MAX_LINES_READ = 100_000
+"""Most lines of the log that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A chunk that left the live context. `summary` is one line of it, empty if its record is gone; `recoverable` says
+    whether cold storage has it. `threshold_used` is None if there was none, or if the log has no line."""
+
+    chunk_id: str
+    session_id: str
+    timestamp: str
+    reason: str
+    relevance_score: float
+    threshold_used: float | None
+    tokens: int
+    turn: int
+    summary: str
+    recoverable: bool
+    recoverable_until: str
+
+
+async def drops(memory: Memory, session: str | None = None, limit: int = 100) -> list[Drop]:
+    """Returns the drops of a conversation (None: of all), newest first, from the log and from cold storage.
+
+    Raises:
+        NotFound: no such session.
+    """
+    if session is not None:
+        session = (await sessions.require(memory, session)).session
+    records = {(record.session_id, record.chunk_id): record for record in await cold_records(memory, session)}
+    return await run_sync(lambda: list(islice(_listed(memory, session, records), limit)))
+
+
+async def cold_records(memory: Memory, session: str | None = None) -> list[ColdRecord]:
+    """Returns the records of a conversation (None: of all), newest first, without those of chunks that are live and
+    whole.
+
+    Raises:
+        NotFound: no such session.
+    """
+    if session is not None:
+        session = (await sessions.require(memory, session)).session
+    records = await run_sync(lambda: memory.cold.of(session) if session is not None else list(memory.cold.all()))
+    live = await memory.live.whole(session)
+    records = [record for record in records if record.chunk_id not in live]
+    return sorted(records, key=lambda record: (record.timestamp, record.turn, record.part), reverse=True)
+
+
+def one_line(record: ColdRecord, most: int = 80) -> str:
+    """Returns the beginning of a record's text, or its name if the client gave no text."""
+    said = " ".join(record.content[: most * 8].split()) or record.name or f"a {record.kind} that the client named"
+    return said if len(said) <= most else said[: most - 1] + "…"
+
+
+def _listed(memory: Memory, session: str | None, kept: Mapping[tuple[str, str], ColdRecord]) -> Iterator[Drop]:
+    found: list[Drop] = []
+    told: set[tuple[str, str]] = set()
+    for line in islice(logs.newest_first(memory.files, "drops"), MAX_LINES_READ):
+        place = (str(line.get("session_id", "")), str(line.get("chunk_id", "")))
+        if not place[1] or (session is not None and place[0] != session):
+            continue
+        # A chunk may come back and go again: only its last drop still has the record.
+        record = kept.get(place) if place not in told else None
+        record = record if record and record.form == "cold" else None
+        told.add(place)
+        score, threshold = line.get("relevance_score"), line.get("threshold_used")
+        found.append(
+            Drop(
+                chunk_id=place[1],
+                session_id=place[0],
+                timestamp=str(line.get("timestamp", "")),
+                reason=str(line.get("reason", "unknown")),
+                relevance_score=float(score) if isinstance(score, int | float) else 0.0,
+                threshold_used=float(threshold) if isinstance(threshold, int | float) else None,
+                tokens=record.tokens if record else int(line.get("tokens") or 0),
+                turn=record.turn if record else int(line.get("turn") or 0),
+                summary=one_line(record) if record else "",
+                recoverable=record is not None,
+                recoverable_until=_date(record.recoverable_until) if record else "",
+            )
+        )
+    found += [_of(record) for place, record in kept.items() if place not in told and record.form == "cold"]
+    yield from sorted(found, key=lambda drop: drop.timestamp, reverse=True)
+
+
+def _of(record: ColdRecord) -> Drop:
+    return Drop(
+        chunk_id=record.chunk_id,
+        session_id=record.session_id,
+        timestamp=record.as_dict()["timestamp"],
+        reason=record.drop_reason,
+        relevance_score=record.relevance_score,
+        threshold_used=None,
+        tokens=record.tokens,
+        turn=record.turn,
+        summary=one_line(record),
+        recoverable=True,
+        recoverable_until=_date(record.recoverable_until),
+    )
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"

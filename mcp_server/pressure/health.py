@@ -21,63 +21,6 @@ from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
 from mcp_server.storage.local.state import SessionRow
 
-
-async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
-    """Returns the sentence about mirrors for a report on these conversations; empty if all of them use `replace`."""
-    ours = {row.session for row in await memory.state.sessions() if row.delivery == "replace"}
-    return "" if set(sessions) <= ours else OF_MIRRORS
-
-
-TOLD_FROM = 0.10
-"""Share of the limit from which `observe` shows the gauge."""
-
-IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
-OF_MIRRORS = (
-    "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
-    "makes room in it, with /compact there, a new chat, or by clearing a file."
-)
-IN_REPLACE = "`recover` brings them back"
-
-
-def gauge_line(gauges: Gauges, delivery: Delivery) -> str:
-    """Returns the gauge in words: `live context: 81,000 of 200,000 tokens (41%)`."""
-    whose = "live context" if delivery == "replace" else "our mirror of this conversation"
-    said = f"{whose}: {_share(gauges.live_tokens, gauges.limit)}"
-    if gauges.client_tokens is not None:
-        said += f"; client context: {_share(gauges.client_tokens, gauges.limit)}"
-    return said
-
-
-def relief_line(event: str, dropped: int, shortened: int, saved: int, delivery: Delivery) -> str:
-    """Returns what a curation or compaction did, in words; empty if it changed nothing."""
-    if not (dropped or shortened):
-        return ""
-    parts = [f"{dropped} chunks went to cold storage"] * bool(dropped)
-    parts += [f"{shortened} chunks were shortened"] * bool(shortened)
-    did = f"{' and '.join(parts)} ({saved:,} tokens)"
-    if delivery == "replace":
-        return f"{event}: {did}; {IN_REPLACE}"
-    return f"{event} of our mirror: {did}; {IN_ADD}"
-
-
-def recovered_line(count: int, delivery: Delivery) -> str:
-    """Returns how many chunks came back automatically, in words."""
-    where = "the live context" if delivery == "replace" else "our mirror"
-    return f"{count} {'chunk' if count == 1 else 'chunks'} came back from cold storage into {where}"
-
-
-def over_limit_line(gauges: Gauges) -> str:
-    """Returns the sentence for a context over its limit from which nothing more can be removed."""
-    return (
-        f"the live context is still over its limit ({_share(gauges.live_tokens, gauges.limit)}): what is left is "
-        "loaded by the client, or too many pieces that are protected; take off anchors, or raise context.limit_tokens"
-    )
-
-
-def _share(tokens: int, limit: int) -> str:
-    return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"
-
-
 MOST = 20
 """Most open conversations in the list, those with the latest messages."""
 
@@ -190,3 +133,59 @@ async def _client_tokens(memory: Memory, session: str) -> int | None:
     """Returns the client's last count of its own window."""
     readings = await memory.live.readings(session)
     return next((reading.client for reading in reversed(readings) if reading.client is not None), None)
+
+
+async def mirror_note(memory: Memory, sessions: Iterable[str]) -> str:
+    """Returns the sentence about mirrors for a report on these conversations; empty if all of them use `replace`."""
+    ours = {row.session for row in await memory.state.sessions() if row.delivery == "replace"}
+    return "" if set(sessions) <= ours else OF_MIRRORS
+
+
+TOLD_FROM = 0.10
+"""Share of the limit from which `observe` shows the gauge."""
+
+IN_ADD = "your client's own window is as it was: /compact there, or clear a file, to make room"
+OF_MIRRORS = (
+    "Where the client keeps its own window, this is about our mirror of it. The window is as it was: only its user "
+    "makes room in it, with /compact there, a new chat, or by clearing a file."
+)
+IN_REPLACE = "`recover` brings them back"
+
+
+def gauge_line(gauges: Gauges, delivery: Delivery) -> str:
+    """Returns the gauge in words: `live context: 81,000 of 200,000 tokens (41%)`."""
+    whose = "live context" if delivery == "replace" else "our mirror of this conversation"
+    said = f"{whose}: {_share(gauges.live_tokens, gauges.limit)}"
+    if gauges.client_tokens is not None:
+        said += f"; client context: {_share(gauges.client_tokens, gauges.limit)}"
+    return said
+
+
+def relief_line(event: str, dropped: int, shortened: int, saved: int, delivery: Delivery) -> str:
+    """Returns what a curation or compaction did, in words; empty if it changed nothing."""
+    if not (dropped or shortened):
+        return ""
+    parts = [f"{dropped} chunks went to cold storage"] * bool(dropped)
+    parts += [f"{shortened} chunks were shortened"] * bool(shortened)
+    did = f"{' and '.join(parts)} ({saved:,} tokens)"
+    if delivery == "replace":
+        return f"{event}: {did}; {IN_REPLACE}"
+    return f"{event} of our mirror: {did}; {IN_ADD}"
+
+
+def recovered_line(count: int, delivery: Delivery) -> str:
+    """Returns how many chunks came back automatically, in words."""
+    where = "the live context" if delivery == "replace" else "our mirror"
+    return f"{count} {'chunk' if count == 1 else 'chunks'} came back from cold storage into {where}"
+
+
+def over_limit_line(gauges: Gauges) -> str:
+    """Returns the sentence for a context over its limit from which nothing more can be removed."""
+    return (
+        f"the live context is still over its limit ({_share(gauges.live_tokens, gauges.limit)}): what is left is "
+        "loaded by the client, or too many pieces that are protected; take off anchors, or raise context.limit_tokens"
+    )
+
+
+def _share(tokens: int, limit: int) -> str:
+    return f"{tokens:,} of {limit:,} tokens ({tokens / limit:.0%})"

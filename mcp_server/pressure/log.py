@@ -34,6 +34,129 @@ if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
 
 
+def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
+    """Writes one line for a curation or compaction, and one for each dropped chunk."""
+    knobs = memory.settings.context
+    at = {"timestamp": written(memory.clock())}
+    dropped = sum(one.action == "drop" for one in plan.changes)
+    whose = {"session_id": plan.session, "prompt": plan.query, "gate_open": plan.gate_open, "trigger_by": plan.trigger}
+    if plan.event == "curation":
+        if knobs.log_curation:
+            append(
+                memory,
+                "curation",
+                at
+                | {
+                    "event": "memfas_curation",
+                    "query": plan.query,
+                    "hits_found": plan.hits,
+                    "total_hits_before_curation": len(plan.decisions),
+                    "token_savings": plan.tokens_before - tokens_after,
+                    "drops_triggered": dropped,
+                }
+                | whose,
+            )
+    elif knobs.log_compaction:
+        is_limit = plan.event == "limit"
+        name = "MAX_CONTEXT_PCT" if is_limit else "COMPACTION_TRIGGER_PCT"
+        value = knobs.max_context_pct if is_limit else knobs.compaction_trigger_pct
+        append(
+            memory,
+            "compaction",
+            at
+            | {
+                "event": "compaction_triggered",
+                "trigger": plan.trigger,
+                "tokens_before": plan.tokens_before,
+                "tokens_after": tokens_after,
+                "chunks_dropped": dropped,
+                "chunks_summarized": sum(one.action == "summarise" for one in plan.changes),
+                "config_used": f"{name}={value:.2f}",
+                "chunks_shortened": sum(one.action in ("one line", "excerpt") for one in plan.changes),
+            }
+            | whose,
+        )
+    if knobs.log_drops:
+        for record in records:
+            if record.form == "cold":
+                append(memory, "drops", at | _drop(memory, record))
+
+
+def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
+    return {
+        "event": "chunk_dropped",
+        "chunk_id": record.chunk_id,
+        "session_id": record.session_id,
+        "reason": record.drop_reason,
+        "relevance_score": round(record.relevance_score, 6),
+        "threshold_used": memory.settings.context.relevance_cutoff,
+        "cold_storage_path": path_of(record),
+        "tokens": record.tokens,
+        "turn": record.turn,
+    }
+
+
+def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
+    """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
+    compaction."""
+    knobs = memory.settings.context
+    if not knobs.log_compaction:
+        return
+    append(
+        memory,
+        "context-health",
+        {
+            "timestamp": written(memory.clock()),
+            "current_tokens": gauges.live_tokens,
+            "limit": gauges.limit,
+            "pct_used": round(gauges.live, 4),
+            "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
+            "memcached_chunks": entered.live,
+            "cold_storage_chunks": entered.cold,
+            "session_id": session,
+            "client_tokens": gauges.client_tokens,
+            "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
+        },
+    )
+
+
+def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
+    """Returns whether the context grows fast, by the client's gauge if it gives one, else by the live one."""
+    if gauges.advised < GROWTH_FROM:
+        return False
+    if gauges.client_tokens is not None:
+        seen = [(one.at, one.client) for one in readings if one.client is not None]
+        return grows_fast(seen, now, gauges.client_tokens)
+    return grows_fast([(one.at, one.live) for one in readings], now, gauges.live_tokens)
+
+
+GROWTH_FROM = 0.2
+"""Share of the limit below which fast growth raises no alarm."""
+
+
+def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | None, query: str) -> None:
+    """Writes one line for a chunk that came back."""
+    if memory.settings.context.log_recovery:
+        append(
+            memory,
+            "recovery",
+            {
+                "timestamp": written(memory.clock()),
+                "event": "chunk_recovered",
+                "chunk_id": record.chunk_id,
+                "session_id": record.session_id,
+                "trigger": trigger,
+                "relevance_score": None if score is None else round(score, 6),
+                "threshold_used": memory.settings.context.relevance_keep if trigger == "automatic" else None,
+                "query": query,
+                "tokens": record.tokens,
+                "turn": record.turn,
+                "drop_reason": record.drop_reason,
+                "dropped_at": written(record.timestamp),
+            },
+        )
+
+
 Record = Mapping[str, Any]
 BINS = 10
 """Bins of the histogram, a tenth each; the last one includes 1.0 and more."""
@@ -149,7 +272,7 @@ def _number(line: Record, field: str) -> float:
 
 
 KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
-LOOKED_BACK = 200_000
+MAX_LINES_READ = 200_000
 """Most lines of each log that are read."""
 
 KNOBS = ("relevance_cutoff", "relevance_keep", "memfas_weight", "recency_bonus", "importance_boost")
@@ -183,135 +306,10 @@ async def tuning(memory: Memory, session: str | None = None, start: datetime | N
 
     def read() -> Tuning:
         found = {
-            kind: since(islice(logs.newest_first(memory.files, kind), LOOKED_BACK), start, session) for kind in KINDS
+            kind: since(islice(logs.newest_first(memory.files, kind), MAX_LINES_READ), start, session) for kind in KINDS
         }
         stats = log_stats(*(found[kind] for kind in KINDS))
         about = frozenset(str(line.get("session_id", "")) for lines in found.values() for line in lines)
         return Tuning(stats, {kind: len(lines) for kind, lines in found.items()}, knobs, about)
 
     return await run_sync(read)
-
-
-def relieved(memory: Memory, plan: Plan, tokens_after: int, records: Sequence[ColdRecord]) -> None:
-    """Writes one line for a curation or compaction, and one for each dropped chunk."""
-    knobs = memory.settings.context
-    at = {"timestamp": written(memory.clock())}
-    dropped = sum(one.action == "drop" for one in plan.changes)
-    whose = {"session_id": plan.session, "prompt": plan.query, "gate_open": plan.gate_open, "trigger_by": plan.trigger}
-    if plan.event == "curation":
-        if knobs.log_curation:
-            append(
-                memory,
-                "curation",
-                at
-                | {
-                    "event": "memfas_curation",
-                    "query": plan.query,
-                    "hits_found": plan.hits,
-                    "total_hits_before_curation": len(plan.decisions),
-                    "token_savings": plan.tokens_before - tokens_after,
-                    "drops_triggered": dropped,
-                }
-                | whose,
-            )
-    elif knobs.log_compaction:
-        name, value = ("MAX_CONTEXT_PCT", knobs.max_context_pct) if plan.event == "limit" else _compaction(memory)
-        append(
-            memory,
-            "compaction",
-            at
-            | {
-                "event": "compaction_triggered",
-                "trigger": plan.trigger,
-                "tokens_before": plan.tokens_before,
-                "tokens_after": tokens_after,
-                "chunks_dropped": dropped,
-                "chunks_summarized": sum(one.action == "summarise" for one in plan.changes),
-                "config_used": f"{name}={value:.2f}",
-                "chunks_shortened": sum(one.action in ("one line", "excerpt") for one in plan.changes),
-            }
-            | whose,
-        )
-    if knobs.log_drops:
-        for record in records:
-            if record.form == "cold":
-                append(memory, "drops", at | _drop(memory, record))
-
-
-def _compaction(memory: Memory) -> tuple[str, float]:
-    return "COMPACTION_TRIGGER_PCT", memory.settings.context.compaction_trigger_pct
-
-
-def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
-    return {
-        "event": "chunk_dropped",
-        "chunk_id": record.chunk_id,
-        "session_id": record.session_id,
-        "reason": record.drop_reason,
-        "relevance_score": round(record.relevance_score, 6),
-        "threshold_used": memory.settings.context.relevance_cutoff,
-        "cold_storage_path": path_of(record),
-        "tokens": record.tokens,
-        "turn": record.turn,
-    }
-
-
-def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
-    """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
-    compaction."""
-    knobs = memory.settings.context
-    if not knobs.log_compaction:
-        return
-    append(
-        memory,
-        "context-health",
-        {
-            "timestamp": written(memory.clock()),
-            "current_tokens": gauges.live_tokens,
-            "limit": gauges.limit,
-            "pct_used": round(gauges.live, 4),
-            "next_compaction_estimate": int(knobs.compaction_trigger_pct * knobs.limit_tokens),
-            "memcached_chunks": entered.live,
-            "cold_storage_chunks": entered.cold,
-            "session_id": session,
-            "client_tokens": gauges.client_tokens,
-            "growth_alarm": growing(entered.earlier, gauges, memory.clock()),
-        },
-    )
-
-
-def growing(readings: Sequence[Reading], gauges: Gauges, now: datetime) -> bool:
-    """Returns whether the context grows fast, by the client's gauge if it gives one, else by the live one."""
-    if gauges.advised < GROWTH_FROM:
-        return False
-    if gauges.client_tokens is not None:
-        seen = [(one.at, one.client) for one in readings if one.client is not None]
-        return grows_fast(seen, now, gauges.client_tokens)
-    return grows_fast([(one.at, one.live) for one in readings], now, gauges.live_tokens)
-
-
-GROWTH_FROM = 0.2
-"""Share of the limit below which fast growth raises no alarm."""
-
-
-def recovered(memory: Memory, record: ColdRecord, trigger: str, score: float | None, query: str) -> None:
-    """Writes one line for a chunk that came back."""
-    if memory.settings.context.log_recovery:
-        append(
-            memory,
-            "recovery",
-            {
-                "timestamp": written(memory.clock()),
-                "event": "chunk_recovered",
-                "chunk_id": record.chunk_id,
-                "session_id": record.session_id,
-                "trigger": trigger,
-                "relevance_score": None if score is None else round(score, 6),
-                "threshold_used": memory.settings.context.relevance_keep if trigger == "automatic" else None,
-                "query": query,
-                "tokens": record.tokens,
-                "turn": record.turn,
-                "drop_reason": record.drop_reason,
-                "dropped_at": written(record.timestamp),
-            },
-        )

@@ -33,7 +33,7 @@ from mcp_server.pressure.ladder import LadderRules, Protected, Scored
 from mcp_server.relevance.chunks import Action, ChunkWeights, Decision, Form, LiveChunk, estimated, original_of, score
 from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
-from mcp_server.relevance.similar import Compared, Seen, Similar, compared
+from mcp_server.relevance.similar import Compared, Lookups, Similar, compared
 from mcp_server.settings import Settings
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.live_sets import STEPS, Entered
@@ -42,45 +42,6 @@ from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
 from mcp_server.text.summary import summarise
-
-
-async def before_drop(
-    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
-) -> tuple[str, ...]:
-    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
-
-    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
-    by number. Call it under the transcript's lock.
-    """
-    found = await run_sync(_lines, chunks, turns)
-    row = await memory.state.session(session) if found else None
-    if row is None:
-        return ()
-    project = await project_of(memory, Caller(), row.project or "global")
-    paths = (await sessions.show_session(memory, session)).paths_by_turn
-    written: list[str] = []
-    for line in found:
-        day = memory.local_date(turns[line.turn].at)
-        entry = line.entry(paths[line.turn])
-        try:
-            place = place_for("journal", entry, project.slug, day, None)
-            done = await remember.write_entry(memory, entry, place, session)
-        except ContextManagerError:
-            continue
-        if done.diff:
-            written.append(entry)
-            memory.changes.publish(Change("file", done.path, session))
-    return tuple(written)
-
-
-def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
-    texts = []
-    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
-        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
-        if said is not None:
-            texts.append((chunk.turn, said))
-    return [line for line in lines(texts) if not secrets(line.text)]
-
 
 Event = Literal["curation", "compaction", "limit"]
 Trigger = Literal["token_threshold", "asked", "client"]
@@ -130,13 +91,13 @@ class Relief:
 
 
 async def relieve(
-    memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
+    memory: Memory, session: str, new: Sequence[Turn], entered: Entered, lookups: Lookups
 ) -> list[Relief]:
     """Runs what is due after the turns `new`, and returns it: curation after a user's message, compaction whenever the
     gauge is over its trigger, the limit if that was not enough.
 
-    Call it under the transcript's lock. `entered` is the state of the live set after these turns, if it is known;
-    `seen` caches lookups under that lock.
+    Call it under the transcript's lock. `entered` is the state of the live set after these turns; `lookups` caches what
+    is read under that lock.
     """
     if not memory.settings.context.cold_storage_enabled or not new:
         return []
@@ -145,7 +106,6 @@ async def relieve(
         await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
-    entered = entered or await memory.live.entered(session)
     limit = memory.settings.context.limit_tokens
     full = entered.now.live / limit
     step = curation_step(full, triggers)
@@ -156,8 +116,7 @@ async def relieve(
     done: list[Relief] = []
     curates = any(turn.role == "user" for turn in new) and step > before
     if curates or full >= triggers.compaction:
-        seen = seen or Seen(memory, session)
-        turns, judged = await seen.turns(), await seen.compared()
+        turns, judged = await lookups.turns(), await lookups.compared()
 
         async def act(event: Event) -> float:
             if event != "curation" and not any(relief.plan.event != "curation" for relief in done):
@@ -266,17 +225,16 @@ async def notes(
     row: SessionRow,
     turn: Turn,
     reliefs: Sequence[Relief],
-    back: int = 0,
-    entered: Entered | None = None,
+    back: int,
+    entered: Entered,
 ) -> tuple[str, ...]:
     """Returns the notes for `observe`'s answer: the gauge from 10% on, what was done, how many chunks came `back`, and
-    a context that is still over its limit.
+    a context that is still over its limit. `entered` is the state of the live set after the turn.
 
-    Also writes the health log, for each further hundredth of the limit and whenever something was done. `entered` is
-    the state of the live set, if it is known.
+    Also writes the health log, for each further hundredth of the limit and whenever something was done.
     """
     session, delivery = row.session, row.delivery or "add"
-    if entered is None or reliefs or back:
+    if reliefs or back:
         entered = await memory.live.entered(session)
     full = gauges_of(memory, entered, turn.context_tokens)
     before = entered.earlier[-1].live if entered.earlier else -1
@@ -376,3 +334,41 @@ def weights_of(settings: Settings) -> ChunkWeights:
     """Returns the weights of a live chunk's score in the settings."""
     knobs = settings.context
     return ChunkWeights(knobs.memfas_weight, knobs.recency_bonus, knobs.importance_boost, knobs.memfas_min_score)
+
+
+async def before_drop(
+    memory: Memory, session: str, chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]
+) -> tuple[str, ...]:
+    """Writes the journal lines in `chunks`, each under the day on which it was said, and returns the new ones.
+
+    A line that cannot be written (a secret in it, a full disk) stays in the transcript only. `turns` are the session's
+    by number. Call it under the transcript's lock.
+    """
+    found = await run_sync(_lines, chunks, turns)
+    row = await memory.state.session(session) if found else None
+    if row is None:
+        return ()
+    project = await project_of(memory, Caller(), row.project or "global")
+    paths = (await sessions.show_session(memory, session)).paths_by_turn
+    written: list[str] = []
+    for line in found:
+        day = memory.local_date(turns[line.turn].at)
+        entry = line.entry(paths[line.turn])
+        try:
+            place = place_for("journal", entry, project.slug, day, None)
+            done = await remember.write_entry(memory, entry, place, session)
+        except ContextManagerError:
+            continue
+        if done.diff:
+            written.append(entry)
+            memory.changes.publish(Change("file", done.path, session))
+    return tuple(written)
+
+
+def _lines(chunks: Sequence[LiveChunk], turns: Mapping[int, Turn]) -> list[FlushLine]:
+    texts = []
+    for chunk in sorted(chunks, key=lambda one: (one.turn, one.part)):
+        said = original_of(chunk, turns.get(chunk.turn)) if chunk.form == "whole" else None
+        if said is not None:
+            texts.append((chunk.turn, said))
+    return [line for line in lines(texts) if not secrets(line.text)]

@@ -26,7 +26,6 @@ from mcp_server.knowledge.pruning import Fate, Fated, Pruned, Strategy
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Turn
 from mcp_server.pressure import advisor, pressure
-from mcp_server.pressure.advise import Recommendation
 from mcp_server.pressure.ladder import UNJUDGED, Protected
 from mcp_server.pressure.pressure import Plan
 from mcp_server.relevance import clarity
@@ -158,19 +157,19 @@ async def prune_advised(memory: Memory, row: SessionRow, dry_run: bool) -> Prune
 
 async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
     session = row.session
-    seen = await advisor.look(memory, session, asked=True, most=None)
-    proposed = {one.item.id: one for one in seen.advice.recommendations}
-    scores = {item.id: score for item, score in seen.advice.scores}
-    live = {chunk.id: chunk for chunk in seen.chunks}
+    view = await advisor.view_of(memory, session, asked=True, most=None)
+    proposed = {one.item.id: one for one in view.advice.recommendations}
+    scores = {item.id: score for item, score in view.advice.scores}
+    live = {chunk.id: chunk for chunk in view.chunks}
     guard = Protected(anchored=await anchored_ids(memory, session, list(live.values())))
     holders: dict[str, set[str]] = {}
-    for item in seen.items:
+    for item in view.items:
         for chunk in item.chunks:
             holders.setdefault(chunk, set()).add(item.id)
     pruned = {name for name, one in proposed.items() if one.proposal == "prune"}
     decisions: dict[str, Decision] = {}
     fates: list[Fated] = []
-    for item in seen.items:
+    for item in view.items:
         one = proposed.get(item.id)
         why = one.reason if one else scores[item.id].why if item.id in scores else "not scored"
         if item.id not in pruned:
@@ -185,23 +184,23 @@ async def _advised(memory: Memory, row: SessionRow, dry_run: bool) -> Pruned:
                 decisions[piece.id] = Decision(piece, "drop", total / MOST_POINTS, why, 0)
         points = f"{total} of {MOST_POINTS} points: {why}"
         fates.append(Fated(item.id, item.path, "keep" if stays else "gone", stays or points, item.tokens, 0))
-    before = seen.gauges.live_tokens
+    before = view.gauges.live_tokens
     left = before - sum(decision.chunk.tokens for decision in decisions.values())
     if decisions and not dry_run:
-        done = Plan(session, "curation", seen.prompt, True, tuple(decisions.values()), before, 0, "asked")
+        done = Plan(session, "curation", view.prompt, True, tuple(decisions.values()), before, 0, "asked")
         left = (await pressure.carry_out(memory, done, "asked")).tokens_after
-        advisor.keep(memory, session, seen)
-    warnings = (*seen.advice.warnings, *((TOO_LATE,) if seen.advice.phase == "too late" else ()))
-    notes = (*warnings, *((seen.problem,) if seen.problem else ()), *_mirror(row.delivery))
+        advisor.save(memory, session, view)
+    warnings = (*view.advice.warnings, *((TOO_LATE,) if view.advice.phase == "too late" else ()))
+    notes = (*warnings, *((view.problem,) if view.problem else ()), *_mirror(row.delivery))
     return Pruned(
         "advisor",
         dry_run,
         f"files, skills and agent outputs of session {session}",
-        tuple(sorted(fates, key=lambda one: _order(one, proposed))),
+        tuple(sorted(fates, key=lambda one: proposed[one.id].score.total if one.id in proposed else 99)),
         session,
         before=before,
         after=left,
-        limit=seen.gauges.limit,
+        limit=view.gauges.limit,
         mirror=row.delivery != "replace",
         notes=notes,
         undo=() if dry_run else tuple(decisions),
@@ -213,10 +212,6 @@ def _held(chunk: LiveChunk, others: set[str], guard: Protected) -> str:
     if why := guard.why(chunk):
         return why
     return f"came in one tool result with {sorted(others)[0]}, which stays" if others else ""
-
-
-def _order(one: Fated, proposed: dict[str, Recommendation]) -> int:
-    return proposed[one.id].score.total if one.id in proposed else 99
 
 
 # ------------------------------------------------------------ Clarity

@@ -25,49 +25,6 @@ from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words
 
-LONGEST_SHOWN = 24_000
-"""Characters of a message in a request; of a longer one, its head and tail."""
-
-WORDS_A_TOKEN = 0.6
-"""Words to ask for per token, so that the answer ends before the limit cuts it."""
-
-SUPPORTED = 0.5
-"""Share of a summary's content words that must be in the original."""
-
-_FENCED = re.compile(r"\s*```\w*\n(.*?)\n```\s*", re.DOTALL)
-_ENDED = re.compile(r"[.!?…:;)\]\"'`*|]$|\n\s*(?:[-*+]|\d+[.)])\s[^\n]*$")
-_LAST_END = re.compile(r".*[.!?…](?=\s)", re.DOTALL)
-
-
-def request(template: str, message: str, most_tokens: int) -> str:
-    """Returns the prompt for one message."""
-    shown = message
-    if len(message) > LONGEST_SHOWN:
-        shown = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"
-    words = max(1, int(most_tokens * WORDS_A_TOKEN))
-    before, _, after = template.replace("{words}", str(words)).partition("{message}")
-    return before + neutralise(shown) + after
-
-
-def read(answer: str, original: str, most_tokens: int, count: Callable[[str], int]) -> str | None:
-    """Returns the summary in an answer; None if it has more than `most_tokens` tokens, is not shorter than the
-    original, or is about something else."""
-    fenced = _FENCED.fullmatch(answer)
-    text = _whole((fenced[1] if fenced else answer).strip())
-    if not text or len(text) >= len(original) or count(text) > most_tokens:
-        return None
-    said, known = content_words(text), set(content_words(original))
-    return text if said and sum(word in known for word in said) >= SUPPORTED * len(said) else None
-
-
-def _whole(text: str) -> str:
-    """Returns a text without a last sentence that the limit cut off."""
-    if _ENDED.search(text):
-        return text
-    found = _LAST_END.match(text)
-    return found[0] if found else text
-
-
 TEMPLATE = "summarise"
 REWORDING = "rewording"
 """Namespace of the state: chunk → its session, for summaries that wait for the LLM."""
@@ -115,3 +72,46 @@ async def reword(memory: Memory, session: str, chunk: str) -> bool:
             await change(memory, session, [replace(one, shown=shown, tokens=tokens) for one in live])
     memory.changes.publish(Change("session", None, session))
     return True
+
+
+LONGEST_SHOWN = 24_000
+"""Characters of a message in a request; of a longer one, its head and tail."""
+
+WORDS_A_TOKEN = 0.6
+"""Words to ask for per token, so that the answer ends before the limit cuts it."""
+
+SUPPORTED = 0.5
+"""Share of a summary's content words that must be in the original."""
+
+_FENCED = re.compile(r"\s*```\w*\n(.*?)\n```\s*", re.DOTALL)
+_ENDED = re.compile(r"[.!?…:;)\]\"'`*|]$|\n\s*(?:[-*+]|\d+[.)])\s[^\n]*$")
+_LAST_END = re.compile(r".*[.!?…](?=\s)", re.DOTALL)
+
+
+def request(template: str, message: str, most_tokens: int) -> str:
+    """Returns the prompt for one message."""
+    shown = message
+    if len(message) > LONGEST_SHOWN:
+        shown = f"{message[: LONGEST_SHOWN * 3 // 4]}\n[…]\n{message[-LONGEST_SHOWN // 4 :]}"
+    words = max(1, int(most_tokens * WORDS_A_TOKEN))
+    before, _, after = template.replace("{words}", str(words)).partition("{message}")
+    return before + neutralise(shown) + after
+
+
+def read(answer: str, original: str, most_tokens: int, count: Callable[[str], int]) -> str | None:
+    """Returns the summary in an answer; None if it has more than `most_tokens` tokens, is not shorter than the
+    original, or is about something else."""
+    fenced = _FENCED.fullmatch(answer)
+    text = _whole((fenced[1] if fenced else answer).strip())
+    if not text or len(text) >= len(original) or count(text) > most_tokens:
+        return None
+    said, known = content_words(text), set(content_words(original))
+    return text if said and sum(word in known for word in said) >= SUPPORTED * len(said) else None
+
+
+def _whole(text: str) -> str:
+    """Returns a text without a last sentence that the limit cut off."""
+    if _ENDED.search(text):
+        return text
+    found = _LAST_END.match(text)
+    return found[0] if found else text

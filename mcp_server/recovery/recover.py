@@ -32,12 +32,12 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.cold import go_cold_again, recover_chunk
 from mcp_server.pressure.cold_records import ColdRecord, read_record
-from mcp_server.recovery.names import ENTRY, entry_id, path_and_revision
 from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.checkpoint_files import PREFIX as CHECKPOINT
 from mcp_server.storage.local.kept import PREFIX, KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY, is_for_own_hand
+from mcp_server.text.entries import ENTRY, entry_id
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.redaction import secrets
 from mcp_server.text.transcript_head import file_id
@@ -325,3 +325,14 @@ def _edits(before: dict[str, str | None], after: dict[str, str | None]) -> tuple
     """Returns the edits that change something."""
     edits = (_Edit(path, before[path], after[path]) for path in before)
     return tuple(edit for edit in edits if edit.before != edit.after)
+
+
+_NAMED_FILE = re.compile(r"\.[A-Za-z0-9]+$")
+
+
+def path_and_revision(what: str) -> tuple[str, str] | None:
+    """Returns the two parts of `PATH@REV`, or None for another text. Path and revision may contain an `@` (`HEAD@{1}`):
+    the first one after a file name counts."""
+    splits = [(what[:at], what[at + 1 :]) for at, c in enumerate(what) if c == "@" and what[at + 1 : at + 2] != "{"]
+    whole = [(path, revision) for path, revision in splits if path and revision]
+    return next((split for split in whole if _NAMED_FILE.search(split[0])), whole[0] if whole else None)

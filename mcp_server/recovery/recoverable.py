@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,13 +13,42 @@ from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.revert import taken_back
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records, find_cold, one_line
-from mcp_server.recovery.names import entry_id, lost_lines, matching
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
 from mcp_server.storage.local.checkpoint_files import CheckpointFiles
 from mcp_server.storage.local.git.past import Version, blob_id
 from mcp_server.storage.local.kept import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
+from mcp_server.text.entries import entry_id
+from mcp_server.text.words import content_words, fold, words
+
+
+def lost_lines(earlier: str, now: str) -> list[str]:
+    """Returns the lines of `earlier` that `now` lacks or has less often, in order, without empty ones."""
+    left = Counter(line.strip() for line in now.splitlines())
+    lost: list[str] = []
+    for line in earlier.splitlines():
+        if not line.strip():
+            continue
+        if left[line.strip()]:
+            left[line.strip()] -= 1
+        else:
+            lost.append(line)
+    return lost
+
+
+def matching(query: str, texts: Iterable[str]) -> tuple[int, str]:
+    """Returns how many content words of the query are in the texts together, and the text with most of them."""
+    wanted = set(content_words(query)) or set(words(query))
+    found: set[str] = set()
+    best, most = "", 0
+    for text in texts:
+        here = {word for word in wanted if word in fold(text)}
+        found |= here
+        if len(here) > most:
+            best, most = text, len(here)
+    return len(found), best
+
 
 COMMITS = 200
 """Number of commits that are searched for earlier versions."""

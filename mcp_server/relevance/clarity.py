@@ -89,7 +89,13 @@ async def block_of(memory: Memory, session: str) -> tuple[BlockItem, ...]:
     judged = await run_sync(_judged, memory, shown, await _pruned(memory, session), essential)
     kept = [verdict for verdict in judged if verdict.keep]
     return tuple(
-        BlockItem(one.item.id, round(one.score, 6), one.item.anchored, one.why, _rounded(one.terms))
+        BlockItem(
+            one.item.id,
+            round(one.score, 6),
+            one.item.anchored,
+            one.why,
+            {name: round(value, 6) for name, value in one.terms.items()},
+        )
         for one in kept[:MOST_IN_BLOCK]
     )
 
@@ -178,16 +184,8 @@ def rules_of(settings: Settings) -> PruningRules:
 def _camel(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    return {_camel_name(name): _camel(inner) for name, inner in value.items()}
-
-
-def _camel_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _rounded(terms: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 6) for name, value in terms.items()}
+    names = ((name.split("_"), inner) for name, inner in value.items())
+    return {first + "".join(word.capitalize() for word in rest): _camel(inner) for (first, *rest), inner in names}
 
 
 async def _as_of_now(memory: Memory, session: str) -> Tracker:

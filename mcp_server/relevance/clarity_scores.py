@@ -15,59 +15,15 @@ The pruner's rules, the stronger first:
 """
 
 from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import (Callable, Container, Iterable, Mapping, Sequence)
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
 from mcp_server.model import Role, Turn
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.named_things import CATEGORIES, ItemCategory, extract, known_in
-
-COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
-"""The commands; `status` is the default."""
-
-MOST_TOKENS = 150
-HIGH, MIDDLE = 50, 40
-"""Points from which an item is marked ● and ◐; below them ○."""
-
-LONGEST_SHOWN = 100
-
-HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
-
-
-@dataclass(frozen=True, slots=True)
-class BlockItem:
-    """An item for the block: its id, its points with their terms, and why it stays."""
-
-    id: str
-    score: float
-    anchored: bool = False
-    why: str = ""
-    terms: Mapping[str, float] = field(default_factory=dict)
-
-
-def line(item: BlockItem) -> str:
-    """Returns the line of an item: mark, anchor, id, points."""
-    mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
-    anchor = "⚓ " if item.anchored else ""
-    name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
-    return f"  {mark} {anchor}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
-
-
-def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
-    """Returns the block `[CLARITY CONTEXT]` with as many items, in the order given, as fit into `most` tokens; empty
-    without items."""
-    text = head
-    for item in items:
-        longer = f"{text}\n{line(item)}"
-        if count(longer) > most:
-            break
-        text = longer
-    return text if text != head else ""
+from mcp_server.text.named_things import (CATEGORIES, ItemCategory, extract, known_in)
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +298,46 @@ def _alone(item: Item, score: float, essential: frozenset[str], rules: PruningRu
     if score < rules.prune_threshold:
         return Verdict(item, score, False, f"under {rules.prune_threshold:g} points")
     return Verdict(item, score, True, f"{rules.prune_threshold:g} points or more")
+
+
+COMMANDS = ("status", "scores", "stats", "config", "state", "anchor", "unanchor", "prune")
+"""The commands; `status` is the default."""
+
+MOST_TOKENS = 150
+HIGH, MIDDLE = 50, 40
+"""Points from which an item is marked ● and ◐; below them ○."""
+
+LONGEST_SHOWN = 100
+
+HEAD = "[CLARITY CONTEXT]\nHigh-relevance context:"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockItem:
+    """An item for the block: its id, its points with their terms, and why it stays."""
+
+    id: str
+    score: float
+    anchored: bool = False
+    why: str = ""
+    terms: Mapping[str, float] = field(default_factory=dict)
+
+
+def line(item: BlockItem) -> str:
+    """Returns the line of an item: mark, anchor, id, points."""
+    mark = "●" if item.score >= HIGH else "◐" if item.score >= MIDDLE else "○"
+    anchor = "⚓ " if item.anchored else ""
+    name = " ".join(neutralise(item.id).split())  # anchors are written by hand, too
+    return f"  {mark} {anchor}{name[:LONGEST_SHOWN]} ({item.score:.0f})"
+
+
+def block(items: Sequence[BlockItem], count: Callable[[str], int], most: int = MOST_TOKENS, head: str = HEAD) -> str:
+    """Returns the block `[CLARITY CONTEXT]` with as many items, in the order given, as fit into `most` tokens; empty
+    without items."""
+    text = head
+    for item in items:
+        longer = f"{text}\n{line(item)}"
+        if count(longer) > most:
+            break
+        text = longer
+    return text if text != head else ""

@@ -93,7 +93,7 @@ class Compared:
         return found | _by_name(chunks, self.query)
 
 
-class Seen:
+class Lookups:
     """The turns of a session and their similarity to its last message; both are read when they are first needed.
 
     Valid while the transcript's lock is held."""

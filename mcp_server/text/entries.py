@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -162,3 +163,11 @@ def without_oldest(body: str, lines_to_free: int, spared: frozenset[int] = froze
     drop = {number for entry in leaving for number in range(entry.start, entry.end + 1)}
     kept = [line for number, line in enumerate(body.split("\n"), start=1) if number not in drop]
     return "\n".join(kept), leaving
+
+
+ENTRY = "entry-"
+
+
+def entry_id(text: str) -> str:
+    """Returns the id of an archived entry, which follows from its text."""
+    return ENTRY + hashlib.sha256(text.strip().encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -74,7 +74,7 @@ async def test_the_state_stands_in_its_file_in_the_seeds_shape(small: Memory, cl
 
 async def test_on_the_first_prompt_only_relevance_tells_items_apart(small: Memory) -> None:
     await say(small, "Design a REST endpoint", 3_000, chunks=(*OLD, API))
-    seen = await advisor.look(small, "s", client_tokens=3_000)
+    seen = await advisor.view_of(small, "s", client_tokens=3_000)
     scores = {item.id: (score.recency, score.frequency, score.total) for item, score in seen.advice.scores}
     assert scores["file:docs/old0.txt"] == (10, 0, 10)
     assert scores["skill:api-design-framework"] == (10, 0, 20)
@@ -83,7 +83,7 @@ async def test_on_the_first_prompt_only_relevance_tells_items_apart(small: Memor
 async def test_a_repeated_load_is_an_access(small: Memory) -> None:
     for number in range(7):
         await say(small, f"REST endpoint number {number}", chunks=(API,))
-    (item,) = (await advisor.look(small, "s")).items
+    (item,) = (await advisor.view_of(small, "s")).items
     assert item.accesses == 7
 
 
@@ -91,10 +91,10 @@ async def test_files_that_tools_read_are_judged_too(small: Memory, clock: Clock)
     call = ToolCall("Read", "src/oven.py", "line " * 50, ("src/oven.py",))
     await say(small, "Look at the oven")
     await say(small, "I see", role="agent", tool_calls=(call,))
-    advice = (await advisor.look(small, "s", "the oven", asked=True)).advice
+    advice = (await advisor.view_of(small, "s", "the oven", asked=True)).advice
     ((item, score),) = advice.scores
     assert (item.id, score.relevance, score.why) == ("file:src/oven.py", 10, "named in the prompt: oven")
-    assert (await advisor.look(small, "s", "the oven")).advice == Advice("quiet")
+    assert (await advisor.view_of(small, "s", "the oven")).advice == Advice("quiet")
 
 
 async def test_rapid_growth_names_the_folder_that_was_loaded(small: Memory, clock: Clock) -> None:

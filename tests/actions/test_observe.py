@@ -1,23 +1,20 @@
 """`observe` stores a message and answers."""
 
 from __future__ import annotations
-
+import anyio
+import pytest
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any
-
-import anyio
-import pytest
-
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
-from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
+from mcp_server.conversations.sessions import (close_idle, end_session, restore_all, session_turns, show_session)
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from tests.conftest import KEYWORDS_ONLY, Clock
+from pathlib import Path
+from tests.conftest import Clock, KEYWORDS_ONLY
+from typing import Any
 
 pytestmark = pytest.mark.anyio
 ASKS = Caller(explicit_sessions=True)
@@ -43,6 +40,28 @@ async def test_a_retry_is_stored_once_and_two_honest_continues_twice(memory: Mem
     assert await said(memory, "done", role="assistant") == 2
     assert await said(memory, "continue") == 3
     assert [turn.content for turn in await session_turns(memory, "s")] == ["continue", "done", "continue"]
+
+
+async def test_a_message_takes_three_reads_and_two_writes_of_the_state(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await said(memory, "Which berth did we choose?")
+    await said(memory, "Berth 12.", role="agent")
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        transaction = getattr(memory.state, name)
+
+        def call(fn: Callable[[Any], Any], **options: bool) -> Any:
+            calls.append(name)
+            return transaction(fn, **options)
+
+        return call
+
+    for name in ("read", "write"):
+        monkeypatch.setattr(memory.state, name, counted(name))
+    await said(memory, "And which mainsail?")
+    assert sorted(calls) == ["read", "read", "read", "write", "write"]
 
 
 async def test_the_same_turn_id_is_one_turn_even_after_others(memory: Memory) -> None:

@@ -12,7 +12,7 @@ from mcp_server.app import open_memory
 from mcp_server.conversations.observe import ContextChunk
 from mcp_server.memory import Memory
 from mcp_server.model import ToolCall
-from mcp_server.pressure.advisor import look
+from mcp_server.pressure.advisor import view_of
 from mcp_server.pressure.health import health
 from mcp_server.pressure.prune import prune
 from mcp_server.recovery.recover import recover
@@ -56,7 +56,7 @@ async def test_looking_at_a_lost_set_changes_no_byte(workspace: Path, clock: Clo
         for strategy in ("auto", "compact", "advisor", "clarity"):
             assert (await prune(memory, strategy, "s", True, ASKS)).dry_run
         assert (await recover(memory, record.chunk_id, ASKS)).content == record.content
-        await look(memory, "s", "What does the oven do?", asked=True)
+        await view_of(memory, "s", "What does the oven do?", asked=True)
         assert every_byte(workspace) == before
         assert await memory.live.of("s") == []
 

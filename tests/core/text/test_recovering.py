@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.recovery.names import entry_id, lost_lines, matching, path_and_revision
+from mcp_server.recovery.recover import path_and_revision
+from mcp_server.recovery.recoverable import lost_lines, matching
+from mcp_server.text.entries import entry_id
 
 
 @pytest.mark.parametrize(
