@@ -42,7 +42,7 @@ class Offered:
 
 async def offered(memory: Memory, session: str, prompt: str, seen: watch.Seen, sent: Collection[str]) -> Offered:
     """Judges the prompt, and returns what is active and not in the window; `sent` are the fingerprints of what is."""
-    topics, standing = await watch.ahead(memory, session, prompt, seen)
+    topics, standing = await watch.judge_prompt(memory, session, prompt, seen)
     living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
     active = await active_context(memory, topics, standing.active, living)
     fresh = tuple(

@@ -134,7 +134,7 @@ async def append_turns(memory: Memory, imported: ImportedSession) -> RecordedSes
                 await memory.state.save_session(row, keys)
         await after_turns(memory, row, fresh)
     memory.changes.publish(Change("turn", row.path, imported.session_id))
-    await watch.heard(memory, row, fresh)
+    await watch.watch_turns(memory, row, fresh)
     return _recorded(imported, row.path, turns, fresh, sorted_out)
 
 

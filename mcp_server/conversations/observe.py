@@ -128,7 +128,7 @@ async def observe(memory: Memory, turn: NewTurn, caller: Caller) -> Observed:
         notes = await _after(memory, row, said, turn)
 
     memory.changes.publish(Change("turn", row.path, session))
-    notes += await watch.heard(memory, row, [said], [chunk.id for chunk in turn.chunks if chunk.type == "file"])
+    notes += await watch.watch_turns(memory, row, [said], [chunk.id for chunk in turn.chunks if chunk.type == "file"])
     return Observed(session, said.number, recorded=True, redacted=said.redacted, notes=notes)
 
 

@@ -67,7 +67,7 @@ async def after_turns(
             return otherwise
 
     session = row.session
-    await step("going on from where it was wound back to", session_state.go_on(memory, session, turns), None)
+    await step("going on from where it was wound back to", session_state.end_rewind(memory, session, turns), None)
     await step("Clarity", clarity.heard(memory, session, turns), None)
     await step("noting what it settles", session_notes.heard(memory, session, turns), None)
     entered = await step("keeping the live set", live_set.enter(memory, session, turns, loaded), None)
