@@ -7,14 +7,19 @@ is put away again.
 """
 
 from __future__ import annotations
+
 import contextlib
 import dataclasses
 import time
-from anyio.to_thread import run_sync
-from benchmarks.datasets import (Conversation, KnownTurn, Question, conversations, known_turns, share_inside)
-from benchmarks.workbench import (ASKER, Workbench, mean, percentile)
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from anyio.to_thread import run_sync
+
+from benchmarks.datasets import Conversation, KnownTurn, Question, conversations, known_turns, share_inside
+from benchmarks.workbench import ASKER, Workbench, mean, percentile
 from mcp_server.app import catch_up
 from mcp_server.context.compile import CompileRequest, compile_gathered, gather
 from mcp_server.conversations.observe import NewTurn, observe
@@ -26,8 +31,6 @@ from mcp_server.pressure.cold import come_back
 from mcp_server.recovery.recover import recover
 from mcp_server.relevance.chunks import text_of
 from mcp_server.relevance.similar import Lookups
-from pathlib import Path
-from typing import Literal
 
 BUDGETS = (1024, 2048, 4096, 8192)
 SESSION = "live"

@@ -168,7 +168,7 @@ def _watch_topics(
 ) -> Awaitable[tuple[str, ...]]:
     from mcp_server.topics import watch
 
-    return watch.heard(memory, row, turns, [chunk.id for chunk in loaded if chunk.type == "file"])
+    return watch.watch_turns(memory, row, turns, [chunk.id for chunk in loaded if chunk.type == "file"])
 
 
 def _close_session(memory: Memory, row: SessionRow) -> Awaitable[SessionRow]:

@@ -18,9 +18,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import checkpoint, stored
 from mcp_server.checkpoints.document import Checkpoint
-from mcp_server.checkpoints.restore_plan import NO_UNDO, told, without_forgotten
-from mcp_server.checkpoints.restore_plan import stays as what_stays
-from mcp_server.checkpoints.session_state import put_back as put_back_state
+from mcp_server.checkpoints.restore_plan import NO_UNDO, describe_changes, unchanged_files, without_forgotten
+from mcp_server.checkpoints.session_state import replace_state
 from mcp_server.checkpoints.stored_inputs import verify
 from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import LIVE_ITEMS, LIVE_PAGES
@@ -72,13 +71,15 @@ async def restore(
     await finish(memory)
     then = await stored.read(memory, number)
     knowledge = _took_knowledge(then) if knowledge is None else knowledge
-    stays = await run_sync(what_stays, memory, then, caller) if knowledge else {}
+    stays = await run_sync(unchanged_files, memory, then, caller) if knowledge else {}
     row = await sessions.require(memory, then.session)
     if not apply:
-        return Restored(then, knowledge, await told(memory, then, knowledge, stays), notes=_notes(row, then, stays))
+        return Restored(
+            then, knowledge, await describe_changes(memory, then, knowledge, stays), notes=_notes(row, then, stays)
+        )
     async with memory.locks.transcript(then.session):
         row = await sessions.require(memory, then.session)
-        text = await told(memory, then, knowledge, stays)
+        text = await describe_changes(memory, then, knowledge, stays)
         about = {"of": then.id, "knowledge": knowledge}
         own = await checkpoint.make_locked(memory, row, "recovery", f"before going back to {then.id}", about)
         if knowledge:
@@ -130,13 +131,13 @@ async def _carried_out(
     """Does every step under the caller's lock on the transcript; returns the changed files, and notes."""
     notes: list[str] = []
     async with memory.locks.files():
-        paths, left = await run_sync(put_back, memory, intent, then, own)
+        paths, left = await run_sync(restore_files, memory, intent, then, own)
         notes += [f"{path} was changed by another program meanwhile and is left unchanged" for path in left]
         if intent.knowledge:
             # The pages that came back are new bases: nobody deleted the items that they lack.
             await memory.state.remove(LIVE_PAGES, *paths)
             await memory.state.remove(LIVE_ITEMS, *await memory.state.keys_of(LIVE_ITEMS))
-            notes += await committed(memory, intent, then, own)
+            notes += await commit_files(memory, intent, then, own)
     await restore_session(memory, intent, then)
     await run_sync(RecoveryIntents(memory.files).erase, intent)
     return paths, tuple(notes)
@@ -167,7 +168,7 @@ def _took_knowledge(of: Checkpoint) -> bool:
 # ---------------------------------------------------------------- files
 
 
-def put_back(
+def restore_files(
     memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
@@ -220,7 +221,7 @@ def _anchors_text(of: Checkpoint) -> bytes:
     return text.encode()
 
 
-async def committed(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:
+async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint, own: Checkpoint) -> list[str]:
     """Tags the last commit, and commits the changes; a change that cannot be committed stays in the work tree."""
     if not memory.git.available() or not memory.settings.git.auto_commit:
         why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
@@ -271,7 +272,7 @@ async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoi
         memory.cold.put_all([*made, *(_record(memory, one, session, by_number, "wound_back") for one in hidden)])
 
     await run_sync(kept)
-    await put_back_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
+    await replace_state(memory, session, stored, [*wanted, *new], then.turn, intent.turns)
     whole = {one.id for one in wanted if one.form == "whole"}
     stale = [record for number, record in records.items() if number in whole and record.form != "whole"]
     await run_sync(memory.cold.remove_all, stale)

@@ -82,7 +82,7 @@ def difference(now: State, then: State) -> Difference:
     )
 
 
-def text(found: Difference) -> str:
+def difference_text(found: Difference) -> str:
     """Returns the changes in words, a line per kind; one sentence if there are none."""
     if found.empty:
         return "Nothing would change."
@@ -152,20 +152,20 @@ def _number(count: int, noun: str) -> str:
 NO_UNDO = "its undo could not bring it back"
 
 
-async def diff(memory: Memory, number: str, other: str | None = None) -> str:
+async def diff_text(memory: Memory, number: str, other: str | None = None) -> str:
     """Returns what restoring a checkpoint with its knowledge would change, compared with now or with checkpoint
     `other`. Raises as `restore` does."""
     then = await stored.read(memory, number)
     if other is None:
-        return await told(memory, then, True, {})
+        return await describe_changes(memory, then, True, {})
     trees = CheckpointTrees(memory.files)
     since = await stored.read(memory, other)
     before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
     after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
-    return text(difference(before, after))
+    return difference_text(difference(before, after))
 
 
-async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
+async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
     """Returns what restoring would change, in words, without the files in `stays`."""
     trees = CheckpointTrees(memory.files)
     here = there = None
@@ -176,7 +176,7 @@ async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collect
             for texts in (await run_sync(_texts_now, trees), await run_sync(_texts, memory, trees, then))
         )
     now = await _now(memory, then.session, here)
-    return text(difference(now, replace(_state_of(then), knowledge=there)))
+    return difference_text(difference(now, replace(_state_of(then), knowledge=there)))
 
 
 async def _now(memory: Memory, session: str, knowledge: Mapping[str, str] | None) -> State:
@@ -208,7 +208,7 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
     return {path: data.decode("utf-8", "replace") for path, data in trees.current(paths).items()}
 
 
-def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
+def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
     """Returns the files that restoring would not change, each with the reason: the checkpoint lacks them, its undo
     would lack them, or only the user may change them."""
     trees = CheckpointTrees(memory.files)

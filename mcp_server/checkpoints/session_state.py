@@ -66,7 +66,7 @@ def notes_of(state: SessionState, session: str, turn: int, turns: Sequence[Turn]
     return noted(turns, recognizer, before if before.turn <= turn else None)
 
 
-async def put_back(
+async def replace_state(
     memory: Memory, session: str, stored: SessionState, chunks: list[LiveChunk], turn: int, turns: int
 ) -> None:
     """Replaces a session's state and live chunks in one transaction.
@@ -90,7 +90,7 @@ def _with_notes(
     return changed
 
 
-async def go_on(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
+async def end_rewind(memory: Memory, session: str, turns: Sequence[Turn]) -> None:
     """Ends the rewound state of a session, which goes on with `turns`: the hidden turns are never processed.
 
     Call it under the transcript's lock, before the turns are processed.

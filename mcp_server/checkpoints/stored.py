@@ -111,10 +111,10 @@ LISTED = 50
 def made_text(made: Checkpoint) -> str:
     """Returns the answer to a model that asked for a checkpoint."""
     more = f'recover(id="{made.id}") shows what going back would change; the prompt `resume` goes on from it elsewhere'
-    return f"{told_text(made)}\n{more}"
+    return f"{summary_text(made)}\n{more}"
 
 
-def told_text(made: Checkpoint) -> str:
+def summary_text(made: Checkpoint) -> str:
     """Returns what a new checkpoint contains, in two lines or more."""
     kinds = (
         (made.decisions, "decision"),
@@ -138,7 +138,7 @@ def listed_text(heads: Sequence[Head]) -> str:
     """Returns the list for a resource."""
     if not heads:
         return "No checkpoints yet. The tool `checkpoint` makes one; compactions and ended sessions make them too."
-    rows = [f"- `{head.id}` {when(head)}, session {head.session}, {told(head)}" for head in heads[:LISTED]]
+    rows = [f"- `{head.id}` {time_text(head)}, session {head.session}, {reason_text(head)}" for head in heads[:LISTED]]
     rest = [f"- and {len(heads) - LISTED:,} older ones"] if len(heads) > LISTED else []
     return neutralise("\n".join(["# Checkpoints", "", *rows, *rest]))
 
@@ -148,12 +148,12 @@ def shown_text(checkpoint: Checkpoint) -> str:
     return neutralise(render(replace(checkpoint, compile_inputs=None, state=None)))
 
 
-def when(head: Head) -> str:
+def time_text(head: Head) -> str:
     """Returns a checkpoint's time in UTC: `2026-02-16 18:45`."""
     return moment_text(head.at)[:16].replace("T", " ")
 
 
-def told(head: Head) -> str:
+def reason_text(head: Head) -> str:
     """Returns the last turn and the reason of a checkpoint."""
     why = WHY.get(head.reason, head.reason)
     return f"after turn {head.turn}, {why}" + (f": {head.note}" if head.note else "")

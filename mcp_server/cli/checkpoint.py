@@ -22,7 +22,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     from mcp_server.checkpoints.checkpoint import make
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.enrich import enrich_all
-    from mcp_server.checkpoints.stored import read, told_text
+    from mcp_server.checkpoints.stored import read, summary_text
     from mcp_server.memory import Memory
     from mcp_server.relevance.clarity_views import session_meant
 
@@ -31,7 +31,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
         return await read(memory, made.id) if await enrich_all(memory) else made
 
     made = with_memory(act)
-    print_result(made, told_text(made), as_json)
+    print_result(made, summary_text(made), as_json)
     if not as_json:
         click.echo(f"What going back would change: context-manager checkpoint diff {made.id}")
         click.echo(f"Go back: context-manager recover --checkpoint {made.id}")
@@ -43,7 +43,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
-    from mcp_server.checkpoints.stored import listed, told, when
+    from mcp_server.checkpoints.stored import listed, reason_text, time_text
     from mcp_server.memory import Memory
     from mcp_server.storage.local.checkpoint_files import Head
 
@@ -56,7 +56,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
     elif not found:
         click.echo("No checkpoints yet. Make one: context-manager checkpoint create")
     else:
-        rows = [(one.id, when(one), f"{told(one)} · session {one.session}") for one in found]
+        rows = [(one.id, time_text(one), f"{reason_text(one)} · session {one.session}") for one in found]
         print_table(("id", "made (UTC)", "what"), rows, whole=("id",))
 
 
@@ -82,7 +82,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
     """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
-    from mcp_server.checkpoints.restore_plan import diff as action
+    from mcp_server.checkpoints.restore_plan import diff_text as action
     from mcp_server.memory import Memory
 
     async def ask(memory: Memory) -> str:

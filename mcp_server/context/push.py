@@ -167,7 +167,7 @@ async def for_prompt(memory: Memory, session: str, prompt: str, caller: Caller, 
     def look() -> Seen:
         if asks_nothing(prompt) is None:
             embed_ahead(memory, prompt)
-        return watch.look(memory, prompt)
+        return watch.first_tier_of_prompt(memory, prompt)
 
     (row, project, start), seen = await both(place(), run_sync(look))  # at once, because a prompt waits
     said = await _for_prompt(memory, session, row, start, prompt, project, seen, paused)

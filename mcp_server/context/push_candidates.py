@@ -135,7 +135,7 @@ async def offered_topics(
 
     `sent` are the fingerprints of the lines that the window holds.
     """
-    topics, standing = await watch.ahead(memory, session, prompt, seen)
+    topics, standing = await watch.judge_prompt(memory, session, prompt, seen)
     living = standing.active.living(standing.exchanges, memory.settings.watchers.topic_ttl)
     active = await active_context(memory, topics, standing.active, living)
     fresh = tuple(

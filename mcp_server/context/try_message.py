@@ -22,7 +22,7 @@ from mcp_server.topics.activations import Activation, Correction
 from mcp_server.topics.judge import Verdict, decided, weigh
 from mcp_server.topics.topic import Direction, Match, Trouble, WatchedMessage
 from mcp_server.topics.topic_context import as_texts
-from mcp_server.topics.watch import first_tier, said_by
+from mcp_server.topics.watch import describe_trigger, first_tier
 
 SLOTS = ("topics", "corrections")
 
@@ -89,7 +89,9 @@ async def try_message(
     weighed = await run_sync(weigh, memory, heard, topics, tier1)
     verdicts = await decided(memory, heard, topics, weighed)
     fired = [
-        Activation(one.topic, by=said_by(one.matches, one.score), score=one.score) for one in verdicts if one.active
+        Activation(one.topic, by=describe_trigger(one.matches, one.score), score=one.score)
+        for one in verdicts
+        if one.active
     ]
     corrections = _corrections(heard, verdicts)
     compiled = await _compiled(memory, CompileInputs(

@@ -22,7 +22,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.closed_sessions import PENDING_COMMITS
 from mcp_server.errors import Conflict, ContextManagerError, Refused
 from mcp_server.forgetting.cleaning import cleaned
-from mcp_server.forgetting.target import ForgetTarget, meant
+from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge import live, session_notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
@@ -117,7 +117,7 @@ async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
         Invalid: a text too short to be recognized.
         Refused: a file that `forget` does not delete.
     """
-    request, runs = await meant(memory, target)
+    request, runs = await resolve_target(memory, target)
     request, found = await run_sync(_found, memory, request, runs)
     rows = await memory.state.held(request)
     similar = await run_sync(_inside_words, memory, request, runs)
@@ -138,7 +138,7 @@ async def forget(
         if history:
             await run_sync(History(memory.files.root).check)
         step("looking for copies")
-        request, runs = await meant(memory, target)
+        request, runs = await resolve_target(memory, target)
         request, found = await run_sync(_found, memory, request, runs)
         rows = await memory.state.held(request)
         similar = await run_sync(_inside_words, memory, request, runs)

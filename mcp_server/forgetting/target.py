@@ -45,7 +45,7 @@ class ForgetTarget:
     secrets: bool = False
 
 
-async def meant(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
+async def resolve_target(memory: Memory, target: ForgetTarget) -> tuple[Forgotten, tuple[str, ...]]:
     """Returns the request, and the texts whose truncated copies are searched for as well.
 
     Raises NotFound if the conversation, turn or file does not exist, Invalid and Refused as `forget` does.

@@ -129,7 +129,7 @@ class _Lines:
     removed: tuple[str, ...]
 
 
-def grouped(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
+def group_by_type(changes: Iterable[FileChange], branch: str | None) -> dict[Type, list[FileChange]]:
     """Returns the changes by the type of their commit. On a branch of its own all changes have that branch's type. A
     move to the archive is committed together with what it leaves."""
     every = sorted(changes, key=lambda change: change.path)

@@ -30,7 +30,7 @@ from mcp_server.history.commit_rules import (
     Admission,
     FileChange,
     Type,
-    grouped,
+    group_by_type,
     message,
     read_answer,
     request,
@@ -136,7 +136,7 @@ async def _swept(memory: Memory, ask: bool) -> Swept:
     commits: list[str] = []
     waiting: list[str] = []
     branch = await run_sync(memory.git.branch)
-    for kind, group in grouped([one for one in found if one.path not in left_out], branch).items():
+    for kind, group in group_by_type([one for one in found if one.path not in left_out], branch).items():
         text = await _message(memory, kind, group, ask)
         async with memory.locks.git():
             done = await run_sync(memory.git.commit_files, [one.path for one in group], text)

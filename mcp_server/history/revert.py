@@ -39,14 +39,14 @@ def reverts(memory: Memory) -> Mapping[str, Commit]:
     return found
 
 
-def taken_back(memory: Memory) -> list[Commit]:
+def reverted_commits(memory: Memory) -> list[Commit]:
     """Returns the commits that are reverted now, newest revert first, without reverts. Raises Unavailable."""
     found = list(reverts(memory))
     known = memory.git.past.commits(found)
     return [known[one] for one in found if one in known and not known[one].reverts]
 
 
-async def bring_back(memory: Memory, what: str, caller: Caller, *, apply: bool) -> Reverted:
+async def revert_revert(memory: Memory, what: str, caller: Caller, *, apply: bool) -> Reverted:
     """Reverts the revert of a commit; a commit that is a revert is itself reverted. Raises NotFound if the commit was
     not reverted, and as `revert` does."""
 

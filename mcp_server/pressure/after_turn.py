@@ -81,7 +81,7 @@ async def after_turn(
     places = (counts, items, (as_of.NAMESPACE, session))
     stored = await step("reading the session's state", memory.state.get_all(places), None)
     if stored is not None and stored[-1] is not None:
-        await step("ending the rewound state", session_state.go_on(memory, session, turns), None)
+        await step("ending the rewound state", session_state.end_rewind(memory, session, turns), None)
         stored = await step("reading the session's state", memory.state.get_all(places), None)
 
     def since(number: int) -> Sequence[Turn]:

@@ -26,7 +26,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints.restore import Restored, restore
 from mcp_server.errors import Conflict, Invalid, NotFound, Refused, Unavailable
-from mcp_server.history.revert import Reverted, bring_back
+from mcp_server.history.revert import Reverted, revert_revert
 from mcp_server.knowledge.editing import REFUSE_LINES, despite_editors, stamped
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -112,7 +112,7 @@ async def recover(
     if _CHUNK.fullmatch(what):
         return await _chunk(memory, what, apply)
     if _COMMIT.fullmatch(what):
-        return _as_commit(await bring_back(memory, what, caller, apply=apply))
+        return _as_commit(await revert_revert(memory, what, caller, apply=apply))
     if what.startswith(PREFIX) and (record := await run_sync(_kept_record, memory, what)):
         return await _chunk_again(memory, what, record, apply)
     if not apply:

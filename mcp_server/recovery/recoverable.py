@@ -10,7 +10,7 @@ from itertools import islice
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.history.revert import taken_back
+from mcp_server.history.revert import reverted_commits
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
@@ -184,7 +184,7 @@ def _replaced_ones(memory: Memory) -> Iterator[_Listed]:
 
 
 def _reverted(memory: Memory) -> Iterator[_Listed]:
-    for commit in taken_back(memory):
+    for commit in reverted_commits(memory):
         said = memory.forgotten.clean(commit.message)
         summary = f"what was taken back: {said.partition(chr(10))[0]}"
         yield Recoverable(commit.id[:10], "commit", "", commit.at.isoformat(), _short(summary)), said.splitlines()

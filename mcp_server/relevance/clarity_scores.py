@@ -15,15 +15,17 @@ The pruner's rules, the stronger first:
 """
 
 from __future__ import annotations
+
 import math
 from collections import Counter
-from collections.abc import (Callable, Container, Iterable, Mapping, Sequence)
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from mcp_server.model import Role, Turn
 from mcp_server.text.fencing import neutralise
-from mcp_server.text.named_things import (CATEGORIES, ItemCategory, extract, known_in)
-from typing import Any
+from mcp_server.text.named_things import CATEGORIES, ItemCategory, extract, known_in
 
 
 @dataclass(frozen=True, slots=True)

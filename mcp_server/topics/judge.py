@@ -127,13 +127,13 @@ class Deliberation:
     terms: Mapping[str, float]
 
 
-def deliberate(score: float, told: int, threshold: float, margin: float, meant: float | None = None) -> Deliberation:
-    """Decides without an LLM. `told`: how many different things the topic's triggers matched; `meant` as in
+def deliberate(score: float, things: int, threshold: float, margin: float, meant: float | None = None) -> Deliberation:
+    """Decides without an LLM. `things`: how many different things the topic's triggers matched; `meant` as in
     `similarity.meant`."""
     terms = {"score": round(score, DIGITS)}
     if meant is not None:
         terms["meant"] = round(MEANT * meant, DIGITS)
-    terms["told"] = round(TOLD * min(MOST_TOLD, max(0, told - 1)), DIGITS)
+    terms["told"] = round(TOLD * min(MOST_TOLD, max(0, things - 1)), DIGITS)
     value, needed = round(math.fsum(terms.values()), DIGITS), round(threshold + margin, DIGITS)
     return Deliberation(value >= needed, value, needed, terms)
 
@@ -142,25 +142,25 @@ def deliberate(score: float, told: int, threshold: float, margin: float, meant: 
 class Decision:
     """The decision about a topic and a message without an LLM: its way, and the result of the arithmetic gate.
 
-    `threshold` is the topic's own, else the setting's; `told` as in `deliberate`.
+    `threshold` is the topic's own, else the setting's; `things` as in `deliberate`.
     """
 
     likeness: Likeness
     threshold: float
     margin: float
-    told: int
+    things: int
     routed: Routed
     deliberation: Deliberation
 
     def with_meant(self, meant: float | None) -> Decision:
         """Returns a copy that includes what the embeddings say."""
-        said = deliberate(self.likeness.score, self.told, self.threshold, self.margin, meant)
+        said = deliberate(self.likeness.score, self.things, self.threshold, self.margin, meant)
         return replace(self, deliberation=said)
 
 
 def decide(topic: Topic, matches: Sequence[Match], likeness: Likeness, threshold: float, margin: float) -> Decision:
     """Returns the decision about a topic for a message; the arguments as in `route` and `deliberate`."""
-    things = told(matches)
+    things = count_distinct(matches)
     return Decision(
         likeness,
         threshold,
@@ -171,7 +171,7 @@ def decide(topic: Topic, matches: Sequence[Match], likeness: Likeness, threshold
     )
 
 
-def told(matches: Iterable[Match]) -> int:
+def count_distinct(matches: Iterable[Match]) -> int:
     """Returns how many different things matched, ignoring case."""
     return len({one.said.casefold().strip() for one in matches})
 
@@ -180,7 +180,7 @@ _FIRST_WORD = re.compile(r"\W*(\w+)")
 _ANSWERS = {"YES": True, "Y": True, "NO": False, "N": False}
 
 
-def understood(answer: str) -> bool | None:
+def parse_answer(answer: str) -> bool | None:
     """Returns the meaning of an LLM's answer by its first word; None if that is neither yes nor no."""
     word = _FIRST_WORD.match(answer)
     return _ANSWERS.get(word[1].upper()) if word else None
@@ -247,7 +247,7 @@ async def judge(
     `leave_out` are names that are not considered. `quiet`: asks no LLM and logs nothing. `exchange` and `turn` are the
     message's place in the session, for the log.
     """
-    if not _brought_up(heard, topics, tier1):
+    if not _candidates(heard, topics, tier1):
         return ()
     weighed = [one for one in await run_sync(weigh, memory, heard, topics, tier1) if one.topic not in leave_out]
     weighed = [one for one in weighed if one.decision.routed.way != "not asked"]
@@ -274,7 +274,7 @@ async def decided(
 def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[Verdict]:
     """Returns score, route and the arithmetic gate's value of every candidate."""
     knobs = memory.settings.watchers
-    names = _brought_up(heard, topics, tier1)
+    names = _candidates(heard, topics, tier1)
     if not names:
         return []
     tier2 = similarity(memory, topics)
@@ -298,7 +298,7 @@ def weigh(memory: Memory, heard: WatchedMessage, topics: TopicSet, tier1: Tier1)
     ]
 
 
-def _brought_up(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
+def _candidates(heard: WatchedMessage, topics: TopicSet, tier1: Tier1) -> list[str]:
     """Returns the names of topics that tier 1 matched and, for a user's message, of those without triggers."""
     if heard.direction != "input":  # an agent's answer resembles every topic that was just in its context
         return list(tier1.matches)
@@ -355,7 +355,7 @@ def _by_arithmetic(one: Verdict, note: str = "") -> Verdict:
 
 async def _says(llm: Llm, prompt: str, max_tokens: int) -> bool:
     answer = await llm.complete(prompt, purpose="gate", max_tokens=max_tokens)
-    said = understood(answer)
+    said = parse_answer(answer)
     if said is None:
         raise LlmUnavailable(f"neither YES nor NO, but {answer.strip()[:40]!r}")
     return said

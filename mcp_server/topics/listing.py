@@ -161,7 +161,7 @@ async def _troubles(memory: Memory, topics: TopicSet) -> Mapping[str, str]:
 
 
 def _row(topic: Topic, one: Activation | None, exchange: int, ttl: int, problem: str) -> TopicRow:
-    from mcp_server.topics.topic_file import says
+    from mcp_server.topics.topic_file import describe_triggers
 
     active = one is not None and one.lives(exchange, ttl)
     return TopicRow(
@@ -169,7 +169,7 @@ def _row(topic: Topic, one: Activation | None, exchange: int, ttl: int, problem:
         path=topic.path,
         activation=topic.activation,
         priority=topic.priority,
-        triggers=says(topic),
+        triggers=describe_triggers(topic),
         description=topic.description,
         state="active" if active else "off" if one is not None and one.off else "waiting",
         by=one.by if one is not None and active else "",

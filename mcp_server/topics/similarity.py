@@ -81,7 +81,7 @@ def profile(topic: Topic, stem: Stem) -> Profile:
     return Profile(topic.name, tuple(piece for piece in pieces if piece), unlike, "\n".join((head, *body)))
 
 
-def compared(message: str) -> str:
+def compared_part(message: str) -> str:
     """Returns the part of a message that is compared: all of it unless it is very long."""
     return message if len(message) <= HEAD + TAIL else f"{message[:HEAD]}\n{message[-TAIL:]}"
 
@@ -175,7 +175,7 @@ def _length(message: Mapping[str, float], stems: Iterable[str]) -> float:
     return min(1.0, math.sqrt(math.fsum(message[stem] * message[stem] for stem in stems)))
 
 
-def lessened(likeness: Likeness, against: float) -> Likeness:
+def reduced(likeness: Likeness, against: float) -> Likeness:
     """Returns a similarity reduced by what speaks against the topic."""
     if not against:
         return likeness
@@ -299,7 +299,7 @@ class Similarity:
 
     def likenesses(self, message: str, names: Iterable[str]) -> dict[str, Likeness]:
         """Returns the similarity of a message to each of the named topics, by the topic's own method."""
-        text = compared(message)
+        text = compared_part(message)
         said = stems(text, self._stem)
         vector = self._weights.vector(said)
         by_method: dict[Method, list[str]] = {}
@@ -310,14 +310,14 @@ class Similarity:
             scored = self._scored(method, text, said, vector, wanted)
             for name in wanted:
                 against = unlike(self._profiles[name], vector)
-                found[name] = lessened(scored.get(name, NONE), against)
+                found[name] = reduced(scored.get(name, NONE), against)
         return found
 
     def meant(self, message: str, names: Iterable[str]) -> dict[str, float]:
         """Returns what the embeddings say for topics (`meant`); empty without an embedder."""
         if self._embedder is None:
             return {}
-        vector = self._embedder.embed([compared(message)])[0]
+        vector = self._embedder.embed([compared_part(message)])[0]
         common = COMMON if self._embedder.name == "wordllama" else None
         found: dict[str, float] = {}
         for name in names:

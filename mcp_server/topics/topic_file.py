@@ -19,7 +19,7 @@ from mcp_server.topics.trigger_fields import TopicFields
 LONGEST_DESCRIPTION = 1000
 
 
-def parsed(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
+def parse_topic(path: str, text: str) -> tuple[Topic, tuple[str, ...]]:
     """Returns the topic of a file, and warnings. Raises Invalid naming file, line and field."""
     if (line := marked_line(text)) is not None:
         raise Invalid(f"{path}: line {line} begins an unresolved conflict; the topic is left out until that is mended")
@@ -83,7 +83,7 @@ def _misspelt(path: str, checked: Checked, known: TopicFields) -> Iterator[str]:
         yield from near(("triggers", place), one.model_extra, list(type(one).model_fields))
 
 
-def says(topic: Topic) -> str:
+def describe_triggers(topic: Topic) -> str:
     """Returns the kinds of a topic's triggers in few words: `2 pattern, cron`; `likeness` if it has none."""
     kinds = [KINDS[type(one)] for one in topic.triggers]
     counted = [f"{kinds.count(kind)} {kind}" if kinds.count(kind) > 1 else kind for kind in dict.fromkeys(kinds)]

@@ -98,7 +98,9 @@ class Judged:
     troubles: tuple[Trouble, ...] = ()
 
 
-async def heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()) -> tuple[str, ...]:
+async def watch_turns(
+    memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Judges turns that were just recorded in `row`'s session, oldest first, and returns notes for the answer.
 
     `loaded` are files that entered the client's context with the last turn. An error becomes a note and is not raised.
@@ -119,14 +121,14 @@ class Seen:
     tier1: Tier1
 
 
-def look(memory: Memory, prompt: str) -> Seen:
+def first_tier_of_prompt(memory: Memory, prompt: str) -> Seen:
     """Runs tier 1 for a prompt. It reads files: call it in a thread."""
     message = WatchedMessage(bounded(prompt, LONGEST_WATCHED))
     topics = memory.topics.read()
     return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
 
 
-async def ahead(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
+async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
     """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
     activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (until
     then the scores decide), or if the time limit skipped a pattern."""
@@ -180,7 +182,7 @@ async def judge_message(
         Activation(
             name,
             exchange,
-            said_by(tier1.matches.get(name, ()), verdict.score),
+            describe_trigger(tier1.matches.get(name, ()), verdict.score),
             verdict.score,
             people=_people(tier1.matches.get(name, ())),
         )
@@ -206,7 +208,7 @@ def first_tier(memory: Memory, topics: TopicSet, message: WatchedMessage, *, ret
     return triggers.retry(message, limits, found) if retry and found.skipped else found
 
 
-def said_by(matches: Sequence[Match], score: float | None) -> str:
+def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
     """Returns what activated a topic, in a few words: `pattern “inbox”`, `likeness 0.31`."""
     if matches:
         said = " ".join(neutralise(matches[0].said).split())

@@ -1,20 +1,23 @@
 """`observe` stores a message and answers."""
 
 from __future__ import annotations
-import anyio
-import pytest
+
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
 from mcp_server.app import open_memory
 from mcp_server.conversations.observe import ContextChunk, NewTurn, observe
-from mcp_server.conversations.sessions import (close_idle, end_session, restore_all, session_turns, show_session)
+from mcp_server.conversations.sessions import close_idle, end_session, restore_all, session_turns, show_session
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
-from pathlib import Path
-from tests.conftest import Clock, KEYWORDS_ONLY
-from typing import Any
+from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
 ASKS = Caller(explicit_sessions=True)

@@ -9,7 +9,7 @@ import pytest
 from anyio import run_process
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
-from mcp_server.forgetting.target import ForgetTarget, meant
+from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
@@ -343,7 +343,7 @@ async def test_what_was_forgotten_on_request_comes_back_from_nowhere(memory: Mem
 
 async def test_a_file_that_was_forgotten_as_a_whole_stays_away(memory: Memory) -> None:
     commit = committed(memory, "# Notes\n")
-    request, _ = await meant(memory, ForgetTarget(path=NOTES))
+    request, _ = await resolve_target(memory, ForgetTarget(path=NOTES))
     memory.files.remove(NOTES)
     memory.forgotten.add(request)
     with pytest.raises(Refused, match="forgotten on request"):

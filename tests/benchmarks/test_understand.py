@@ -86,6 +86,7 @@ def test_locomo_and_beam_count_as_conversations_that_hold_no_decisions(tmp_path:
     told = {"role": "assistant", "id": 1, "content": "An ordered choice: of 3 things there are 6."}
     (tmp_path / "beam" / "1").mkdir(parents=True)
     (tmp_path / "beam" / "1" / "chat.json").write_text(json.dumps([{"batch_number": 1, "turns": [[asked, told]]}]))
+    (tmp_path / "beam" / "1" / "probing_questions.json").write_text("{}")
     (friends,), (lesson,) = load(tmp_path / "locomo.json"), load(tmp_path / "beam")
     assert friends.is_talk
     assert lesson.is_talk

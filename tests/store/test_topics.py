@@ -12,14 +12,14 @@ from mcp_server.errors import Invalid
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.topic_files import TopicFiles, named
 from mcp_server.topics.topic import Cron, Pattern, Webhook
-from mcp_server.topics.topic_file import parsed, says
+from mcp_server.topics.topic_file import describe_triggers, parse_topic
 from tests.actions.playbooks import EMAIL
 
 SEED = EMAIL.replace("max_context_kb: 4\n", "max_context_kb: 4\nowner: Ana\n")
 
 
 def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
-    topic, warnings = parsed("topics/email-triage.md", SEED)
+    topic, warnings = parse_topic("topics/email-triage.md", SEED)
 
     assert warnings == ()
     assert (topic.name, topic.path, topic.first_line) == ("email-triage", "topics/email-triage.md", 18)
@@ -32,11 +32,11 @@ def test_the_topic_of_the_seed_is_read_with_all_its_fields() -> None:
     assert topic.description.startswith("When a new email arrives: 1. Classify")
     assert topic.extra == {"owner": "Ana"}
     assert topic.instructions.startswith("\n# Email Triage")
-    assert says(topic) == "webhook, pattern"
+    assert describe_triggers(topic) == "webhook, pattern"
 
 
 def test_a_file_without_front_matter_is_a_topic_by_likeness() -> None:
-    topic, _ = parsed("topics/Tea Time.md", "# Tea\n\nHow we brew it.\n")
+    topic, _ = parse_topic("topics/Tea Time.md", "# Tea\n\nHow we brew it.\n")
 
     assert (topic.name, topic.description, topic.triggers, topic.activation) == (
         "tea-time",
@@ -44,7 +44,7 @@ def test_a_file_without_front_matter_is_a_topic_by_likeness() -> None:
         (),
         "gated",
     )
-    assert says(topic) == "likeness"
+    assert describe_triggers(topic) == "likeness"
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_a_file_without_front_matter_is_a_topic_by_likeness() -> None:
     ],
 )
 def test_keys_of_the_topic_may_stand_inside_the_list(front: str) -> None:
-    topic, warnings = parsed("topics/x.md", f"---\n{front}\n---\n")
+    topic, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
 
     assert (topic.similarity_threshold, topic.activation, warnings) == (0.2, "auto", ())
-    assert says(topic) == "url, mention"
+    assert describe_triggers(topic) == "url, mention"
     text = f"---\n{front}\n---\n".splitlines()
     assert all(one.line == 1 or "type:" in text[one.line - 1] for one in topic.triggers)
 
@@ -82,7 +82,7 @@ def test_keys_of_the_topic_may_stand_inside_the_list(front: str) -> None:
     ],
 )
 def test_triggers_as_they_are_meant(trigger: str, made: object) -> None:
-    topic, _ = parsed("topics/x.md", f"---\ntriggers:\n  - {trigger}\n---\n")
+    topic, _ = parse_topic("topics/x.md", f"---\ntriggers:\n  - {trigger}\n---\n")
     assert topic.triggers == (made,)
 
 
@@ -100,7 +100,7 @@ def test_triggers_as_they_are_meant(trigger: str, made: object) -> None:
     ],
 )
 def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
-    topic, warnings = parsed("topics/x.md", f"---\ntriggers:\n  - {trigger}\n---\n")
+    topic, warnings = parse_topic("topics/x.md", f"---\ntriggers:\n  - {trigger}\n---\n")
     assert len(topic.triggers) == 1
     assert warnings == ()
 
@@ -139,12 +139,12 @@ def test_the_names_that_people_guess_are_understood(trigger: str) -> None:
 )
 def test_what_is_wrong_is_named_with_file_line_and_field(front: str, says_: str) -> None:
     with pytest.raises(Invalid, match=r"topics/x\.md: " + says_):
-        parsed("topics/x.md", f"---\n{front}\n---\nbody\n")
+        parse_topic("topics/x.md", f"---\n{front}\n---\nbody\n")
 
 
 def test_a_field_that_is_nearly_a_known_one_is_pointed_out() -> None:
     front = "subscription: [a]\ntriggers:\n  - type: pattern\n    match: x\n    correction_hnt: y\ncolour: red"
-    topic, warnings = parsed("topics/x.md", f"---\n{front}\n---\n")
+    topic, warnings = parse_topic("topics/x.md", f"---\n{front}\n---\n")
 
     assert warnings == (
         "topics/x.md: line 2: `subscription` means nothing here; did you mean `subscriptions`?",
@@ -216,11 +216,11 @@ def test_a_topics_folder_that_leads_elsewhere_has_no_topics(tmp_path: Path) -> N
 def test_an_unresolved_conflict_is_no_topic() -> None:
     text = f"{SEED}\n<<<<<<< HEAD\nours\n=======\ntheirs\n>>>>>>> other\n"
     with pytest.raises(Invalid, match=rf"line {SEED.count(chr(10)) + 2} begins an unresolved conflict"):
-        parsed("topics/email-triage.md", text)
+        parse_topic("topics/email-triage.md", text)
 
 
 def test_comments_that_never_end_cost_no_time() -> None:
     begun = time.process_time()
-    topic, _ = parsed("topics/x.md", "# X\n\n<!-- a template's -->\nWhat to do.\n" + "<!-- open\n" * 50_000)
+    topic, _ = parse_topic("topics/x.md", "# X\n\n<!-- a template's -->\nWhat to do.\n" + "<!-- open\n" * 50_000)
     assert topic.description.startswith("What to do.")
     assert time.process_time() - begun < 5

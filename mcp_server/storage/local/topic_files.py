@@ -91,10 +91,10 @@ class TopicFiles:
         known = self._read.get(path)
         if known is not None and known.stamp == stamp:
             return known
-        from mcp_server.topics.topic_file import parsed
+        from mcp_server.topics.topic_file import parse_topic
 
         try:
-            topic, warnings = parsed(path, self._files.read_text(path))
+            topic, warnings = parse_topic(path, self._files.read_text(path))
         except ContextManagerError as error:
             return _Read(stamp, None, (str(error),))
         return _Read(stamp, topic, warnings)

@@ -13,7 +13,7 @@ from mcp_server.model import Caller
 from mcp_server.relevance import clarity
 from mcp_server.topics import watch
 from mcp_server.topics.listing import forget_old, list_topics, problems, switch
-from mcp_server.topics.watch import ahead, look
+from mcp_server.topics.watch import first_tier_of_prompt, judge_prompt
 from tests.actions.playbooks import TEA, context, say, write
 from tests.conftest import Clock
 
@@ -198,12 +198,12 @@ async def test_what_an_active_topic_names_is_essential_to_clarity(memory: Memory
 async def test_a_prompt_that_a_hook_tells_of_is_judged_once(memory: Memory) -> None:
     write(memory, "topics/tea.md", TEA)
     await say(memory, "hello")
-    await ahead(memory, "s", "some tea", look(memory, "some tea"))
-    await ahead(memory, "s", "some tea", look(memory, "some tea"))
+    await judge_prompt(memory, "s", "some tea", first_tier_of_prompt(memory, "some tea"))
+    await judge_prompt(memory, "s", "some tea", first_tier_of_prompt(memory, "some tea"))
     assert await active(memory) == {"tea": "pattern “tea”"}
     write(memory, "topics/tea.md", TEA.replace("btea", "bcoffee"))
     assert (await say(memory, "some  tea")).notes == ()
-    await ahead(memory, "s", "some  tea", look(memory, "some  tea"))  # recorded by now
+    await judge_prompt(memory, "s", "some  tea", first_tier_of_prompt(memory, "some  tea"))  # recorded by now
     for number in range(3):
         await say(memory, f"something else {number}")
     assert "tea" in await active(memory)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.checkpoints.restore_plan import Difference, Names, PathChange, State, difference, line_changes, text
+from mcp_server.checkpoints.restore_plan import (
+    Difference,
+    Names,
+    PathChange,
+    State,
+    difference,
+    difference_text,
+    line_changes,
+)
 from mcp_server.knowledge.anchors import Anchor
 
 NOW = State(
@@ -36,7 +44,7 @@ def test_what_would_change_is_named_and_counted() -> None:
 
 
 def test_a_person_can_read_it() -> None:
-    assert text(difference(NOW, THEN)) == (
+    assert difference_text(difference(NOW, THEN)) == (
         "anchors set again: flour\nanchors taken away: rye\nanchors changed: oven\n"
         "topics active again: selling\ntopics no longer active: baking\n"
         "live again: 2 chunks\nno longer live: 1 chunk\n"
@@ -47,13 +55,13 @@ def test_a_person_can_read_it() -> None:
 
 def test_long_lists_end_in_a_count() -> None:
     many = State(topics=tuple(f"t{n:02}" for n in range(25)), knowledge={f"{n:02}.md": "x" for n in range(22)})
-    said = text(difference(State(knowledge={}), many))
+    said = difference_text(difference(State(knowledge={}), many))
     assert "t19 and 5 more" in said
     assert said.endswith("19.md: added, +1 −0\n  and 2 files more")
 
 
 def test_the_same_state_and_what_is_not_compared_change_nothing() -> None:
-    assert text(difference(NOW, NOW)) == "Nothing would change."
+    assert difference_text(difference(NOW, NOW)) == "Nothing would change."
     assert difference(State(anchors=(Anchor("oven", "item", "", "2026"),)), State((Anchor("oven", "item"),))).empty
     assert difference(State(knowledge={"a.md": "x"}), State()).empty, "knowledge is restored only if asked for"
 
@@ -82,7 +90,7 @@ def test_the_way_back_is_the_way_there_turned_round(one: State, other: State) ->
     )
     assert [path.path for path in there.paths] == [path.path for path in back.paths]
     assert difference(one, one) == Difference()
-    assert there.empty == (text(there) == "Nothing would change.")
+    assert there.empty == (difference_text(there) == "Nothing would change.")
 
 
 @given(TEXTS, TEXTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcp_server.history.commit_rules import TYPES, FileChange, grouped, label, message, read_answer, request
+from mcp_server.history.commit_rules import TYPES, FileChange, group_by_type, label, message, read_answer, request
 
 MEMORY = "knowledge/memory/MEMORY.md"
 TRANSCRIPT = "raw/conversations/2026/02/16/1845-ses_1-oven.md"
@@ -70,7 +70,7 @@ def test_each_change_has_the_type_that_it_belongs_to() -> None:
         change("knowledge/people/ana.md", "", "- said [src: raw/x.md#2]\n"),
     ]
 
-    groups = grouped(changes, "main")
+    groups = group_by_type(changes, "main")
 
     assert {kind: [one.path for one in group] for kind, group in groups.items()} == {
         "conversation": [TRANSCRIPT],
@@ -79,14 +79,14 @@ def test_each_change_has_the_type_that_it_belongs_to() -> None:
         "memory": [MEMORY],
         "extract": ["knowledge/people/ana.md"],
     }
-    assert list(grouped(changes, "explore/x")) == ["explore"]
-    assert list(grouped(changes, "extract/x")) == ["extract"]
+    assert list(group_by_type(changes, "explore/x")) == ["explore"]
+    assert list(group_by_type(changes, "extract/x")) == ["extract"]
 
 
 def test_what_moves_to_the_archive_is_one_commit_with_what_it_left() -> None:
     changes = [change(MEMORY, "- old\n- new\n", "- new\n"), change("archive/memory/MEMORY.md", "", "- old\n")]
 
-    assert {kind: len(group) for kind, group in grouped(changes, "main").items()} == {"maintenance": 2}
+    assert {kind: len(group) for kind, group in group_by_type(changes, "main").items()} == {"maintenance": 2}
 
 
 def test_a_conversation_is_called_by_its_name() -> None:

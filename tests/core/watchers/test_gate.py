@@ -113,9 +113,9 @@ def test_an_embedder_whose_common_cosine_is_unknown_only_compares_with_what_a_to
 
 def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
     other = Match("expenses", 1, Pattern(match="INVOICE"), "INVOICE", 4, 11)
-    assert judge.told([MATCH, other, replace(MATCH, start=30)]) == 1
-    assert judge.told([MATCH, replace(MATCH, said="receipt")]) == 2
-    assert judge.told([]) == 0
+    assert judge.count_distinct([MATCH, other, replace(MATCH, start=30)]) == 1
+    assert judge.count_distinct([MATCH, replace(MATCH, said="receipt")]) == 2
+    assert judge.count_distinct([]) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_word_said_twice_or_found_by_two_triggers_counts_once() -> None:
     ],
 )
 def test_only_a_clear_yes_or_no_is_understood(answer: str, means: bool | None) -> None:
-    assert judge.understood(answer) is means
+    assert judge.parse_answer(answer) is means
 
 
 def test_a_decision_takes_in_what_the_embeddings_say() -> None:

@@ -16,9 +16,9 @@ from mcp_server.topics.similarity import (
     Profile,
     TfIdf,
     Weights,
-    compared,
-    lessened,
+    compared_part,
     profile,
+    reduced,
     sketched,
     stems,
     trigger_words,
@@ -53,7 +53,7 @@ def tfidf(message: str) -> dict[str, Likeness]:
 
 def score(message: str, topic: Profile = PROFILES[0]) -> float:
     vector = WEIGHTS.vector(stems(message, plain))
-    return lessened(tfidf(message).get(topic.topic, NONE), unlike(topic, vector)).score
+    return reduced(tfidf(message).get(topic.topic, NONE), unlike(topic, vector)).score
 
 
 def test_a_message_is_most_like_the_topic_that_it_is_about() -> None:
@@ -70,7 +70,7 @@ def test_words_that_no_topic_says_count_against_likeness() -> None:
 def test_what_a_topic_is_not_for_speaks_against_it() -> None:
     assert score("compare three trains") > 2 * score("compare three trains of thought")
     assert score("trains of thought in books to read") < 0.1
-    assert lessened(Likeness(0.5, {}), 0.0).terms == {}
+    assert reduced(Likeness(0.5, {}), 0.0).terms == {}
     assert PROFILES[1].unlike == frozenset()
 
 
@@ -99,10 +99,10 @@ def test_triggers_lend_a_profile_the_words_they_are_made_of() -> None:
 
 def test_of_a_very_long_message_beginning_and_end_are_compared() -> None:
     long = "first " + "x" * 20_000 + " last"
-    assert len(compared(long)) == HEAD + TAIL + 1
-    assert compared(long).startswith("first")
-    assert compared(long).endswith("last")
-    assert compared("short") == "short"
+    assert len(compared_part(long)) == HEAD + TAIL + 1
+    assert compared_part(long).startswith("first")
+    assert compared_part(long).endswith("last")
+    assert compared_part("short") == "short"
 
 
 def test_jaccard_is_the_share_of_words_in_common_with_the_best_piece() -> None:
