@@ -17,7 +17,7 @@ from mcp_server.text.budget import UNLIMITED_BYTES, Count, Meter, Room
 FILL: tuple[Slot, ...] = (
     session.SAFETY,  # P0
     files.IDENTITY,
-    in_force.HOLDING,  # P1
+    in_force.IN_FORCE,  # P1
     files.MEMORY,
     files.ACTIVE_PROJECTS,
     files.PROJECT,

@@ -1,4 +1,4 @@
-"""Section: the text of a slot. Slot: how it is filled. `slots.py` lists all slots."""
+"""Section: the text of a slot. Slot: how it is filled. `compiler.FILL` lists all slots."""
 
 from __future__ import annotations
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.context.slots.knowledge import Seen, shingles
+from mcp_server.context.slots.knowledge import Included, shingles
 
 TEXT = "We decided on the fourth of May to keep the memory in markdown files under git, and to rebuild the index."
 
 
 def test_the_same_words_with_other_punctuation_are_one_passage() -> None:
-    seen = Seen()
+    seen = Included()
     seen.add("a", shingles(TEXT))
     assert seen.twin(shingles(TEXT.upper().replace(",", " —"))) == "a"
 
 
 def test_a_longer_passage_that_only_shares_a_part_is_another() -> None:
-    seen = Seen()
+    seen = Included()
     seen.add("a", shingles(TEXT))
     assert (
         seen.twin(shingles(f"{TEXT} Nobody objected, but Milan wants to see how large they become within one year."))
@@ -26,14 +26,14 @@ def test_a_longer_passage_that_only_shares_a_part_is_another() -> None:
 
 
 def test_short_texts_are_one_only_if_equal() -> None:
-    seen = Seen()
+    seen = Included()
     seen.add("a", shingles("Ana: yes"))
     assert seen.twin(shingles("Ana: Yes!")) == "a"
     assert seen.twin(shingles("Milan: yes")) is None
 
 
 def test_a_text_without_words_is_like_nothing() -> None:
-    seen = Seen()
+    seen = Included()
     seen.add("a", shingles("…"))
     assert seen.twin(shingles("!")) is None
 
@@ -44,7 +44,7 @@ def test_a_text_without_words_is_like_nothing() -> None:
 )
 def test_looking_up_finds_what_comparing_finds(one: list[str], other: list[str]) -> None:
     known, wanted = shingles(" ".join(one)), shingles(" ".join(other))
-    seen = Seen()
+    seen = Included()
     seen.add("a", known)
     alike = bool(wanted) and len(wanted & known) / len(wanted | known) >= 0.8
     assert (seen.twin(wanted) == "a") == alike
