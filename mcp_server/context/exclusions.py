@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from mcp_server.context.section import Filling
+from mcp_server.context.slots import Filling
 from mcp_server.model import Passage, SourceFile, Withheld
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.fencing import neutralise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.text.budget import Meter, Room, shared_out
 

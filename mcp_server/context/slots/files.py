@@ -19,7 +19,7 @@ from mcp_server.context.exclusions import NO_LONGER_SO, SHOWN_ABOVE, repeated, s
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, file_text, label, one_line, tight
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.context.slots.in_force import SETTLED, page_lines
 from mcp_server.knowledge.anchors import anchored_entries
 from mcp_server.knowledge.places import GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page

@@ -16,7 +16,7 @@ from mcp_server.context.cut import head_and_tail
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, said, speaker, turn_text
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 

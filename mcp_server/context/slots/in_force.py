@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.knowledge.places import CLOSED, DECISIONS, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
 from mcp_server.model import SourceFile
 from mcp_server.text.budget import Room
@@ -23,8 +23,10 @@ from mcp_server.text.markdown import sections
 from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
-"""Section of the page, its heading in the context, and its share of the room if not everything fits. Facts get the rest;
-with a message, all but the rules share the room by their rank."""
+"""Section of the page, its heading in the context, and its share of the room if not everything fits.
+
+Facts get the rest. With a message, all but the rules share the room by their rank.
+"""
 
 LENGTH_STEP = 80
 """Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
@@ -118,7 +120,7 @@ def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[P
 
 
 def _applies(inputs: CompileInputs, one: PageLine) -> bool:
-    """Returns whether a line applies: within a project, lines that belong to no project apply only if they are rules."""
+    """Returns whether a line applies. Within a project, lines of no project apply only if they are rules."""
     return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
 
 
@@ -127,7 +129,7 @@ def _shown(one: PageLine) -> str:
 
 
 def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
-    """Returns the room divided by these shares. What one kind does not need goes to the others, the first ones first."""
+    """Returns the room divided by these shares. The rest of one kind goes to the others, the first ones first."""
     given = [min(need, int(room * share)) for need, share in zip(needs, shares, strict=True)]
     for place, need in enumerate(needs):
         given[place] += min(need - given[place], room - sum(given))

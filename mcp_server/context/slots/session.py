@@ -10,7 +10,7 @@ from mcp_server.context.cut import LEFT_OUT, head_and_tail
 from mcp_server.context.inputs import LEAST_BUDGET, Dropped, LastSession
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line, said, speaker
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.relevance.clarity_block import HEAD, BlockItem, block, line
 from mcp_server.text.budget import Room
