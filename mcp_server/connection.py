@@ -1,6 +1,6 @@
-"""One MCP connection as the actions see it: whose memory, which client, which sessions (SPEC §2 "Which session").
+"""A connection: the memory, the client and the sessions of one MCP server, for its tools and resources.
 
-Here and in the tools and resources, actions are imported by the calls that need them: the first answer must not wait.
+Here, in tools and in resources, each call imports the actions that it needs, so that the first answer does not wait.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ HANDLE = "This opened a new session. Pass its ID as `session` in every later cal
 
 @dataclass(slots=True)
 class Connection:
-    """What every tool, resource and prompt of one server gets.
+    """The state that the tools, resources and prompts of one server share.
 
-    `memory()` waits until the workspace is open, and raises what went wrong if it could not be opened. Over stdio a
-    process serves one connection, whose sessions are remembered here; over HTTP nothing is: there every call names its
-    session, and its project too, since the server's folder says nothing about the client's (`folder` is None).
-    `window` is what the client calls the window that this server belongs to: hooks tell by it which session it is in.
+    `memory()` waits until the workspace is open, and raises the error if it could not be opened. Over stdio a process
+    serves one connection and remembers its sessions. Over HTTP each call names its session and project, because the
+    server's folder is not the client's: `folder` is None. `window` is the client's name of the window that this server
+    belongs to; its hooks report the window's session under that name.
     """
 
     memory: Callable[[], Awaitable[Memory]]
@@ -49,23 +49,23 @@ class Connection:
 
     @property
     def session(self) -> str | None:
-        """What an unnamed call means: the session that the client's hooks last gave, else the one that this connection
-        has seen; None with none or several."""
+        """The session of a call that names none: the one that the client's hooks last reported, else the only one that
+        this connection has used; None if it has used none or several."""
         return self._hooked or (next(iter(self._seen)) if len(self._seen) == 1 else None)
 
     def saw(self, session: str | None) -> None:
-        """Remembers a session that a call has named and that exists."""
+        """Remembers an existing session that a call has named."""
         if session and self.transport == "stdio":
             self._seen[session] = None
 
     def follow(self, session: str | None) -> None:
-        """The client's hooks say that it is in this session now."""
+        """Remembers the session that the client's hooks reported."""
         self.saw(session)
         if session and self.transport == "stdio":
             self._hooked = session
 
     async def caller(self, client: str | None = None) -> Caller:
-        """The caller of every action but `observe`."""
+        """Returns the caller of every action except `observe`."""
         if self.window:
             from mcp_server.context.windows import session_in
 
@@ -73,7 +73,7 @@ class Connection:
         return self._caller(await self._explicit(client), client, self.session)
 
     async def project(self, client: str | None = None) -> Project:
-        """The project that a call looks in: that of this connection's session, else that of the client's folder."""
+        """Returns the project of this connection's session, else of the client's folder."""
         from mcp_server.conversations.projects import project_of
 
         memory, caller = await self.memory(), await self.caller(client)
@@ -83,14 +83,15 @@ class Connection:
     async def observe(self, client: str | None, turn: NewTurn) -> Observed:
         """Records a turn.
 
-        Unnamed, it goes to the session that this connection opened, or to the only one it has seen; two first turns at
-        once open one session. A client that serves many chats gets a new session for each unnamed turn.
+        A turn without a session goes to the session that this connection opened, else to the only one that it has
+        used. Two simultaneous first turns open one session. For a client that serves many chats, each turn without a
+        session opens a new one.
         """
         from mcp_server.conversations.observe import observe
 
         memory = await self.memory()
         explicit = await self._explicit(client)
-        with CancelScope(shield=True):  # a client that goes away in the middle has said it all the same
+        with CancelScope(shield=True):  # record the turn also if the client disconnects meanwhile
             if turn.session or explicit or self.transport == "http":
                 observed = await observe(memory, turn, self._caller(explicit, client, None))
                 if not turn.session:
@@ -103,8 +104,8 @@ class Connection:
         return observed
 
     async def compiled(self, client: str | None = None) -> str:
-        """The compiled context of this connection's session; where it has none or several, what all share and the URIs
-        of the open ones, within the same budget."""
+        """Returns the compiled context of this connection's session. Without a single session, returns the context that
+        all share and the URIs of the open sessions, within the same budget."""
         from mcp_server.context.compile import CompileRequest, compile_context
         from mcp_server.conversations.sessions import list_sessions
 

@@ -1,8 +1,6 @@
-"""How many tokens is a text? Counted with a vocabulary that ships with the package: no network, no download, no
-cache folder.
+"""Counts the tokens of texts with a vocabulary that ships with the package, so that nothing is downloaded.
 
-Loading costs about 0.3 s and 45 MB, so it happens at the first count, not at the start, and once a process: whoever
-counts shares the vocabulary, which never changes.
+Loading it takes about 0.3 s and 45 MB. It is loaded at the first count and shared by all counters of the process.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ from mcp_server.errors import Invalid, Unavailable
 if TYPE_CHECKING:
     import tiktoken
 
-# tiktoken_ext/openai_public.py: the digest that tiktoken itself expects of the vocabulary, and the pattern that goes
-# with it.
+# The vocabulary's digest and pattern, from tiktoken_ext/openai_public.py.
 _SHA256 = {"o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"}
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _PATTERN = {
@@ -38,25 +35,25 @@ _PATTERN = {
 }
 
 EXACT_CHARACTERS = 1_000_000
-"""Texts up to this length are counted exactly; of a longer one only so much is, the rest by an upper bound."""
-_REMEMBERED_CHARACTERS = 2_000  # lines and passages are counted again and again
-_BY_LINES = 200_000  # characters up to which a text is counted by its lines; those of a larger one would displace all
-_WINDOW = 64  # characters a token are looked at first when truncating: English has 4 to 5, runs of spaces more
+"""Characters of a text that are counted exactly; the rest of a longer one is counted by an upper bound."""
+_REMEMBERED_CHARACTERS = 2_000  # longest text whose count is cached: a line or a passage
+_BY_LINES = 200_000  # characters up to which a text is counted by its lines; more would displace the whole cache
+_WINDOW = 64  # characters for each token that are read first when truncating: English has 4 to 5, runs of spaces more
 
 # A million blanks in a row overflow the stack of tiktoken's regular expression, which panics. (Tried: 0.14)
 _LONG_BLANK = re.compile(r"(?<!\s)\s{50000,}")
-# Over a line feed no token runs on, whatever stands around it, unless a blank or a slash follows: see the pattern.
+# No token continues over a line feed unless a blank or a slash follows: see the pattern.
 _SAFE_CUT = re.compile(r"\n(?=[^\s/])")
 
 _LOADING = threading.Lock()
-"""Several threads that count at once load it once."""
+"""Held while a thread loads the vocabulary."""
 
 
 class TokenCounter:
-    """Counts and cuts by tokens. Names of special tokens in a text are text. Any thread may use it."""
+    """Counts and cuts by tokens, in any thread. Names of special tokens in a text are text."""
 
     def __init__(self, vocabulary: str = "o200k_base") -> None:
-        """Raises Invalid for a vocabulary that does not ship."""
+        """Raises Invalid for a vocabulary that the package does not have."""
         if vocabulary not in _PATTERN:
             raise Invalid(f"no vocabulary {vocabulary!r}; there is: {', '.join(_PATTERN)}")
         self.vocabulary = vocabulary
@@ -65,11 +62,11 @@ class TokenCounter:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether counting is quick: the first count loads the vocabulary."""
+        """Whether the vocabulary is loaded, which the first count does."""
         return self._loaded is not None
 
     def count(self, text: str) -> int:
-        """The number of tokens: exact up to EXACT_CHARACTERS (long blanks apart); above, never too low, never slow."""
+        """Returns the number of tokens: exact up to EXACT_CHARACTERS, except for long blanks; above, an upper bound."""
         if len(text) <= _REMEMBERED_CHARACTERS:
             return self._count_small(text)
         if len(text) <= _BY_LINES:
@@ -83,23 +80,23 @@ class TokenCounter:
         return self._count(text[:cut]) + _most_tokens(text[cut:])
 
     def truncate(self, text: str, tokens: int) -> str:
-        """The longest beginning of `text`, in whole characters, that has at most `tokens` tokens by `count`."""
+        """Returns the longest beginning of `text`, in whole characters, that has at most `tokens` tokens by `count`."""
         if tokens <= 0:
             return ""
         window = min(len(text), tokens * _WINDOW + _WINDOW)
         head = text[:window]
         blank = _LONG_BLANK.search(head)
-        if blank is not None:  # nobody reads on after so many
+        if blank is not None:  # nothing after it would be read
             head = head[: blank.start() + 1]
         if len(head) == len(text) and self.count(text) <= tokens:
             return text
         encoding = self._encoding()
         ids = encoding.encode_ordinary(head[:EXACT_CHARACTERS])[:tokens]
         while ids:
-            # A character may be spread over several tokens: an incomplete one at the end goes.
+            # A character may have several tokens: drop an incomplete one at the end.
             cut = encoding.decode_bytes(ids).decode("utf-8", errors="ignore")
             cut = head[: len(cut)]  # a lone surrogate was counted as U+FFFD, one character as well
-            if self.count(cut) <= tokens:  # the end of a cut text may be tokenised differently than its middle was
+            if self.count(cut) <= tokens:  # a cut text may have other tokens at its end
                 return cut
             ids.pop()
         return ""
@@ -126,7 +123,7 @@ class TokenCounter:
 
 
 def _most_tokens(text: str) -> int:
-    """No token is shorter than a byte."""
+    """Returns an upper bound: no token is shorter than a byte."""
     return len(text.encode("utf-8", errors="replace")) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -151,5 +148,5 @@ def _load(vocabulary: str) -> tiktoken.Encoding:
         token, _, rank = line.partition(b" ")
         ranks[binascii.a2b_base64(token)] = int(rank)
     encoding = tiktoken.Encoding(vocabulary, pat_str=_PATTERN[vocabulary], mergeable_ranks=ranks, special_tokens={})
-    ranks.clear()  # its own copy is what it counts with; this one it would keep for pickling only, 25 MB
+    ranks.clear()  # it keeps these 25 MB only for pickling, and counts with a copy
     return encoding

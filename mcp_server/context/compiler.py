@@ -9,15 +9,25 @@ from dataclasses import dataclass, replace
 from mcp_server.context.inputs import LEAST_BUDGET, CompileInputs, Digests
 from mcp_server.context.receipt import Receipt, SlotAccount, accounted
 from mcp_server.context.render import SEPARATOR
-from mcp_server.context.section import Filling, Section, Slot
-from mcp_server.context.slots import checkpoint, files, history, in_force, knowledge, session, topics
+from mcp_server.context.slots import (
+    Filling,
+    Section,
+    Slot,
+    checkpoint,
+    files,
+    history,
+    in_force,
+    knowledge,
+    session,
+    topics,
+)
 from mcp_server.context.slots.files import NO_ROOM_IN_SHARE
 from mcp_server.text.budget import UNLIMITED_BYTES, Count, Meter, Room
 
 FILL: tuple[Slot, ...] = (
     session.SAFETY,  # P0
     files.IDENTITY,
-    in_force.HOLDING,  # P1
+    in_force.IN_FORCE,  # P1
     files.MEMORY,
     files.ACTIVE_PROJECTS,
     files.PROJECT,

@@ -1,6 +1,6 @@
-"""Cutting: a text that does not fit ends at a section, line or sentence, and says what is left out and how to read it.
+"""Cuts a text that does not fit at the end of a section, line or sentence, with a note on how to read the rest.
 
-Every function gets text that is already safe to show, and gives text back that holds in the room it was given.
+Every function receives neutralized text and returns text that fits into the given room.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 from mcp_server.text.words import words
 
 LEFT_OUT = "[…]"
-"""Stands where a passage or a turn was cut."""
+"""Marks where a passage or a turn was cut."""
 
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++[\"'”’)\]]*+(?=\s)|(?=\n)")
-# (A run of dots is read once, from its beginning: a message of nothing else took seconds.)
+# Possessive, and from the first dot only: a message of nothing but dots took seconds.
 _SECTION_START = re.compile(r"^#{1,6} ", re.MULTILINE)
 _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 LEAST_CODE = 6
-"""Lines of fenced code below which leaving it out saves little."""
+"""Fenced code with fewer lines is kept: removing it would save little."""
 _SPACE = re.compile(r"\s+")
-_MOST_SENTENCES = 400  # of one passage; what lies behind is far from its start and was not what search found
+_MOST_SENTENCES = 400  # of one passage: search found it by its first ones
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What is shown of a text. `end` is how far of it was shown, in characters; `whole` that nothing is missing."""
+    """The shown part of a text: its first `end` characters; `whole` if that is all of it."""
 
     text: str
     end: int
@@ -37,10 +37,11 @@ class Cut:
 
 
 def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -> Cut:
-    """The beginning of `text` that fits: up to a section end if that keeps most of it, else a line, sentence or word.
+    """Returns the beginning of `text` that fits, up to the end of a section if that keeps most of it, else of a line,
+    sentence or word.
 
-    `mark(end)` is the closing line for a cut after `end` characters; it is inside the room too. Without room even for
-    the mark nothing is shown.
+    `mark(end)` is the last line for a cut after `end` characters, included in the room. The result is empty if not even
+    the mark fits.
     """
     if room.holds(text, meter):
         return Cut(text, len(text), True)
@@ -64,7 +65,7 @@ def beginning(text: str, room: Room, meter: Meter, mark: Callable[[int], str]) -
 
 
 def head_and_tail(text: str, tokens: int, meter: Meter) -> str:
-    """The beginning (three fifths) and the end of a message that is too long: what it is about, and what it asks."""
+    """Returns the beginning (three fifths) and the end of a message that is too long."""
     if Room(tokens).holds(text, meter):
         return text
     room = tokens - meter.line(f" {LEFT_OUT} ")
@@ -75,8 +76,10 @@ def head_and_tail(text: str, tokens: int, meter: Meter) -> str:
 
 
 def without_code(text: str, query: frozenset[str], *, begins_inside: bool = False) -> str:
-    """A message without the fenced blocks that hold no word of `query` (folded words): a log or document that was
-    pasted for something else. Where it may begin inside of one, and its first fence does not say, it stays as it is."""
+    """Returns a message without the fenced blocks that contain no word of `query` (folded words), such as pasted logs.
+
+    If the message may begin inside a block and its first fence does not tell, it is returned unchanged.
+    """
     shown: list[str] = []
     block: list[str] = []
     fence = ""
@@ -106,10 +109,10 @@ def without_code(text: str, query: frozenset[str], *, begins_inside: bool = Fals
 
 
 def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -> str:
-    """Of a long passage the run of whole sentences that says most about `query` (folded words) in so many tokens.
+    """Returns the run of whole sentences of a passage that is most relevant to `query` (folded words) and fits.
 
-    A run is worth the query words it holds, each once, the rarer in this passage the more; of equals the longer wins,
-    then the earlier. Empty if not even a cut sentence fits.
+    The worth of a run is the sum over its query words, each once, of 1 / the number of sentences with that word. Of
+    equal runs the longer one is taken, then the earlier one. The result is empty if not even a cut sentence fits.
     """
     if Room(tokens).holds(text, meter):
         return text
@@ -141,12 +144,12 @@ def relevant_part(text: str, query: frozenset[str], tokens: int, meter: Meter) -
 
 
 def _within(text: str, room: int, meter: Meter) -> int:
-    """Tokens of a sentence; one that is far too long costs more than there is, uncounted."""
+    """Returns the tokens of a sentence, or more than `room`, without counting, if it is certainly too long."""
     return meter.line(text) if len(text) <= max(0, room) * MOST_CHARACTERS_PER_TOKEN else room + 1
 
 
 def _words_within(text: str, tokens: int, meter: Meter, *, from_end: bool) -> str:
-    """As many whole words from one end as fit; a word that is too long by itself is left out."""
+    """Returns as many whole words from one end as fit."""
     reach = max(0, tokens) * MOST_CHARACTERS_PER_TOKEN
     if from_end:
         ends = [len(text), *(m.end() for m in reversed(list(_SPACE.finditer(text, max(0, len(text) - reach)))))]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from mcp_server.context.section import Filling
+from mcp_server.context.slots import Filling
 from mcp_server.model import Passage, SourceFile, Withheld
 from mcp_server.text.derived_lines import is_derived, without_sources
 from mcp_server.text.fencing import neutralise
@@ -31,27 +31,33 @@ _PROJECT = re.compile(r"^[\w-]+: ")
 """Prefix of a line in MEMORY.md, which has lines of all projects."""
 
 
-def plain(line: str) -> str:
-    """Returns an entry's text, the same for every file: without bullet, day, sources, and the journal's additions."""
-    return _SHORT.sub("", _BEGINNING.sub("", without_sources(line), count=1).strip()).rstrip("…").casefold()
+def _plain(text: str) -> str:
+    """Returns an entry's text without bullet, day, and the journal's additions, so that it is the same in every file.
+
+    `text` is the entry without its sources.
+    """
+    return _SHORT.sub("", _BEGINNING.sub("", text, count=1).strip()).rstrip("…").casefold()
 
 
 def said_above(filling: Filling) -> frozenset[str]:
     """Returns the texts of the entries that earlier slots show."""
-    shown = (line for section in filling.before.values() for line in section.text.splitlines())
-    found = {plain(line) for line in shown if _BEGINNING.match(line)}
+    shown = [line for section in filling.before.values() for line in section.text.splitlines()]
+    texts = list(map(without_sources, [line for line in shown if _BEGINNING.match(line)]))
+    found = {_plain(text) for text in texts}
     return frozenset(found | {_PROJECT.sub("", said) for said in found})
 
 
 def of_others(body: str, others: AbstractSet[str]) -> dict[int, str]:
     """Returns a journal's derived lines (from 0) under the headings of other projects, each with the reason."""
-    lines = body.split("\n")
+    if not others:
+        return {}
+    derived = list(map(is_derived, body.split("\n")))
     return {
         place: ANOTHERS.format(section.title)
-        for section in (sections(body) if others else ())
+        for section in sections(body)
         if section.title in others
         for place in range(section.start - 1, section.end)
-        if is_derived(lines[place])
+        if derived[place]
     }
 
 
@@ -80,15 +86,18 @@ def repeated(lines: Sequence[str], said: AbstractSet[str]) -> list[int]:
     """
     if not said:
         return []
+    places = [place for place, derived in enumerate(list(map(is_derived, lines))) if derived]
+    originals = [lines[place] for place in places]
+    safe = list(map(neutralise, originals))
+    stored, shown = list(map(without_sources, originals)), list(map(without_sources, safe))
     found = []
-    for place in [place for place, derived in enumerate(map(is_derived, lines)) if derived]:
-        line = lines[place]
-        text = plain(neutralise(line))
-        if _SHORT.search(_BEGINNING.sub("", without_sources(line), count=1)):
-            shown = any(text in one for one in said)
+    for place, original, safe_text in zip(places, stored, shown, strict=True):
+        text = _plain(safe_text)
+        if _SHORT.search(_BEGINNING.sub("", original, count=1)):
+            again = any(text in one for one in said)
         else:
-            shown = text in said or _PROJECT.sub("", text) in said
-        found += [place] if shown else []
+            again = text in said or _PROJECT.sub("", text) in said
+        found += [place] if again else []
     return found
 
 

@@ -1,4 +1,4 @@
-"""The live context of a session as a compilation shows it: its turns as they stand, and what is not among them."""
+"""Reads the live context of a session for a compilation: its turns as they are now, and the dropped chunks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from mcp_server.model import Turn
 from mcp_server.relevance.chunks import LiveChunk, Standing, as_shown, text_of
 
 MOST_DROPPED = 40
-"""Of what was dropped a compilation sees so many: more never fit into its list."""
+"""Number of dropped chunks that a compilation receives: more never fit into its list."""
 
 WORDS = 160
-"""Characters of a dropped text that its line is made of."""
+"""Characters of a dropped text in its line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """`turns` as they stand, oldest first; `shortened` names those that are not whole, `dropped` what is gone, the
-    newest first."""
+    """The turns as they are now, oldest first; those that are `shortened`, and the `dropped` chunks, newest first."""
 
     turns: tuple[Turn, ...] = ()
     shortened: tuple[Shortened, ...] = ()
@@ -30,10 +29,9 @@ class Live:
 
 
 async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> Live:
-    """How a session's `turns` stand; what was said after them is not seen. What the user said last is always whole: the
-    context is for it.
+    """Returns the live context of a session's `turns`, without later ones. The last user turn is always whole.
 
-    Where there is no live set (the session is over, its state was lost) cold storage says what is not whole.
+    If there is no live set (the session has ended, or its state was lost), it is read from cold storage.
     """
     standing = await memory.live.standing(session)
     if standing is None:

@@ -1,8 +1,4 @@
-"""Pauses: the user says "nothing into my prompts for now", everywhere or in one project.
-
-A pause stops what is pushed. Conversations are recorded all the same: what was said while nothing was pushed may be
-asked for later.
-"""
+"""Pauses: the user stops pushes into prompts, everywhere or in one project. Recording continues."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ EVERYWHERE = "*"
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """`project` is a raw project key, "" for what has no project, None for everywhere; `name` what people call it.
-    Without `until` it holds until `resume`."""
+    """A pause. `project` is a raw project key, "" for sessions without a project, None for everywhere; `name` is for
+    people. Without `until` it lasts until `resume`."""
 
     project: str | None
     name: str
@@ -34,8 +30,7 @@ class Pause:
 
 
 async def pause(memory: Memory, project: Project | None = None, duration: timedelta | None = None) -> Pause:
-    """Pushes nothing from now on, in one project or everywhere, for a time or until `resume`. A second pause of the
-    same place takes the place of the first."""
+    """Stops pushes in one project or everywhere, for a time or until `resume`. Replaces an earlier pause there."""
     now = memory.clock()
     new = Pause(
         project=None if project is None else project.key,
@@ -49,7 +44,7 @@ async def pause(memory: Memory, project: Project | None = None, duration: timede
 
 
 async def resume(memory: Memory, project: Project | None = None) -> list[Pause]:
-    """Ends the pauses of one project, or all of them; returns those that were in force."""
+    """Ends the pauses of one project, or all pauses. Returns those that were in force."""
     lifted = [one for one in await pauses(memory) if project is None or _covers(one, project)]
     for key in await memory.state.entries(NAMESPACE):
         if project is None or key[1:] in project.keys | {project.key}:
@@ -58,14 +53,14 @@ async def resume(memory: Memory, project: Project | None = None) -> list[Pause]:
 
 
 async def pauses(memory: Memory) -> list[Pause]:
-    """Those in force, the one for everywhere first."""
+    """Returns the pauses in force, the one for everywhere first."""
     now = memory.clock()
     found = [_read(key, value) for key, value in (await memory.state.entries(NAMESPACE)).items()]
     return [one for one in found if one is not None and (one.until is None or one.until > now)]
 
 
 async def why_silent(memory: Memory, project: Project) -> str | None:
-    """Why nothing is pushed into this project's prompts, or None."""
+    """Returns why nothing is pushed into this project's prompts, or None."""
     if not memory.settings.hooks.inject:
         return "switched off (hooks.inject, or CONTEXT_MANAGER_PAUSE)"
     return next((one.words for one in await pauses(memory) if _covers(one, project)), None)

@@ -1,7 +1,4 @@
-"""Going on: what the conversation before this one was about, for a window whose first prompt only asks to go on.
-
-It is told to nobody else: what was said in one conversation comes into another where a prompt bears on it.
-"""
+"""Finds the previous conversation of a project, for a window whose first prompt only asks to continue it."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ PHRASES = tuple(
     )
     for phrase in line.split(",")
 )
-"""Folded, as `words` writes them: one of them must stand in the message …"""
+"""Folded, as `words` returns them. A message that asks to continue contains one of them."""
 
 ABOUT_IT = frozenset(
     word
@@ -38,15 +35,17 @@ ABOUT_IT = frozenset(
     )
     for word in line.split()
 )
-"""… and no other word that it is about: who names a subject wants that."""
+"""The only words that may be its subject: a message with another subject asks for that."""
 
 LONGEST = 300
-"""Characters: who says more wants more than to go on."""
+"""Characters. A longer message asks for more than to continue."""
 
 
 def asks_to_go_on(message: str, project: str = "") -> bool:
-    """Whether a message asks for what was done before, whatever that was. A command of the client never does. The name
-    of the `project` that it is said in is no subject."""
+    """Returns whether a message only asks to continue the previous work ("where were we?").
+
+    A command of the client never does. The name of the `project` does not count as a subject.
+    """
     said = message.strip()
     if not said or said[0] in "/!#<" or len(said) > LONGEST:
         return False
@@ -56,16 +55,16 @@ def asks_to_go_on(message: str, project: str = "") -> bool:
 
 LAST_EXCHANGES = 3
 LOOKED_AT = 20
-"""So many conversations back, where those after it cannot be read."""
+"""Number of conversations that are tried if the newest ones cannot be read."""
 
 
 async def begins(memory: Memory, session: str) -> bool:
-    """Whether nobody has answered in this session yet: later, going on means its own conversation."""
+    """Returns whether the session has no answer yet. Later, "continue" means the session itself."""
     return not await memory.state.count_turns(session, "agent")
 
 
 async def last_session(memory: Memory, project: Project, without: str) -> LastSession | None:
-    """The project's conversation that was last worked in, other than the session `without`; no subagent's."""
+    """Returns the project's newest conversation other than the session `without`, ignoring subagents."""
     keys = project.keys or {project.key}
     rows = await memory.state.sessions()
     own = [row for row in rows if row.project in keys and row.kind != "subagent" and row.session != without]
@@ -80,7 +79,7 @@ async def last_session(memory: Memory, project: Project, without: str) -> LastSe
 
 
 def _last_turns(memory: Memory, row: SessionRow) -> tuple[Turn, ...]:
-    """The last exchanges, of each what the user said and how the answer ended."""
+    """Returns the user turns of the last exchanges and the last agent turn of each."""
     said = [placed.turn for placed in memory.transcripts.read(row.path).turns if placed.turn.content.strip()]
     kept: list[Turn] = []
     users = 0

@@ -1,4 +1,4 @@
-"""The receipt: the account of one compilation. What went in, what stayed out, with scores, tokens and why."""
+"""The receipt of a compilation: the included and excluded candidates, with scores, tokens and reasons."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ OUTSIDE_SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history; of what was
-    kept out of a file or history as a whole, `path` and `session#first-last`.
+    """A candidate. `id` is `path:start-end`, or `session#turn` for a turn of the session's own history.
 
-    `tokens` is what it costs as rendered, 0 where it was ruled out before that mattered. `reason` says why it is in or
-    out, in words a person knows. `score` is the product of `terms`; candidates come in by `score` less `charge`, which
-    grows with their length. `whole` is False where only a part of it is shown.
+    The id of a whole excluded file is its path, of excluded history `session#first-last`. `tokens` are those of the
+    rendered text, 0 if it was excluded before it was rendered. `reason` says why it is in or out, in words for a
+    person. `score` is the product of `terms`; candidates are ordered by `score` less `charge`, which grows with their
+    length. `whole` is False if only a part is shown.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True)
 class SlotAccount:
-    """What one slot took: its tokens in the text, the most it might have taken, and what was kept free for it."""
+    """The tokens of a slot: in the text, its cap, and its floor, which was kept free for it."""
 
     name: str
     tokens: int
@@ -56,11 +56,11 @@ class SlotAccount:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Everything about one compilation. Σ tokens of `slots` + `separators` = `tokens` ≤ `budget`.
+    """The account of one compilation. Σ tokens of `slots` + `separators` = `tokens` ≤ `budget`.
 
-    `considered` holds at most 200 candidates, those that are in first; `left_out` counts the rest by reason. `inputs`
-    holds one SHA-256 per input field. `too_small` says that the budget was below what a context needs. `generation`
-    names the index that the hits came from, `messages` what it had to say: they are not inputs.
+    `considered` holds at most 200 candidates, included ones first; `left_out` counts the others by reason. `inputs`
+    holds a SHA-256 of each input field. `too_small`: the budget was below `LEAST_BUDGET`. `generation` is the index of
+    the hits, `messages` are its messages; they are not inputs.
     """
 
     sha256: str
@@ -81,12 +81,12 @@ class Receipt:
     version: int = RECEIPT_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """The receipt as JSON values."""
+        """Returns the receipt as JSON values."""
         return asdict(replace(self, inputs=dict(self.inputs)))
 
     @property
     def markdown(self) -> str:
-        """The receipt as a person or a model reads it: where the tokens went, what is in, what stayed out and why."""
+        """The receipt for a person or a model: tokens by slot, included and excluded candidates, and why."""
         return neutralise("\n".join([*self._head(), *self._slots(), *self._inside(), *self._outside()]))
 
     def _head(self) -> list[str]:
@@ -139,7 +139,7 @@ class Receipt:
 
 
 def _score(one: Considered) -> str:
-    """`, score 0.48 = relevance 0.8 × decay 0.6`; factors of 1 are left out."""
+    """Returns `, score 0.48 = relevance 0.8 × decay 0.6`, without factors of 1."""
     if one.score is None:
         return ""
     factors = [f"{name} {value:g}" for name, value in one.terms.items() if value != 1]
@@ -152,6 +152,6 @@ def _score(one: Considered) -> str:
 
 
 def accounted(considered: Iterable[Considered]) -> tuple[tuple[Considered, ...], Mapping[str, int]]:
-    """The first 200, those that are in before those that are not, and how many more there were for each reason."""
+    """Returns at most 200 candidates, included ones first, and the number of the others by reason."""
     ordered = sorted(considered, key=lambda one: not one.included)
     return tuple(ordered[:MOST_CONSIDERED]), dict(Counter(one.reason for one in ordered[MOST_CONSIDERED:]))

@@ -1,4 +1,4 @@
-"""Rendering: how stored text is shown. It is data: fenced by labels that it cannot forge, and marked by origin.
+"""Renders stored text as data: under labels that it cannot forge, marked with its origin.
 
 <!-- slot: where it comes from -->  begins a block; `neutralise` leaves no such opener in stored text
 [2026-05-02 · Title]                begins what was found in one conversation or file
@@ -32,11 +32,11 @@ _LONGEST_PATH = 300
 
 
 def one_line(text: str, longest: int) -> str:
-    """Stored text made fit for a label or a header: neutral, one line, cut at a word with an ellipsis."""
+    """Returns stored text for a label or a header: neutralized, on one line, cut at a word with an ellipsis."""
     return _one_line(text[: 4 * longest], longest)
 
 
-@lru_cache(maxsize=1024)  # titles, paths and names come again and again
+@lru_cache(maxsize=1024)  # titles, paths and names are repeated
 def _one_line(text: str, longest: int) -> str:
     line = " ".join(neutralise(text).split())
     if len(line) <= longest:
@@ -45,19 +45,20 @@ def _one_line(text: str, longest: int) -> str:
 
 
 def label(slot: str, source: str) -> str:
-    """The comment that begins a section and says where it comes from."""
+    """Returns the comment that begins a section and names its source."""
     return f"<!-- {slot}: {one_line(source, 400).replace('>', '›')} -->"
 
 
 def file_text(text: str) -> str:
-    """A workspace file for showing: comments blanked (the lines stay where they are), marks of
-    provenance left out, the rest neutralised."""
+    """Returns a workspace file's text, neutralized, with blanked comments and without marks of sources.
+
+    Line numbers stay the same.
+    """
     return neutralise(without_sources(without_comments(text))).rstrip()
 
 
 def tight(text: str) -> str:
-    """The text without headings that nothing stands under, with one blank line where there were several, and with none
-    between bullets."""
+    """Returns the text without empty sections, repeated blank lines, and blank lines between bullets."""
     return _LOOSE.sub(r"\1\n", _BLANK_LINES.sub("\n\n", _EMPTY_HEADING.sub("", text))).strip("\n")
 
 
@@ -76,12 +77,12 @@ def speaker(role: str, name: str | None) -> str:
 
 
 def said(who: str, text: str) -> str:
-    """One turn as a line of a section, safe as a whole: a person may be called "System"."""
+    """Returns a turn as a line of a section. It is neutralized as a whole, because a person may be called "System"."""
     return neutralise(f"{who}: {indented(neutralise(text))}")
 
 
 def turn_text(turn: Turn) -> str:
-    """A turn's words, and one line for each tool call (what it gave is in the transcript)."""
+    """Returns a turn's text, and one line for each tool call."""
     calls = [
         f"> [tool:{call.name}] {call.summary}" + (f" → {call.result}" if call.result else "")
         for call in turn.tool_calls
@@ -107,7 +108,7 @@ def _header(*parts: str) -> str:
 
 
 def passage_text(passage: Passage) -> str:
-    """A passage's own words; a section's heading line is left out, its title says it."""
+    """Returns a passage's text without marks of sources and without a section's heading, which is in its title."""
     if passage.category == "conversation":
         return passage.text
     if passage.text.startswith("#"):
@@ -116,7 +117,7 @@ def passage_text(passage: Passage) -> str:
 
 
 def _line_text(line: str) -> str:
-    """A derived line's words, without its day if they name the day themselves."""
+    """Returns a derived line's text, without its day if the text names the day."""
     text = without_sources(line).removeprefix("- ")
     dated = _DAY.match(text)
     if dated is None:
@@ -129,10 +130,10 @@ def _line_text(line: str) -> str:
 
 
 def passage_line(passage: Passage, text: str, *, cut: bool) -> str:
-    """One found passage as a line under its header: by its speaker, or with its lines in the file and its title."""
+    """Returns a passage as a line under its header: with its speaker, or with its lines in the file and its title."""
     lines = f"{passage.start}-{passage.end}"
     if passage.category == "conversation":
         return said(speaker(passage.role or "user", passage.speaker), text) + (f" (lines {lines})" if cut else "")
-    if is_derived(passage.text):  # it says itself who and when
+    if is_derived(passage.text):  # it contains who and when
         return neutralise(indented(neutralise(text)))
     return said(f"{lines} {one_line(passage.title, 2 * _LONGEST_TITLE)}".rstrip(), text)

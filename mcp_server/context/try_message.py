@@ -1,7 +1,6 @@
-"""`topics test`: what a message would bring in, tier by tier, and what would come into the context. Writes nothing.
+"""`topics test`: which topics a message would activate, and what a context would contain. Writes nothing.
 
-It is the real thing without its last step: the same triggers, scores, table and gate, and where an LLM is set up it is
-asked.
+Runs the same triggers, scores, table and gate as for a recorded message, and asks the LLM if one is configured.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ SLOTS = ("topics", "corrections")
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of a message. `verdicts` hold every topic that was considered, the ones that come in first; `others`
-    counts the rest. `items` is what would go into the context, with its tokens, `text` how it would stand there."""
+    """The result for a message. `verdicts` are those of the considered topics, active ones first; `others` counts the
+    other topics. `items` are the candidates for the context with their tokens, `text` is its text."""
 
     heard: WatchedMessage
     verdicts: tuple[Verdict, ...]
@@ -44,7 +43,7 @@ class Trial:
     llm: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program reads."""
+        """Returns JSON values."""
         return {
             "message": self.heard.text,
             "direction": self.heard.direction,
@@ -67,7 +66,7 @@ class Trial:
 
     @property
     def markdown(self) -> str:
-        """What a model reads: each topic that was considered, tier by tier."""
+        """The result for a model: each considered topic, tier by tier."""
         come = sum(one.active for one in self.verdicts)
         lines = [f"{come} of {len(self.verdicts) + self.others} topics come in ({self.tokens:,} tokens)."]
         for one in self.verdicts:
@@ -82,7 +81,7 @@ class Trial:
 async def try_message(
     memory: Memory, message: str, *, direction: Direction = "input", paths: Sequence[str] = ()
 ) -> Trial:
-    """Puts a message through the watchers: `output` for what an agent says, `paths` for the files that it touched."""
+    """Returns what a message would activate. `direction` is `output` for an agent's message, which touched `paths`."""
     heard = WatchedMessage(message, direction, tuple(paths))
     topics = await run_sync(memory.topics.read)
     tier1 = await run_sync(first_tier, memory, topics, heard)

@@ -1,7 +1,8 @@
-"""Sent: the texts of ours that a client's window holds, so that none is pushed twice.
+"""The windows of clients: the session that each is in, and which of our texts it holds, so that none is pushed twice.
 
-A compaction removes them from the window. The client's hooks report it; if no server was running, the transcript has a
-compaction turn.
+Hooks report a window's session to the process that maintains the workspace, but another process may serve the window,
+so the state stores it. A compaction removes our texts from a window. The client's hooks report it; if no server was
+running, the transcript has a compaction turn.
 """
 
 from __future__ import annotations
@@ -17,29 +18,30 @@ from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 
 WINDOWS = "windows"
+"""Namespace of the state: window → its session."""
 
 
 async def session_in(memory: Memory, window: str) -> str | None:
-    """The session that the window is in; None if its hooks have said nothing yet."""
+    """Returns the window's session; None if its hooks have not reported one yet."""
     session = await memory.state.get(WINDOWS, window)
     return session if isinstance(session, str) else None
 
 
 async def enter(memory: Memory, window: str, session: str) -> None:
-    """The window is in this session now."""
+    """Stores the window's session."""
     if await session_in(memory, window) != session:
         await memory.state.put(WINDOWS, window, session)
 
 
 async def forget_closed(memory: Memory) -> None:
-    """Drops windows that are gone: a client names its window by a file that exists as long as the window does."""
+    """Removes closed windows. A window's name is the path of a file that exists as long as the window."""
     for window in await memory.state.entries(WINDOWS):
         if not await run_sync(_is_there, window):
             await memory.state.remove(WINDOWS, window)
 
 
 def _is_there(window: str) -> bool:
-    """True if in doubt. A named pipe of Windows is no file: looking at it would open it."""
+    """Returns True if in doubt. A named pipe of Windows is not checked, because that would open it."""
     try:
         return window.startswith("\\\\.\\pipe\\") or Path(window).exists()
     except OSError:

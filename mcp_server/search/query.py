@@ -1,4 +1,4 @@
-"""Query: what a message asks of an index, and how much each of its words tells."""
+"""Query: the words, word pairs and people of a message for the index, and the IDF of the words."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WHEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a message asks of the index.
+    """A message as a query for the index.
 
-    `words` are put to the keyword index; `names` are folded parts of the names in `people` and stay out of it. Both
-    are looked up in passages, in this order: see `lookup`. `idf` belongs to `words`. `people` are speakers, written
-    as the index writes them.
+    The keyword index searches for `words`, not for `names`, the folded parts of the names in `people`. Passages are
+    checked for both, in this order: see `lookup`. `idf` has a value for each of `words`. `people` are speakers, as the
+    index writes their names.
     """
 
     words: tuple[str, ...]
@@ -38,16 +38,15 @@ class Query:
 
     @property
     def lookup(self) -> tuple[str, ...]:
-        """The words that bits of `Candidate.matched` stand for."""
+        """The words of the bits of `Candidate.matched`."""
         return self.words + self.names
 
 
 def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
-    """A message as a query: its content words, those that stand side by side, and which of the scope's speakers it
-    names.
+    """Returns a message as a query: its content words, adjacent pairs of them, and the speakers that it names.
 
-    Names of speakers are no keywords: they would find who is spoken to. A message of nothing but names is looked up
-    by them.
+    Names of speakers are not keywords, because they would find whom somebody addressed. They are used only if the
+    message has no other words.
     """
     spoken = words(text)
     people = names_in(text, speakers)
@@ -67,10 +66,10 @@ def read_query(text: str, speakers: Iterable[str] = ()) -> Query:
 
 
 def idf(frequency: int, passages: int) -> float:
-    """What it says that a passage holds a word which `frequency` of `passages` hold, in nats; always above 0."""
+    """Returns the inverse document frequency, in nats, of a word in `frequency` of `passages`; always above 0."""
     return math.log(1 + (max(0, passages - frequency) + 0.5) / (frequency + 0.5))
 
 
 def weigh(query: Query, frequencies: Sequence[int], passages: int) -> Query:
-    """The query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
+    """Returns the query with the IDF of its words. `frequencies` are those of its `words`, or of its whole `lookup`."""
     return replace(query, idf=tuple(idf(frequency, passages) for frequency in frequencies[: len(query.words)]))

@@ -1,42 +1,40 @@
 """Ranking: how well does a unit (a turn of a conversation, a section of a file) answer a query?
 
-    score = Σ weight · signal; every signal lies between 0 and 1 and the weights sum to 1, so 0 ≤ score ≤ 1; only what
-            was found worth keeping gets a hundredth more
+    score = Σ weight · signal, each signal between 0 and 1; the weights sum to 1 without `kept`, so 0 ≤ score ≤ 1.01
 
-What a passage says itself (a unit is judged by its best passage):
+Signals of a passage itself (a unit is judged by its best passage):
 
     keywords  = BM25 / the best BM25 among the candidates
     meaning   = (cosine − median) / (best − median) over the candidates' cosines, never below 0; without an embedder 0
-    coverage  = share of the query's IDF mass whose words stand in the passage
-    phrase    = neighbouring words of the query that are neighbours here: none 0, one ½, two or more 1
+    coverage  = share of the query's IDF mass in the passage
+    phrase    = pairs of adjacent words of the query that are adjacent here: none 0, one ½, two or more 1
     time      = 1 if the query asks when and the passage tells a time
     told      = how much the passage speaks in the first person: none 0, three times or more 1
 
-How it stands in its group, that is its conversation or file:
+Signals of its neighbors in its group, which is its conversation or file:
 
     after     = match of the unit after it
     answer    = match of the unit before it, if that one ends with a question
-    around    = share of the query's IDF mass that it lacks and units one step away add; two steps away count half
-    whole     = share of the query's IDF mass that stands anywhere in its group
+    around    = share of the query's IDF mass that units one step away add; units two steps away count half
+    whole     = share of the query's IDF mass anywhere in its group
     best      = the best match in its group
 
-What it is:
+Signals of its kind:
 
-    speaker   = 1 if somebody said it whom the query names
+    speaker   = 1 if the query names its speaker
     user      = its match, if a user said it or a person wrote it (not an agent, not a system)
     brief     = 1 for an empty unit, falling with the logarithm of its length, 0 from about 6,400 characters on
     statement = 1 if it does not end with a question
     kept      = 1 if an extractor made a line of it
 
-A line that was derived from a turn says what the turn says. It is no unit of its own, nobody's neighbour, and measures
-nothing: of what a passage says itself, its turn gets the better of both, signal by signal. So knowledge can lift a
-turn, and without a line beside it no turn stands otherwise than if there were no knowledge.
+A line that was derived from a turn repeats the turn. It is not a unit or a neighbor of its own: for each signal of the
+passage itself, its turn gets the maximum of both. So lines can raise the score of their turn and of no other turn.
 
     match     = 0.4 keywords + 0.3 coverage + 0.3 meaning; without an embedder ½ keywords + ½ coverage
 
-BM25, cosines and counts are raw values of an index; nothing here knows which. The weights were learned together under
-strong regularisation, held on conversations that were left out of the learning, and were then rounded to two places,
-which costs nothing. `kept` came later: half of it does half of the good, twice as much no more.
+BM25, cosines and counts are raw values of any index. The weights were fitted together with strong regularization,
+checked on conversations that were left out of the fitting, and rounded to two places, which changed no figure. `kept`
+was added later: half of it gives half of the gain, twice as much gives no more.
 """
 
 from __future__ import annotations
@@ -53,13 +51,13 @@ from mcp_server.search.query import Query
 from mcp_server.text.words import words
 
 DIGITS = 6
-"""Places that terms are rounded to: scores are the same on every machine."""
+"""Decimal places of terms: scores are the same on every machine."""
 
 MILLIONTHS = 10**DIGITS
-"""Terms are added up in whole millionths: exact, and four times faster than `round`; there are thousands a search."""
+"""Terms are added in whole millionths: exact, and four times faster than `round`, which a search needs thousands of."""
 
 FULL_FIRST_PERSON = 3
-"""So many times "I" or "we" count as speaking of oneself wholly."""
+"""Occurrences of "I" or "we" from which on `told` is 1."""
 
 TOLD = tuple(times / FULL_FIRST_PERSON for times in range(FULL_FIRST_PERSON))
 PHRASE = (0.0, 0.5)
@@ -67,22 +65,22 @@ PHRASE = (0.0, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class RankingWeights:
-    """How much each signal counts; a signal and its weight share a name. Without `kept` they sum to 1."""
+    """The weight of each signal, by its name. Without `kept` they sum to 1."""
 
     keywords: float = 0.05
-    """Low because `coverage`, `phrase` and `user` rest on the same words: this is what rare and repeated words add."""
+    """Low because `coverage`, `phrase` and `user` use the same words."""
     meaning: float = 0.03
-    """What the embedding knows beyond the words; it has its part in `after`, `answer`, `best` and `user` too."""
+    """Low because the embedding is a part of `after`, `answer`, `best` and `user` too."""
     coverage: float = 0.08
-    """All of the query's rare words in one passage beat one of them said often."""
+    """All rare words of the query once are worth more than one of them often."""
     phrase: float = 0.06
     """"blue car" as such, not blue here and car there."""
     time: float = 0.07
-    """Who asks when wants a passage with a time in it."""
+    """A question with "when" needs a passage with a time."""
     told: float = 0.03
     """People tell facts about themselves in the first person."""
     after: float = 0.04
-    """What was answered with the right words was probably the right question or news."""
+    """A turn whose answer matches is probably relevant."""
     answer: float = 0.12
     """An answer rarely repeats the words of its question."""
     around: float = 0.10
@@ -90,27 +88,27 @@ class RankingWeights:
     whole: float = 0.07
     """Conversations have subjects: the one that speaks of everything asked about."""
     best: float = 0.11
-    """And the one that holds the best match."""
+    """The conversation with the best match is probably the right one."""
     speaker: float = 0.04
-    """What Ana did is mostly told by Ana; her name stands in none of her sentences."""
+    """Ana mostly tells herself what she did, without her name."""
     user: float = 0.09
     """Memory is mostly about what people said, not about what an assistant answered at length."""
     brief: float = 0.08
     """A long message matches many queries by length alone."""
     statement: float = 0.03
-    """Questions carry the words that are asked for, statements the answer."""
+    """Questions repeat the words of the query, statements have the answer."""
     kept: float = 0.01
-    """What was worth a line is asked for more often than what was not."""
+    """Turns with a derived line are asked for more often."""
 
 
-@dataclass(slots=True)  # nobody changes one; frozen, the hundreds of a search take three times as long to make
+@dataclass(slots=True)  # not frozen: that would triple the time to create hundreds for each search; none is changed
 class Candidate:
-    """Raw values of one passage, as an index knows them. The defaults mean "unknown" and suit a section of a file.
+    """The raw values of a passage in an index. The defaults mean "unknown" and suit a section of a file.
 
-    Bit i of `matched` is set where word i of the query's `lookup` stands in the passage, so that windows unite with
-    `|`; `pairs` counts the query's pairs that stand there side by side. `unit` is what is ranked: the passages of one
-    long turn share it. `group` is its conversation or file, `ordinal` the unit's place there, `length` the unit's, in
-    characters. `bm25` is raw and counted positive, `cosine` raw, None without an embedder.
+    Bit i of `matched` is set if the passage contains word i of the query's `lookup`; `pairs` counts the query's pairs
+    that are adjacent in it. Units are ranked: the passages of one long turn share a `unit`. `group` is its conversation
+    or file, `ordinal` the unit's position there, `length` the unit's length in characters. `bm25` is positive, `cosine`
+    is None without an embedder.
     """
 
     path: str
@@ -130,12 +128,12 @@ class Candidate:
     ends_with_question: bool = False
     part: int = 0
     derived: bool = False
-    """A line that comes from the turn whose unit, group and ordinal it bears."""
+    """True for a line derived from the turn with the same unit, group and ordinal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A unit with the passage that speaks for it. `terms` holds every weight times its signal; they sum to `score`."""
+    """A unit with its best passage. `terms` are the weights times the signals; their sum is `score`."""
 
     candidate: Candidate
     score: float
@@ -143,7 +141,7 @@ class Ranked:
 
 
 Signals = tuple[float, ...]
-"""One value between 0 and 1 a weight, in the order of `NAMES`."""
+"""A value between 0 and 1 for each weight, in the order of `NAMES`."""
 
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(RankingWeights))
 
@@ -161,31 +159,31 @@ _ATTACHED = re.compile(r"(?:\[[^\]\n]*\]|^> \[.*)\s*\Z", re.MULTILINE)
 
 
 def tells_time(text: str, spoken: Sequence[str] | None = None) -> bool:
-    """Does a passage name a day, a month, a year or a time relative to then ("last week")?
+    """Returns whether a passage names a day, a month, a year or a relative time ("last week").
 
-    `spoken` are its words, for whoever has them.
+    `spoken` are its words, if the caller has them.
     """
     return _TIMES.search(" ".join(words(text) if spoken is None else spoken)) is not None
 
 
 def first_person(text: str) -> int:
-    """How often a passage says "I" or "we", counted up to `FULL_FIRST_PERSON`."""
+    """Returns how often a passage says "I" or "we", at most `FULL_FIRST_PERSON`."""
     return min(FULL_FIRST_PERSON, sum(1 for _ in _FIRST_PERSON.finditer(text)))
 
 
 def ends_with_question(text: str) -> bool:
-    """Is the last thing that a unit says a question? A closing bracket or line about an attachment does not count."""
+    """Returns whether a unit ends with a question. Ignores a closing bracket or line about an attachment."""
     return _ATTACHED.sub("", text.rstrip()).rstrip().endswith("?")
 
 
 @lru_cache(maxsize=8192)  # a search asks for hundreds of lengths, and for most of them three times
 def brief(length: int) -> float:
-    """How short a unit of so many characters is: 1 if empty, 0.77 at 100, 0.42 at 800, 0 from about 6,400 on."""
+    """Returns how short a unit of `length` characters is: 1 if empty, 0.77 at 100, 0.42 at 800, 0 above about 6,400."""
     return 1 - min(1.0, math.log2(1 + length / 50) / 7)
 
 
 class _Shares(dict[int, float]):
-    """`coverage` of each set of words, counted once: units in one conversation hold the same few sets."""
+    """A cache of the `coverage` of each set of words: the units of a conversation have few different sets."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -197,8 +195,11 @@ class _Shares(dict[int, float]):
 
 @dataclass(slots=True)
 class _Unit:
-    """A unit while its passages come in: `own` signals of the best one so far, `matched` words of all. `lifted` are its
-    signals with those of its lines, if it has any; `line` is one that says as much as the best passage."""
+    """A unit while its passages are read: the signals `own` of its best passage so far, and the words `matched` in all.
+
+    `lifted` are the maxima of its signals and those of its lines, if it has any; `line` is a line that scores at least
+    as high as the best passage.
+    """
 
     candidate: Candidate
     own: Signals
@@ -210,7 +211,7 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Group:
-    """A conversation or file while its passages come in: where its units stand, its words, its best match."""
+    """A conversation or file while its passages are read: its units by ordinal, its words, its best match."""
 
     units: dict[int, _Unit]
     matched: int = 0
@@ -218,8 +219,8 @@ class _Group:
 
 
 def _scale(candidates: Sequence[Candidate]) -> tuple[float, float, float, tuple[float, float, float]]:
-    """What raw values are measured by: the best BM25, the middle of the cosines and how far the best lies above it; and
-    how much keywords, coverage and meaning count for a match."""
+    """Returns the best BM25, the median of the cosines, the best cosine less that median, and the weights of keywords,
+    coverage and meaning in a match."""
     cosines = [c.cosine for c in candidates if c.cosine is not None]
     middle = median(cosines) if cosines else 0.0
     span = max(cosines) - middle if cosines else 0.0
@@ -227,8 +228,10 @@ def _scale(candidates: Sequence[Candidate]) -> tuple[float, float, float, tuple[
 
 
 def matching_best(query: Query, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """The best match of each unit, the best `limit` units first, ties by path and line: a fifth of the work of `rank`,
-    for who only wants to know where to look on."""
+    """Returns the best passage of each of the best `limit` units by match, ties by path and line.
+
+    It takes a fifth of the time of `rank`, and selects the passages whose neighbors are read.
+    """
     top, middle, span, (by_words, by_coverage, by_meaning) = _scale(candidates)
     words_only = (1 << len(query.idf)) - 1
     shares = _Shares(query)
@@ -247,7 +250,7 @@ def matching_best(query: Query, candidates: Sequence[Candidate], limit: int) -> 
 def signals(
     query: Query, candidates: Sequence[Candidate], weights: RankingWeights = RankingWeights()
 ) -> list[tuple[Candidate, Signals]]:
-    """Each unit's best passage with its signals, unordered. The weights only choose that passage."""
+    """Returns each unit's best passage with its signals, unordered. The weights only choose that passage."""
     lines = [c for c in candidates if c.derived]
     if lines:
         candidates = [c for c in candidates if not c.derived]
@@ -257,11 +260,11 @@ def signals(
     shares = _Shares(query)
 
     def said(c: Candidate, own: Signals) -> tuple[float, int, int]:
-        """Orders the passages of a unit, the best first."""
+        """Returns the key that sorts the passages of a unit, best first."""
         return -sum(map(mul, of_passage, own)), c.line, c.part
 
     def by_itself(c: Candidate) -> Signals:
-        """What a line says itself, measured by what turns say."""
+        """Returns the signals of a line itself, on the scale of the turns."""
         keywords = c.bm25 / top if top > 0 else 0.0
         meaning = (c.cosine - middle) / span if span and c.cosine is not None and c.cosine > middle else 0.0
         return (
@@ -343,9 +346,9 @@ def rank(
     weights: RankingWeights = RankingWeights(),
     limit: int | None = None,
 ) -> list[Ranked]:
-    """The units of `candidates`, best first, ties by path and line; `limit` cuts the list, not what the signals see.
+    """Returns the best `limit` units of `candidates`, best first, ties by path and line.
 
-    The order of `candidates` is of no consequence. Two units at one place of one group are a mistake of the caller's.
+    The signals use all candidates. Their order has no effect. No two units may have the same ordinal in a group.
     """
     factors = tuple(getattr(weights, name) * MILLIONTHS for name in NAMES)
     scored: list[tuple[int, str, int, int, Candidate, list[int]]] = []
@@ -362,9 +365,10 @@ def rank(
 def _foremost(
     found: list[tuple[Candidate, Signals]], factors: Sequence[float], limit: int | None
 ) -> list[tuple[Candidate, Signals]]:
-    """Those that can be among the best `limit` once their terms are rounded; most searches show few of hundreds.
+    """Returns the units that can be among the best `limit` after their terms are rounded.
 
-    Rounding moves a sum by at most half a millionth a term: whoever lies further behind than twice that stays behind.
+    Rounding changes a sum by at most half a millionth for each term, so units further behind than twice that are left
+    out.
     """
     if limit is None or not 0 < limit < len(found):
         return found

@@ -164,13 +164,15 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
     """Ranks the candidates and runs the gate on the candidates of the message alone (`heard`). Takes milliseconds."""
     ranked = ranking.rank(candidates.asked, candidates.candidates, weights_of(memory.settings), max(limit, MOST))
     by_identity = {id(one.candidate): one for one in candidates.found}
-    derived: dict[str, list[Passage]] = {}
-    for found in candidates.found:
-        if found.source is not None:
-            derived.setdefault(found.candidate.unit, []).append(found.passage)
-    passages = [
-        _not_of_a_journal(by_identity[id(one.candidate)].passage, derived.get(one.candidate.unit, ())) for one in ranked
-    ]
+    passages = [by_identity[id(one.candidate)].passage for one in ranked]
+    journals = [place for place, passage in enumerate(passages) if passage.category == "journal"]
+    units = {ranked[place].candidate.unit for place in journals}
+    lines: dict[str, list[Passage]] = {}
+    for found in candidates.found if journals else ():
+        if found.source is not None and found.candidate.unit in units:
+            lines.setdefault(found.candidate.unit, []).append(found.passage)
+    for place in journals:
+        passages[place] = _not_of_a_journal(passages[place], lines.get(ranked[place].candidate.unit, ()))
     imported = list(map(is_imported, [passage.path for passage in passages]))
     hits = [
         Hit(passage, one.score, one.terms, one.candidate.cosine, old, len(passage.text) >= one.candidate.length)
@@ -191,8 +193,6 @@ def _ranked(memory: Memory, candidates: Candidates, heard: Candidates, message: 
 def _not_of_a_journal(passage: Passage, derived: Sequence[Passage]) -> Passage:
     """Returns, instead of a journal's passage, the passage of a person's or project's file with the same text, if it
     was found. The result then shows fewer files."""
-    if passage.category != "journal" or not derived:
-        return passage
     said = own_text(passage).removeprefix("- ").removeprefix("Decision: ").removeprefix("Lesson: ")
     return next((one for one in derived if one.category != "journal" and said in own_text(one)), passage)
 

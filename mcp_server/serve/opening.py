@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE = 0.05
-"""Seconds between the first answer and the work that follows it: the answer leaves the process first."""
+"""Seconds between the first answer and opening the workspace, so that the answer is sent first."""
 
 PATIENCE = 5.0
-"""Seconds that closing in good order may take. What was acknowledged is on disk long before; the rest can be redone."""
+"""Time limit of closing, in seconds. Acknowledged data is on disk before; everything else can be redone."""
 
 
 @dataclass(slots=True)
 class Opening:
     """A workspace that opens in the background.
 
-    `enter` opens it, `work` runs as long as it is open. A failure to open is told to every call that waits, and the
-    next call tries again: a disk may have been mended meanwhile.
+    `enter` opens it, `work` runs as long as it is open. If opening fails, every waiting call gets the error, and the
+    next call tries again.
     """
 
     enter: Callable[[], AbstractAsyncContextManager[Memory]]
@@ -43,7 +43,7 @@ class Opening:
     _error: ContextManagerError | None = None
 
     async def memory(self) -> Memory:
-        """The open memory. Raises a ContextManagerError that says why it could not be opened."""
+        """Returns the open memory. Raises a ContextManagerError that says why it could not be opened."""
         if self.ready is None:
             tried = self._tried
             self._urgent.set()
@@ -54,11 +54,11 @@ class Opening:
         return self.ready
 
     def answered(self) -> None:
-        """The first answer is on its way: from now on there is time."""
+        """Starts opening, because the first answer was given."""
         self._nudged.set()
 
     async def run(self) -> None:
-        """Opens when it is time and keeps the workspace open until `close`."""
+        """Opens the workspace after the first answer or for the first call, and keeps it open until `close`."""
         try:
             while not self._stop.is_set():
                 await self._nudged.wait()
@@ -71,7 +71,7 @@ class Opening:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Closes the workspace in good order, within `PATIENCE`."""
+        """Closes the workspace, within `PATIENCE` seconds."""
         for event in (self._stop, self._urgent, self._nudged):
             event.set()
         with anyio.move_on_after(PATIENCE):
@@ -95,7 +95,7 @@ class Opening:
             self._failed(error)
 
     def _failed(self, error: ContextManagerError) -> None:
-        """Tells everybody who waits, and gets ready for another attempt."""
+        """Gives the error to all waiting calls, and prepares another attempt."""
         self.ready, self._error = None, error
         self._tried.set()
         if not self._stop.is_set():
@@ -103,7 +103,7 @@ class Opening:
 
 
 def _leaf(error: Exception) -> Exception:
-    """What happened, out of the groups that task groups wrap around it."""
+    """Returns the error inside the exception groups that task groups raise."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

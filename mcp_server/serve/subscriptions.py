@@ -1,8 +1,8 @@
-"""Who wants to hear of which resource, in both protocol eras, and telling them.
+"""Notifies clients of changed resources, in both versions of the protocol.
 
-Modern clients keep a `subscriptions/listen` request open, which the SDK serves from a bus; older ones send
-`resources/subscribe`, for which its high-level API has nothing: handlers on the low-level server (the private attribute
-`_lowlevel_server`) keep the connections of those clients (`ServerSession._connection`, private too).
+New clients keep a `subscriptions/listen` request open, which the SDK serves from a bus. Older ones send
+`resources/subscribe`, which its high-level API does not support: handlers on the low-level server (the private
+attribute `_lowlevel_server`) store the connections of those clients (`ServerSession._connection`, private too).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestPar
 from mcp_server.storage.local.changes import Change
 
 DEBOUNCE = 0.5
-"""Seconds in which changes are gathered before they are told."""
+"""Seconds in which changes are collected before clients are notified."""
 
 
 @dataclass(slots=True)
@@ -37,13 +37,13 @@ class Subscriptions:
     _subscribed: dict[Peer, set[str]] = field(default_factory=dict)
 
     def install(self, mcp: MCPServer[Any]) -> None:
-        """Serves the older era's requests; the server got `bus` and `watch` when it was made."""
+        """Adds the handlers for older clients. The server receives `bus` and `watch` when it is built."""
         server = mcp._lowlevel_server
         server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
         server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
 
     async def watch(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Middleware: the bus tells nobody which URIs are listened to, so they are read from the requests."""
+        """Middleware that reads the URIs of new clients from their requests, because the bus does not give them."""
         if ctx.method != "subscriptions/listen":
             return await call_next(ctx)
         wanted = (ctx.params or {}).get("notifications") or {}
@@ -53,10 +53,10 @@ class Subscriptions:
             return await call_next(ctx)
         finally:
             self._listening.subtract(uris)
-            self._listening = +self._listening  # without those that nobody listens to any more
+            self._listening = +self._listening  # drop URIs without listeners
 
     async def tell(self, changes: Iterable[Change] | None) -> None:
-        """Says which resources may have changed, to everybody who asked for them; None means all."""
+        """Notifies the subscribers of all resources that these changes may concern; None means all resources."""
         paths = None if changes is None else [change.path for change in changes]
         for uri in [uri for uri, count in self._listening.items() if count > 0 and _concerns(uri, paths)]:
             await self.bus.publish(ResourceUpdated(uri=uri))
@@ -66,7 +66,7 @@ class Subscriptions:
 
     @staticmethod
     async def bursts(changes: MemoryObjectReceiveStream[Change]) -> AsyncIterator[list[Change]]:
-        """Changes as they come, gathered over `DEBOUNCE`; for ever."""
+        """Yields the changes, collected over `DEBOUNCE` seconds, without end."""
         while True:
             gathered = [await changes.receive()]
             await anyio.sleep(DEBOUNCE)
@@ -91,7 +91,7 @@ class Subscriptions:
 
 
 def _concerns(uri: str, paths: list[str | None] | None) -> bool:
-    """A file's own resource follows that file; everything compiled may follow from anything."""
+    """Returns whether a change of these files may change a resource: its own file, or any file for a compiled one."""
     if not uri.startswith("memory://") or paths is None or None in paths:
         return True
     return unquote(uri.removeprefix("memory://")) in paths

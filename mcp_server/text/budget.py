@@ -1,8 +1,4 @@
-"""Budget: counting each text once, and who may spend how much (SPEC §10).
-
-A cap is the most that a slot may take; a floor is kept free for a slot while earlier ones fill, if it has something to
-say. What a slot leaves, later ones may use. KB caps (of 1,024 bytes) hold only where they are smaller than the share.
-"""
+"""Counts the tokens of each text once, and divides tokens and bytes among the parts of a context."""
 
 from __future__ import annotations
 
@@ -10,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Count = Callable[[str], int]
-"""Tokens of a text, at least 0; `count("")` is 0."""
+"""Returns the tokens of a text, at least 0; `count("")` is 0."""
 
 UNLIMITED_BYTES = 1 << 62
 MOST_CHARACTERS_PER_TOKEN = 16
-"""A text longer than its room times this is cut before it is counted: nobody tokenises 20 MB to show 200 tokens."""
+"""A text with more characters than this for each token of its room is not counted: it cannot fit."""
 
 
 class Meter:
-    """Counts tokens, each text once."""
+    """Counts tokens and caches the result for each text."""
 
     def __init__(self, count: Count) -> None:
         self._count = count
@@ -31,37 +27,37 @@ class Meter:
         return tokens
 
     def line(self, text: str) -> int:
-        """Tokens of a line with its end. Lines are where tokens end too, so these may be added up."""
+        """Returns the tokens of a line with its line end. Tokens end at line ends, so the sum over lines is exact."""
         return self(text + "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a slot may spend: tokens and bytes of rendered text."""
+    """The tokens and bytes that rendered text may take."""
 
     tokens: int
     bytes: int = UNLIMITED_BYTES
 
     def holds(self, text: str, meter: Meter) -> bool:
-        """Does `text`, as a block with its line end, fit? Long texts are refused before they are counted."""
+        """Returns whether a text with its line end fits. Texts that are certainly too long are not counted."""
         if len(text) > self.tokens * MOST_CHARACTERS_PER_TOKEN or len(text) > self.bytes:
             return False
         return len(text.encode("utf-8", "replace")) <= self.bytes and meter.line(text) <= self.tokens
 
     def less(self, text: str, meter: Meter) -> Room:
-        """The room that is left beside `text`."""
+        """Returns the room that is left after `text`."""
         return Room(
             max(0, self.tokens - meter.line(text)), max(0, self.bytes - len(text.encode("utf-8", "replace")) - 1)
         )
 
 
 def kilobytes(size: float) -> int:
-    """KB of 1,024 bytes as bytes."""
+    """Returns KB of 1,024 bytes as bytes."""
     return int(size * 1024)
 
 
 def shared_out(needs: Sequence[int], room: int) -> list[int]:
-    """`room` divided so that small needs are met whole and large ones get equal parts.
+    """Returns `room` divided among the needs: small needs are met in full, large ones get equal parts.
 
     >>> shared_out([10, 500, 300], 210)
     [10, 100, 100]

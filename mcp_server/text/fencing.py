@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-from typing import Any
 
 from mcp_server.text.look_alikes import LIGATURES, LOOK_ALIKES
 
@@ -114,12 +113,12 @@ def neutralise(text: str) -> str:
     return text
 
 
-def neutralise_values(data: Mapping[str, Any], keep: Collection[str]) -> dict[str, Any]:
+def neutralise_values(data: Mapping[str, object], keep: Collection[str]) -> dict[str, object]:
     """Returns JSON values with neutralized strings, at any depth. Strings under the keys `keep` stay as they are."""
     return {key: _neutralised(key, value, keep) for key, value in data.items()}
 
 
-def _neutralised(key: str, value: Any, keep: Collection[str]) -> Any:
+def _neutralised(key: str, value: object, keep: Collection[str]) -> object:
     if isinstance(value, str):
         return value if key in keep else neutralise(value)
     if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""Where the conversation stood: what a model needs to go on after its window was emptied, from the last checkpoint.
+"""The state of the conversation at its last checkpoint, which a model needs to continue after a compaction.
 
-It stands in the first contexts after a compaction, and where somebody resumes the conversation: how it began and what
-was asked last, the last tool call, decisions and open items (the newest where not all fit), the files touched.
+The first contexts after a compaction or a resume contain it: the first and last request, the last tool call, decisions
+and open items (the newest ones if not all fit), and the touched files.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Callable, Sequence
 from mcp_server.context.inputs import LeftOff
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, one_line
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.text.budget import Meter, Room, shared_out
 
 EXCHANGES = 8
-"""So many exchanges after the window was emptied what stood before is still news; by then the talk has taken it up."""
+"""Exchanges after a compaction in which contexts contain the state. Later, the conversation has taken it up."""
 
 MOST_TOKENS = 600
 SHARE = 0.3
-"""Most that it may take of a small budget."""
+"""Largest part of a small budget."""
 
 LONGEST_ENTRY, LONGEST_LINE, LONGEST_CALL = 200, 240, 160
 """Characters."""
 
 
 def is_news(turns: Sequence[Turn], emptied: int) -> bool:
-    """Whether a conversation whose window holds nothing before turn number `emptied` is still new to the model."""
+    """Returns whether a window that begins with turn number `emptied` has at most `EXCHANGES` user turns."""
     return sum(turn.role == "user" and turn.number >= emptied for turn in turns) <= EXCHANGES
 
 
 def fill(filling: Filling, room: Room) -> Section:
-    """The label, and as much of each kind as fits."""
+    """Returns the label, and as much of each kind as fits."""
     left = filling.inputs.checkpoint
     return _shown(left, room.tokens, filling.meter) if left is not None else NOTHING
 
@@ -83,7 +83,7 @@ Written = Callable[[str, Sequence[str], int], list[str]]
 
 
 def _most_that_fit(kind: str, entries: Sequence[str], written: Written, tokens: int, meter: Meter) -> int:
-    """How many of the newest entries fit."""
+    """Returns how many of the newest entries fit."""
     counts = range(len(entries), 0, -1)
     return next((n for n in counts if _cost(written(kind, entries[-n:], len(entries)), meter) <= tokens), 0)
 
@@ -125,7 +125,7 @@ def _cap(filling: Filling) -> int:
 
 
 def _floor(filling: Filling) -> int:
-    """What it needs, within its cap: earlier slots leave it free."""
+    """Returns the tokens that the section needs, within its cap."""
     stood = filling.inputs.checkpoint
     if stood is None:
         return 0

@@ -19,8 +19,8 @@ from mcp_server.context.exclusions import NO_LONGER_SO, SHOWN_ABOVE, repeated, s
 from mcp_server.context.inputs import CompileInputs, CompilerSettings
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, file_text, label, one_line, tight
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
-from mcp_server.context.slots.in_force import held
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots.in_force import page_lines
 from mcp_server.knowledge.anchors import anchored_entries
 from mcp_server.knowledge.places import ENDED, GENERAL_PAGE, PEOPLE_SECTIONS, USER_FILE, is_page
 from mcp_server.model import SourceFile, Withheld
@@ -113,7 +113,7 @@ def _out(source: SourceFile, said: AbstractSet[str]) -> Mapping[int, str]:
     """Returns the lines of a file that are left out (from 0), each with the reason: outdated, or shown above."""
     gone = overtaken_lines(source.text) if source.path.startswith(PROJECTS_FOLDER) else frozenset()
     again = repeated(source.text.split("\n"), said)
-    items = held(source) if is_page(source.path) else []
+    items = page_lines(source) if is_page(source.path) else []
     shown = {one.line - source.first_line: SHOWN_ABOVE for one in items if one.section not in ENDED}
     settled = {one.line - source.first_line: NO_LONGER_SO for one in items if one.section in ENDED}
     return dict.fromkeys(again, SHOWN_ABOVE) | dict.fromkeys(gone, NO_LONGER_SO) | shown | settled

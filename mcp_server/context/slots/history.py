@@ -1,10 +1,10 @@
-"""P4, the session's own history: in `replace` only, newest first in, oldest first shown.
+"""P4, the session's own history, only for `replace`: the newest turns that fit, shown oldest first.
 
-Older turns come in by whole groups of eight exchanges, counted from the session's start, so that the beginning of the
-history moves only every eight exchanges and a provider's prompt cache keeps it. While less than eight exchanges fit
-that way, single turns come in instead. The last user turn is required: it is kept free for, and cut only if it must be.
-Turns come as the live context has them: what went cold is not among them, what was summarised is short. The original of
-a shortened turn may still stand in P3, if search finds it.
+Older turns are included in whole groups of eight exchanges, counted from the session's start, so that the beginning of
+the history moves only every eight exchanges and stays in a provider's prompt cache. If fewer than eight exchanges fit
+that way, single turns are included instead. The last user turn is required: its room is reserved, and it is cut only if
+necessary. Turns are those of the live context: cold ones are missing, summarized ones are short. P3 may show the
+original of a shortened turn if search finds it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from mcp_server.context.cut import head_and_tail
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label, said, speaker, turn_text
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.model import Turn
 from mcp_server.text.budget import MOST_CHARACTERS_PER_TOKEN, Meter, Room
 
 GROUP = 8
-"""Exchanges that come in together."""
+"""Exchanges that are included together."""
 
 LONGEST_SHARE = 1 / 8
 """A turn longer than this share of the budget is shown by its head and tail."""
@@ -30,7 +30,7 @@ OLDER = "older than what fits"
 
 
 def exchanges(turns: Sequence[Turn], first: int = 0) -> list[int]:
-    """The exchange that each turn belongs to: a user turn and all that answers it. `first` exchanges lie before."""
+    """Returns the number of each turn's exchange: a user turn and its answers. `first` is the first number."""
     numbers: list[int] = []
     current = first - 1
     for turn in turns:
@@ -40,8 +40,8 @@ def exchanges(turns: Sequence[Turn], first: int = 0) -> list[int]:
 
 
 def newest(turns: Sequence[Turn], budget: int) -> tuple[tuple[Turn, ...], int]:
-    """The newest turns that a context of `budget` tokens could possibly show, from a group's start on, and how many
-    exchanges lie before them: what `CompileInputs` needs of a long session."""
+    """Returns the newest turns that a context of `budget` tokens could show, from the start of a group on, and the
+    number of exchanges before them."""
     numbers = exchanges(turns)
     characters = 0
     start = len(turns)
@@ -55,7 +55,7 @@ def newest(turns: Sequence[Turn], budget: int) -> tuple[tuple[Turn, ...], int]:
 
 
 def fill(filling: Filling, room: Room) -> Section:
-    """The newest turns that fit."""
+    """Returns the newest turns that fit."""
     inputs, meter = filling.inputs, filling.meter
     turns = _visible(inputs)
     if not turns:
@@ -112,13 +112,13 @@ def _exchange_of(inputs: CompileInputs, turns: Sequence[Turn]) -> dict[int, int]
 
 
 def _groups(inputs: CompileInputs, turns: Sequence[Turn]) -> list[list[Turn]]:
-    """The turns by groups of eight exchanges, the newest group first."""
+    """Returns the turns in groups of eight exchanges, the newest group first."""
     exchange = _exchange_of(inputs, turns)
     return [list(group) for _, group in groupby(turns, key=lambda turn: exchange[turn.number] // GROUP)][::-1]
 
 
 def _line(turn: Turn, filling: Filling, required: int | None) -> tuple[str, bool]:
-    """A turn as a line, and whether all of it is there. `required` is the room of the last user turn."""
+    """Returns a turn as a line, and whether it is whole. `required` is the room of the last user turn."""
     meter = filling.meter
     who = speaker(turn.role, turn.name)
     text = turn_text(turn)
@@ -127,7 +127,7 @@ def _line(turn: Turn, filling: Filling, required: int | None) -> tuple[str, bool
         line = said(who, text)
         if meter.line(line) <= most:
             return line, True
-    for room in (most - meter.line(f"{who}: "), most // 2):  # fencing may add a little to what was counted
+    for room in (most - meter.line(f"{who}: "), most // 2):  # neutralizing may add tokens
         line = said(who, head_and_tail(text, room, meter))
         if meter.line(line) <= most:
             return line, False
@@ -152,7 +152,7 @@ def _account(inputs: CompileInputs, turn: Turn, lines: dict[int, tuple[str, bool
 
 
 def _before(inputs: CompileInputs) -> Iterator[Considered]:
-    """The turns before those that a compilation sees, as one."""
+    """Yields one candidate for all turns before those in the inputs."""
     last = inputs.turns[0].number - 1
     if inputs.first_exchange and last:
         source = f"turns 1-{last}"
@@ -160,7 +160,7 @@ def _before(inputs: CompileInputs) -> Iterator[Considered]:
 
 
 def _floor(filling: Filling) -> int:
-    """A quarter of the budget, or what the last user turn needs, up to what P3's floor and the safety line leave."""
+    """Returns a quarter of the budget, or what the last user turn needs if P3's floor and the safety line leave it."""
     turns = _visible(filling.inputs)
     if not turns:
         return 0

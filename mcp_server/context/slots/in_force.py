@@ -1,4 +1,4 @@
-"""What holds: standing rules, decisions in force and open items from the project's page, in every context.
+"""Rules, decisions in force, facts and open items of the project's page, in every context.
 
 A prompt rarely shares a word with the rule it needs ("set up the CI job" and "stay on Python 3.11"), so these lines
 need no match. If they do not all fit, each kind gets a share of the room; short and new lines come first. With a
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mcp_server.context.inputs import CompileInputs
 from mcp_server.context.receipt import Considered
 from mcp_server.context.render import SEPARATOR, label
-from mcp_server.context.section import NOTHING, Filling, Section, Slot
+from mcp_server.context.slots import NOTHING, Filling, Section, Slot
 from mcp_server.knowledge.places import DECISIONS, ENDED, FACTS, GENERAL_PAGE, OPEN, REPLACED, RULES, is_page
 from mcp_server.model import SourceFile
 from mcp_server.text.budget import Room
@@ -23,8 +23,10 @@ from mcp_server.text.markdown import sections
 from mcp_server.understanding.changing import overtaken_lines
 
 KINDS = ((RULES, "Rules", 0.25), (DECISIONS, "Decided", 0.6), (OPEN, "Open", 0.15), (FACTS, "Facts", 0.0))
-"""Section of the page, its heading in the context, and its share of the room where not everything fits. Facts get what
-the others leave; with a message, all but the rules share the room by their rank."""
+"""Section of the page, its heading in the context, and its share of the room if not everything fits.
+
+Facts get the rest. With a message, all but the rules share the room by their rank.
+"""
 
 LENGTH_STEP = 80
 """Characters. Without a message, lines shorter than this come before lines shorter than twice this, and so on; among
@@ -35,7 +37,7 @@ SECTIONS = ENDED.union(section for section, _, _ in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class PageLine:
     """A line of the page: its section, its text without date and sources, and its line number in the file."""
 
     section: str
@@ -45,7 +47,7 @@ class Held:
     day: str
 
 
-def held(source: SourceFile) -> list[Held]:
+def page_lines(source: SourceFile) -> list[PageLine]:
     """Returns the derived lines of a page's item sections, in the order of the file.
 
     A line that a newer one takes back in its words ("no Redis: Postgres instead") counts as replaced.
@@ -60,14 +62,16 @@ def held(source: SourceFile) -> list[Held]:
             if is_derived(rows[place]) and (matched := DERIVED.match(rows[place])):
                 text = without_sources(rows[place]).strip().removeprefix("- ").removeprefix(f"{matched[1]}: ")
                 title = REPLACED if place in gone else section.title
-                found.append(Held(title, text, source.path, source.first_line + place, matched[1] or ""))
+                found.append(PageLine(title, text, source.path, source.first_line + place, matched[1] or ""))
     return found
 
 
 def fill(filling: Filling, room: Room) -> Section:
-    """Returns the lines that hold, as many as fit."""
+    """Returns the lines in force, as many as fit."""
     inputs, meter = filling.inputs, filling.meter
-    lines = [one for source in inputs.files if is_page(source.path) and not source.untouched for one in held(source)]
+    lines = [
+        one for source in inputs.files if is_page(source.path) and not source.untouched for one in page_lines(source)
+    ]
     titles = {section: f"{title}:" for section, title, _ in KINDS}
     kept = [one for one in lines if one.section in titles and _applies(inputs, one)]
     if not kept:
@@ -78,7 +82,7 @@ def fill(filling: Filling, room: Room) -> Section:
     tokens = {one: meter.line(_shown(one)) for one in kept}
     pools = _pools(inputs, kept)
     needs = [sum(tokens[one] for one in pool) for pool, _ in pools]
-    inside: set[Held] = set()
+    inside: set[PageLine] = set()
     spare = 0
     for (pool, _), pool_room in zip(pools, _shares(needs, [share for _, share in pools], left), strict=True):
         spare += pool_room
@@ -87,7 +91,7 @@ def fill(filling: Filling, room: Room) -> Section:
                 spare -= tokens[one]
                 inside.add(one)
     for one in (one for pool, _ in pools for one in pool if one not in inside):
-        if tokens[one] <= spare:  # what the shares leave over
+        if tokens[one] <= spare:  # the rest of the shares
             spare -= tokens[one]
             inside.add(one)
     shown: list[str] = []
@@ -99,7 +103,7 @@ def fill(filling: Filling, room: Room) -> Section:
     return Section("\n".join([heading, *shown]) if shown else "", considered)
 
 
-def _pools(inputs: CompileInputs, kept: Sequence[Held]) -> list[tuple[list[Held], float]]:
+def _pools(inputs: CompileInputs, kept: Sequence[PageLine]) -> list[tuple[list[PageLine], float]]:
     """Returns the lines that compete for the same share of the room, best first, each pool with its share."""
     newest = sorted(kept, key=lambda one: (one.day, one.line), reverse=True)
     if not inputs.page_order:
@@ -112,24 +116,24 @@ def _pools(inputs: CompileInputs, kept: Sequence[Held]) -> list[tuple[list[Held]
     return [(rules, KINDS[0][2]), ([one for one in ranked if one.section != RULES], 1 - KINDS[0][2])]
 
 
-def _applies(inputs: CompileInputs, one: Held) -> bool:
-    """Within a project, what belongs to no project counts only if it is a rule."""
+def _applies(inputs: CompileInputs, one: PageLine) -> bool:
+    """Returns whether a line applies. Within a project, lines of no project apply only if they are rules."""
     return not inputs.project or one.path != GENERAL_PAGE or one.section == RULES
 
 
-def _shown(one: Held) -> str:
+def _shown(one: PageLine) -> str:
     return f"- {neutralise(one.text)}"
 
 
 def _shares(needs: Sequence[int], shares: Sequence[float], room: int) -> list[int]:
-    """Divides the room by these shares; what one kind does not need, the others get, the first ones first."""
+    """Returns the room divided by these shares. The rest of one kind goes to the others, the first ones first."""
     given = [min(need, int(room * share)) for need, share in zip(needs, shares, strict=True)]
     for place, need in enumerate(needs):
         given[place] += min(need - given[place], room - sum(given))
     return given
 
 
-def _account(one: Held, included: bool, tokens: int) -> Considered:
+def _account(one: PageLine, included: bool, tokens: int) -> Considered:
     return Considered(
         id=f"{one.path}:{one.line}-{one.line}",
         slot="what holds",
@@ -140,6 +144,6 @@ def _account(one: Held, included: bool, tokens: int) -> Considered:
     )
 
 
-HOLDING = Slot(
+IN_FORCE = Slot(
     "what holds", "what holds", fill, cap=lambda filling: filling.share(filling.inputs.settings.holding_share)
 )
