@@ -41,7 +41,7 @@ from mcp_server.settings_file import (
 from mcp_server.storage.local.advisor_files import AdvisorFiles
 from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.cold_storage import ColdStorage
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.files import LOCAL, WorkspaceFiles
 from mcp_server.storage.local.forgotten import ForgottenTexts
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
@@ -50,7 +50,6 @@ from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.llm_ledger import LlmLedger
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.paths import LOCAL
 from mcp_server.storage.local.project_folder import ProjectFolders
 from mcp_server.storage.local.state import State
 from mcp_server.storage.local.topic_files import TopicFiles

@@ -15,8 +15,8 @@ from mcp_server.history.three_way import merged
 from mcp_server.memory import Memory
 from mcp_server.settings import machine_settings
 from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.files import LOCAL
 from mcp_server.storage.local.git.merging import Plan
-from mcp_server.storage.local.paths import LOCAL
 from mcp_server.storage.local.pending import Pending, Proposal, hash_of
 from mcp_server.storage.local.workspace import SETTINGS
 from mcp_server.text.destinations import is_for_own_hand

@@ -19,7 +19,7 @@ from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
 from mcp_server.storage.local.cold_storage import path_of
-from mcp_server.storage.local.walking import FileStat
+from mcp_server.storage.local.files import FileStat
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"

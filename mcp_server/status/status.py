@@ -25,7 +25,6 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity_views
 from mcp_server.storage.local import logs
-from mcp_server.storage.local.walking import count_files
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import listing
 
@@ -278,7 +277,7 @@ async def _own_settings(memory: Memory) -> Mapping[str, Any]:
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
     return {
-        "files": dict(sorted((await run_sync(count_files, memory.files.root)).items())),
+        "files": dict(sorted((await run_sync(memory.files.count)).items())),
         "bytes": await run_sync(_bytes, memory),
     }
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.paths import LOCAL, is_usable
+from mcp_server.storage.local.files import LOCAL, WorkspaceFiles, is_usable
 from mcp_server.text.forgotten import Forgotten, cut_short, joined
 
 INTENTS = f"{LOCAL}/forget"

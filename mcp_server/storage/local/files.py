@@ -10,15 +10,80 @@ import contextlib
 import difflib
 import errno
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.model import Category
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.paths import LOCAL, parts_of
-from mcp_server.storage.local.walking import FileStat as FileStat  # for callers of `walk`
-from mcp_server.storage.local.walking import unusable, walk
+
+LOCAL = ".local"
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
+
+
+def is_usable(name: str) -> bool:
+    """Returns True if a file or folder of this name can be part of a path on every system."""
+    forbidden = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name.endswith((".", " "))
+    return not forbidden and len(name.encode()) <= 255
+
+
+def _parts(path: str) -> list[str]:
+    """Returns the parts of a relative path that is valid on every system. Raises Refused for any other path."""
+    if not path.strip():
+        raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
+    found = _FORBIDDEN.search(path)
+    if found:
+        raise Refused(
+            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
+        )
+    if path.startswith(("/", "~")):
+        raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    for part in parts:
+        if part == "..":
+            raise Refused(f"{path!r} leaves the workspace ('..'); give a path inside it")
+        if part.lower() == ".git":
+            raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
+        if _DEVICE.fullmatch(part) or part.endswith((".", " ")):
+            raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
+        if len(part.encode()) > 255:
+            raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A listed file. `size` is in bytes."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
+    """Yields every file below `folder`, ordered by name, with `prefix` before its path; none without the folder."""
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:  # the folder is missing or not readable
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or not is_usable(entry.name):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                yield FileStat(prefix + entry.name, found.st_size, found.st_mtime_ns)
+        except OSError:  # deleted since it was listed
+            continue
 
 
 class WorkspaceFiles:
@@ -46,7 +111,7 @@ class WorkspaceFiles:
 
     def resolve(self, path: str) -> Path:
         """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
-        parts = parts_of(path)
+        parts = _parts(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
@@ -154,11 +219,30 @@ class WorkspaceFiles:
         """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
-        yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
+        yield from _walk(top, "" if clean in ("", ".") else f"{clean}/")
 
     def unusable(self, prefix: str) -> Iterator[str]:
-        """Yields the paths below a folder that `walk` skips because of their names."""
-        yield from unusable(self.resolve(prefix), f"{self.relative(prefix)}/")
+        """Yields the paths below a folder that `walk` skips because of their names. Of a folder, only its own path."""
+        top, base = self.resolve(prefix), f"{self.relative(prefix)}/"
+        for here, folders, names in os.walk(top):
+            kept = [name for name in folders if not name.startswith(".")]
+            odd = [name for name in (*kept, *names) if not name.startswith(".") and not is_usable(name)]
+            folders[:] = sorted(name for name in kept if name not in odd)
+            yield from (base + Path(here, name).relative_to(top).as_posix() for name in sorted(odd))
+
+    def count(self) -> Counter[str]:
+        """Returns the number of markdown files of each category; "other" for files in other folders."""
+        known = set(get_args(Category))
+        counts: Counter[str] = Counter()
+        for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
+            for stat in _walk(self.root / prefix, prefix):
+                parts = stat.path.split("/")
+                name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
+                if parts[0] != "knowledge":
+                    name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
+                if stat.path.endswith(".md"):
+                    counts[name if name in known else "other"] += 1
+        return counts
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yields path and bytes of every file that `walk` lists below a folder. Skips files that cannot be read.
@@ -166,7 +250,7 @@ class WorkspaceFiles:
         Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
         """
         base, top = self.relative(prefix), self.resolve(prefix)
-        for found in walk(top, ""):
+        for found in _walk(top, ""):
             with contextlib.suppress(OSError):
                 yield f"{base}/{found.path}", (top / found.path).read_bytes()
 
@@ -269,7 +353,7 @@ def _holds_more_than_local(root: Path) -> bool:
 
 def _plain(name: str) -> str:
     """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
-    if len(parts_of(name)) != 1:
+    if len(_parts(name)) != 1:
         raise Refused(f"{name!r} is not a file name without a folder")
     return name
 
