@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 
 def append(memory: Memory, kind: str, record: Mapping[str, Any]) -> None:

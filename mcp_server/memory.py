@@ -12,11 +12,11 @@ from mcp_server.settings import Settings
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
-    from mcp_server.storage.local.advisor_files import AdvisorFiles
+    from mcp_server.storage.advisor_files import AdvisorFiles
+    from mcp_server.storage.cold_storage import ColdStorage
+    from mcp_server.storage.forgotten import ForgottenTexts
     from mcp_server.storage.local.changes import Changes
-    from mcp_server.storage.local.cold_storage import ColdStorage
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.forgotten import ForgottenTexts
     from mcp_server.storage.local.git.git import Git
     from mcp_server.storage.local.index.index import Index
     from mcp_server.storage.local.lexicon import LexiconFile
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.locks import Locks
     from mcp_server.storage.local.project_folder import ProjectFolders
     from mcp_server.storage.local.state import State
-    from mcp_server.storage.local.topic_files import TopicFiles
-    from mcp_server.storage.local.transcripts import Transcripts
+    from mcp_server.storage.topic_files import TopicFiles
+    from mcp_server.storage.transcripts import Transcripts
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
 
@@ -69,6 +69,5 @@ class Memory:
 
     def problems(self) -> tuple[str, ...]:
         """Returns the notes and problems that `status` shows first."""
-        moved = self.state.moved_aside
-        damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
-        return (*self.startup_notes, *self.startup_problems, *damaged)
+        damage = self.state.damage
+        return (*self.startup_notes, *self.startup_problems, *((damage,) if damage else ()))

@@ -19,7 +19,7 @@ from anyio.to_thread import run_sync
 from mcp_server.bench.workbench import Workbench
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory
-from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.storage.topic_files import TopicSet
 from mcp_server.text.yaml import load
 from mcp_server.topics.judge import Verdict, decided, weigh
 from mcp_server.topics.topic import Heard

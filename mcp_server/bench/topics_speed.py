@@ -15,7 +15,7 @@ from mcp_server.bench import made_up
 from mcp_server.bench.metrics import percentile
 from mcp_server.bench.workbench import Workbench
 from mcp_server.memory import Memory
-from mcp_server.storage.local.topic_files import LOOK_AGAIN
+from mcp_server.storage.topic_files import LOOK_AGAIN
 from mcp_server.topics.judge import weigh
 from mcp_server.topics.topic import Heard
 from mcp_server.topics.watch import first_tier

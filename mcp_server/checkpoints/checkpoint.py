@@ -34,11 +34,10 @@ from mcp_server.model import Caller
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles, new_id
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
-from mcp_server.storage.local.session_states import SessionState
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.checkpoint_files import CheckpointFiles, new_id
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.live_values import SessionState
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
@@ -112,7 +111,7 @@ async def sweep(memory: Memory) -> int:
         return 0
     try:
         kept = frozenset(head.id for head in await run_sync(CheckpointFiles(memory.files).heads))
-        return await run_sync(CheckpointTrees(memory.files).sweep, kept)
+        return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
     finally:
         held.release()
 
@@ -154,7 +153,7 @@ async def _kept(
     number, session = new_id(), seen.row.session
     state = seen.state.with_chunks(seen.chunks).to_json()
     async with _making(memory):
-        trees = CheckpointTrees(memory.files)
+        trees = CheckpointTrees(memory.files, memory.git)
         taken = await run_sync(trees.take, number, seen.inputs.files if seen.inputs else ())
         checkpoint = Checkpoint(
             id=number,
@@ -210,7 +209,7 @@ async def _thinned(memory: Memory, session: str) -> None:
     """Deletes a session's old automatic checkpoints. Checkpoints that were asked for stay."""
 
     def thin() -> list[str]:
-        files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files)
+        files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files, memory.git)
         automatic = [head for head in files.heads(session) if head.reason != "asked"]
         old = automatic[memory.settings.checkpoints.keep :]
         for head in old:

@@ -31,10 +31,9 @@ from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.recovery_intents import RecoveryIntent, RecoveryIntents
-from mcp_server.storage.local.session_states import SessionState
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.intents import RecoveryIntent, RecoveryIntents
+from mcp_server.storage.live_values import SessionState
+from mcp_server.storage.values import Change, SessionRow
 
 
 async def restore_session(memory: Memory, intent: RecoveryIntent, then: Checkpoint) -> None:

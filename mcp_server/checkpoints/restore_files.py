@@ -13,8 +13,8 @@ from mcp_server.checkpoints.restore_plan import without_forgotten
 from mcp_server.errors import Conflict, ContextManagerError, NotFound, Unavailable
 from mcp_server.knowledge.anchors_text import with_entry
 from mcp_server.memory import Memory
-from mcp_server.storage.local.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
-from mcp_server.storage.local.recovery_intents import RecoveryIntent
+from mcp_server.storage.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
+from mcp_server.storage.intents import RecoveryIntent
 
 TAG = "memory/before/"
 
@@ -24,7 +24,7 @@ def put_back(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
     were left unchanged because another program changed them meanwhile."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     before, after = _contents(memory, trees, own, intent), _contents(memory, trees, then, intent)
     wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     done: list[str] = []
@@ -77,7 +77,7 @@ async def committed(memory: Memory, intent: RecoveryIntent, then: Checkpoint, ow
     if not memory.git.available() or not memory.settings.git.auto_commit:
         why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
         return [f"{why}: nothing was committed; the files were restored"]
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     tag = f"{TAG}{intent.undo}"
     message = (
         f"recovery: back to checkpoint {then.id}\n\nSession: {then.session}, turn {then.turn}\n"

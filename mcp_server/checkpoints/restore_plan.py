@@ -17,7 +17,7 @@ from mcp_server.knowledge.anchor import anchors
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.local.checkpoint_trees import FOLDERS, CheckpointTrees
+from mcp_server.storage.checkpoint_trees import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
 
 NO_UNDO = "its undo could not bring it back"
@@ -29,7 +29,7 @@ async def diff(memory: Memory, number: str, other: str | None = None) -> str:
     then = await stored.read(memory, number)
     if other is None:
         return await told(memory, then, True, {})
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     since = await stored.read(memory, other)
     before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
     after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
@@ -38,7 +38,7 @@ async def diff(memory: Memory, number: str, other: str | None = None) -> str:
 
 async def told(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
     """What going back would change, in words."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     here = there = None
     if knowledge:
         out = {*stays, *dict(then.left_out)}
@@ -82,7 +82,7 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
 def stays(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
     """Files that stay as they are, each with the reason: the checkpoint does not hold them, its undo could not, or only
     the user's own hand may change them."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     found = {path: f"{NO_UNDO}, it {why}" for path, why in trees.refused().items()}
     found |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
     if caller.source == "cli" or not memory.settings.knowledge.approve:

@@ -16,8 +16,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import LiveChunk
-from mcp_server.storage.local.live_sets import READINGS, STEPS
-from mcp_server.storage.local.session_states import Place, SessionState, SessionStates
+from mcp_server.storage.live_values import READINGS, STEPS, SessionState
+from mcp_server.storage.values import Place
 
 TOPICS = "topics"
 """Namespace of the state: session → its active topics by name."""
@@ -51,7 +51,7 @@ KEPT = (
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
     """Returns the session's state as of this moment; the notes refer to turns and do not repeat them."""
-    found = await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+    found = await memory.live.read_state(session, [kept.place(session) for kept in KEPT])
     return replace(found, entries=_with_notes(found.entries, session, without_texts))
 
 
@@ -67,7 +67,7 @@ async def put_back(
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
         entries[as_of.NAMESPACE] = {session: as_of.entry(turn, turns)}
-    await SessionStates(memory.state).put(session, places, entries, chunks)
+    await memory.live.replace_state(session, places, entries, chunks)
 
 
 def _with_notes(

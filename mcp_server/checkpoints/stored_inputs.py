@@ -20,7 +20,7 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
 from mcp_server.text.markdown import split_front_matter
 
 _TRANSCRIPTS = "raw/"
@@ -125,7 +125,7 @@ def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
 
 def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
     """Files as the checkpoint's tree has them; without what was forgotten on request since."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
 
     def read(path: str) -> str | None:
         if checkpoint.knowledge_tree is None:

@@ -41,8 +41,8 @@ from mcp_server.relevance.clarity import block_of
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
 from mcp_server.settings import Settings
 from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.state import SessionRow
 from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter

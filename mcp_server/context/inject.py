@@ -39,11 +39,10 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller, Hit
 from mcp_server.project import Project
 from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.index.depth import Depth
+from mcp_server.storage import logs
 from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.state import SessionRow
 from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import own_text
 from mcp_server.text.redaction import redact

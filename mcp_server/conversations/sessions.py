@@ -20,8 +20,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.pressure.put_away import put_away
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mcp_server.memory import Memory
 from mcp_server.storage.local.copies import Copies
-from mcp_server.storage.local.files import LOCAL
 from mcp_server.storage.local.git.forget_history import History
+from mcp_server.storage.values import LOCAL
 from mcp_server.text.redaction import secrets
 
 _OWN_KEYS = re.compile(rf"{re.escape(LOCAL)}/(?:[a-z-]{1, 20}token|installs/.*)|\.git(?:ignore|attributes)")

@@ -26,13 +26,13 @@ from mcp_server.forgetting.target import ForgetTarget, meant
 from mcp_server.knowledge import live, session_notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_files import CheckpointFiles
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.forgotten import PATH as FORGOTTEN
+from mcp_server.storage.intents import Intent, Intents
 from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
-from mcp_server.storage.local.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.local.git.forget_history import History, Survey
-from mcp_server.storage.local.intents import Intent, Intents
+from mcp_server.storage.values import Change
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 from mcp_server.text.transcript_head import stem_of
 
@@ -334,7 +334,7 @@ def _clean_trees(run: _Run) -> None:
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, run.request).data
 
-    trees = CheckpointTrees(run.memory.files)
+    trees = CheckpointTrees(run.memory.files, run.memory.git)
     for head in CheckpointFiles(run.memory.files).heads():
         trees.clean(head.id, clean)
 

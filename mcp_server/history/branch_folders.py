@@ -18,8 +18,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import Branch
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.git.worktrees import Branch
 from mcp_server.text.redaction import secrets
 
 LOCAL, MAKING = ".local", ".making"

@@ -21,7 +21,6 @@ from mcp_server.history.admission import Admission, warning
 from mcp_server.history.commit_messages import ANSWER_TOKENS, FileChange, Type, grouped, message, read_answer, request
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.changes import changes
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +105,7 @@ async def report(memory: Memory) -> Swept:
 
 async def _swept(memory: Memory, ask: bool) -> Swept:
     held = await run_sync(incoming.held_paths, memory)
-    found = [one for one in await run_sync(changes, memory.git, memory.files.root, OURS) if one.path not in held]
+    found = [one for one in await run_sync(memory.git.changes, OURS) if one.path not in held]
     if not found:
         return Swept()
     written_in: Mapping[str, str] = await memory.state.entries(WRITTEN_IN)

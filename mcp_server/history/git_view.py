@@ -11,7 +11,6 @@ from mcp_server.conversations import closed_sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import committing
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.health import lfs_problem
 
 MOST_SHOWN = 20
 
@@ -53,7 +52,7 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
         view["trouble"] = str(error)
     said = await memory.state.get(committing.STATE, committing.PUSH)
     view["auto_push"] = knobs.auto_push
-    trouble = [report.note, said["said"] if said else "", await run_sync(lfs_problem, memory.files.root)]
+    trouble = [report.note, said["said"] if said else "", await run_sync(memory.git.health.large_files)]
     view["left_out"] = [f"{path}: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
     view["warnings"] = [f"{path}: {why}" for path, why in sorted(report.warned.items())]
     view["waiting_for_your_commit"] = sorted(report.waiting)[:MOST_SHOWN]

@@ -24,8 +24,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.moments import moment
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.changes import changes
-from mcp_server.storage.local.git.past import BlamedLine, Commit
+from mcp_server.storage.history_values import BlamedLine, Commit
 from mcp_server.storage.local.workspace import BEGINNING
 from mcp_server.text.fencing import neutralise
 
@@ -101,7 +100,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
         for one in found
     ]
     needle = text.lower()
-    for change in await run_sync(changes, memory.git, memory.files.root, KNOWLEDGE):
+    for change in await run_sync(memory.git.changes, KNOWLEDGE):
         before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
         if before != after:
             happened.append(Happening(_verb(before, after), change.path, None, None, "not committed yet"))

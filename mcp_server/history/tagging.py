@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import Invalid, NotFound, Refused
 from mcp_server.history.committing import OURS, STATE, commit_changes
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.tags import PREFIX, Tag
+from mcp_server.storage.history_values import TAG_PREFIX, Tag
 from mcp_server.text.redaction import redact
 
 DAILY, WEEKLY = "memory/daily/", "memory/weekly/"
@@ -70,7 +70,7 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
     head = await run_sync(memory.git.head)
     if head is None:
         raise NotFound("nothing was committed yet, so there is nothing to name")
-    whole = f"{PREFIX}{kind}/{name}"
+    whole = f"{TAG_PREFIX}{kind}/{name}"
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, whole, head, note)
     return next(found for found in await run_sync(memory.git.tags.all, whole) if found.name == whole)

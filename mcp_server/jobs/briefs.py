@@ -10,7 +10,7 @@ from mcp_server.context import briefs
 from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from mcp_server.forgetting import forget
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from mcp_server.jobs import child
 from mcp_server.jobs.cron import latest
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 log = logging.getLogger(__name__)
 

@@ -28,15 +28,13 @@ from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.regenerating import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.changes import changes
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.tags import PREFIX, unused
-from mcp_server.storage.local.git.worktrees import Branch
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State
-from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.transcripts import Transcripts
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter
 
@@ -152,7 +150,7 @@ async def _made(
         done = await extract(there, names=extractors, anew=True, show=show)
         weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
-        found = await run_sync(changes, there.git, place, CARRIED)
+        found = await run_sync(there.git.changes, CARRIED)
         if found:
             text = await run_sync(message, "extract", found)
             async with memory.locks.git():
@@ -226,7 +224,7 @@ def _derived_files(files: WorkspaceFiles) -> list[str]:
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
     """`memory/extract/NAME`: from here on knowledge is what these extractors make of it (S4 §3.4)."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
-    tag = unused(f"{PREFIX}extract/{name}", taken.__contains__)
+    tag = unused(f"{TAG_PREFIX}extract/{name}", taken.__contains__)
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, tag, commit)
     return tag

@@ -27,8 +27,8 @@ from mcp_server.knowledge.page_indexes import PEOPLE_INDEX, PROJECT_INDEX, over_
 from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
 from mcp_server.knowledge.states import settled
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
 from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Line, is_derived, without_sources
 from mcp_server.text.destinations import MEMORY, Place, place_for
 from mcp_server.text.entries import entries, statement

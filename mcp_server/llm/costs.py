@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 from mcp_server.embed import Metered
 from mcp_server.memory import Memory
-from mcp_server.storage.local.llm_ledger import EMBEDDING, LlmLedger, Spent
+from mcp_server.storage.llm_ledger import EMBEDDING, LlmLedger, Spent
 
 
 @dataclass(frozen=True, slots=True)

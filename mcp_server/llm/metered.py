@@ -19,9 +19,9 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError
 from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
 from mcp_server.settings import LlmSection
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
+from mcp_server.storage.llm_ledger import LlmLedger, Spent
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.llm_ledger import LlmLedger, Spent
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 

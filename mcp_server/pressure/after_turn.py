@@ -25,7 +25,7 @@ from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Seen
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 
 STEPS = "checkpoint_steps"
 """Namespace of the state: session → how often a checkpoint was made since its window was last empty."""

@@ -33,7 +33,7 @@ from mcp_server.relevance.chunks import LiveChunk, score
 from mcp_server.relevance.live_set import change, live_set
 from mcp_server.relevance.similar import Seen, says_something
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.words import content_words
 
 IMMUNE = 3

@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold_records import ColdRecord
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 LOOKED_BACK = 100_000
 """Lines of the log that are looked through."""

@@ -14,7 +14,7 @@ from mcp_server.knowledge.flush import FlushLine, lines
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
 from mcp_server.relevance.chunks import LiveChunk, original_of
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
 

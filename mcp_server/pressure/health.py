@@ -16,7 +16,7 @@ from mcp_server.model import Delivery
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 
 MOST = 20
 """Open conversations that are looked at, the last heard of first."""

@@ -13,8 +13,8 @@ from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
-from mcp_server.storage.local.cold_storage import path_of
-from mcp_server.storage.local.live_sets import Entered, Reading
+from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.live_values import Entered, Reading
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan

@@ -32,9 +32,8 @@ from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Compared, Seen, Similar, compared
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.live_sets import STEPS, Entered
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.live_values import STEPS, Entered
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.budget import Meter
 from mcp_server.text.summary import summarise
 

@@ -24,7 +24,7 @@ from mcp_server.knowledge.pruning import Pruned, Strategy
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.prune_session import prune_advised, prune_clarity, prune_ladder
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 OF_KNOWLEDGE = ("memory", "files")

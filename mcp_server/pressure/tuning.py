@@ -13,7 +13,7 @@ from anyio.to_thread import run_sync
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
 from mcp_server.pressure.log_stats import LogStats, log_stats, since
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 KINDS = ("drops", "curation", "compaction", "recovery", "context-health")
 LOOKED_BACK = 200_000

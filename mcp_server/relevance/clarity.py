@@ -31,7 +31,7 @@ from mcp_server.relevance.clarity_block import BlockItem
 from mcp_server.relevance.clarity_pruner import PruningRules, Verdict
 from mcp_server.relevance.clarity_tracker import ClarityWeights, Tracker
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.named_things import CATEGORIES
 from mcp_server.topics.topic_context import items_of_active
 

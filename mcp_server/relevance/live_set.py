@@ -18,7 +18,7 @@ from mcp_server.model import Turn
 from mcp_server.pressure.advisor_items import ESTIMATES, ItemType
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
-from mcp_server.storage.local.live_sets import Entered
+from mcp_server.storage.live_values import Entered
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:

@@ -22,7 +22,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
 from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 DEBOUNCE = 0.5
 """Seconds in which changes are gathered before they are told."""

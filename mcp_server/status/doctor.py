@@ -114,13 +114,7 @@ def _space(memory: Memory) -> Check:
 
 async def _state(memory: Memory) -> Check:
     rows = await memory.state.sessions()
-    if memory.state.moved_aside:
-        return Check(
-            "state",
-            True,
-            f"a damaged state.db was moved to {memory.state.moved_aside.name} and read back from the transcripts",
-        )
-    return Check("state", True, f"{len(rows)} conversations known")
+    return Check("state", True, memory.state.damage or f"{len(rows)} conversations known")
 
 
 async def _index(memory: Memory) -> Check:

@@ -24,7 +24,7 @@ from mcp_server.llm.costs import costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity_views
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import listing
 

@@ -14,8 +14,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.storage import logs
+from mcp_server.storage.topic_files import TopicSet
 from mcp_server.topics.gate_review import OWN, Pending, pending, used
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import Heard

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.memory import Memory
-    from mcp_server.storage.local.topic_files import TopicSet
+    from mcp_server.storage.topic_files import TopicSet
 
 STEMS_KEPT = 50_000
 MOST_PHRASES = 24

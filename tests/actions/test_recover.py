@@ -15,9 +15,9 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
+from mcp_server.storage.kept import FOLDER, MOST
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
-from mcp_server.storage.local.kept import FOLDER, MOST
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.forgotten import Forgotten
 from tests.actions.full_memory import multiply

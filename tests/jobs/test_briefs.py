@@ -12,7 +12,7 @@ from mcp_server.jobs import briefs as job
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 pytestmark = pytest.mark.anyio
 

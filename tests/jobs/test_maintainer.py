@@ -19,7 +19,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.query_syntax import plain_query
 from mcp_server.search.search import SearchRequest, search
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 pytestmark = pytest.mark.anyio
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}

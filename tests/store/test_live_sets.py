@@ -9,7 +9,8 @@ import pytest
 
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
-from mcp_server.storage.local.live_sets import Entered, LiveSets, Reading
+from mcp_server.storage.live_values import Entered, Reading
+from mcp_server.storage.local.live_sets import LiveSets
 
 pytestmark = pytest.mark.anyio
 

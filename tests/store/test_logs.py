@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 pytestmark = pytest.mark.anyio
 

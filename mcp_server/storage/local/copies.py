@@ -15,10 +15,10 @@ from pathlib import Path
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.files import LOCAL, WorkspaceFiles, is_usable
+from mcp_server.storage.local.files import WorkspaceFiles, is_usable
+from mcp_server.storage.values import LOCAL
 from mcp_server.text.forgotten import Forgotten, cut_short, joined
 
-INTENTS = f"{LOCAL}/forget"
 _LEFT_OUT = re.compile(
     rf"(?:{re.escape(LOCAL)}/(?:index|locks|forget)/.*|{re.escape(LOCAL)}/state\.db(?:-wal|-shm|-journal)?|forgotten\.jsonl)"
 )

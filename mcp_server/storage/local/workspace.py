@@ -12,8 +12,9 @@ from typing import Literal
 
 from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
 from mcp_server.storage.local.durable import TEMPORARY
-from mcp_server.storage.local.files import LOCAL, WorkspaceFiles
+from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import ask_git
+from mcp_server.storage.values import LOCAL
 
 SETTINGS = "memory-config.yaml"
 """The memory's own settings. Every workspace has this file."""

@@ -5,31 +5,19 @@ Everything here reads. Methods are synchronous: call them in a worker thread.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.storage.history_values import BlamedLine, Commit, Occurrence, Version
 from mcp_server.storage.local.git.objects import Objects
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path, moment_of, version
 
 FORMAT = "--format=%x01%H%x02%ct%x02%s"
 """What `parse` expects of each commit, besides `-z --raw --no-abbrev --no-renames`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The file `path` as the commit `commit` left it. `blob` is git's name for its bytes."""
-
-    path: str
-    commit: str
-    at: datetime
-    subject: str
-    blob: str
 
 
 def parse(log: bytes) -> Iterator[Version]:
@@ -47,66 +35,11 @@ def parse(log: bytes) -> Iterator[Version]:
                 yield Version(path, commit, at, subject, blob)
 
 
-def blob_id(data: bytes, like: str) -> str:
-    """git's name for these bytes, in the kind of hash that the repository of `like` uses."""
-    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
-    return kind(b"blob %d\0" % len(data) + data).hexdigest()
-
-
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
-_TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)
-_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
 _MARK = secrets.token_hex(8)
 """Begins every commit, and every part of one: names and messages are anybody's and may hold anything else."""
 _COMMIT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
 _BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit: its id, moment (UTC), author's name and whole message."""
-
-    id: str
-    at: datetime
-    author: str
-    message: str
-
-    @property
-    def subject(self) -> str:
-        """The first line of the message."""
-        return self.message.split("\n", 1)[0]
-
-    @property
-    def reverts(self) -> str | None:
-        """The id of the commit that it takes back, if it is a revert."""
-        found = _REVERTS.search(self.message)
-        return found[1] if found else None
-
-    @property
-    def sessions(self) -> tuple[str, ...]:
-        """The transcripts that the message names as where it comes from."""
-        return tuple(_TRAILER.findall(self.message))
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A commit that changed how often a text stands in a file: `before` and `after` times; `lines` are those that say
-    it afterwards, or said it before if none does."""
-
-    commit: Commit
-    path: str
-    before: int
-    after: int
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BlamedLine:
-    """A line of a file as it is now, and the commit that wrote it; None if it is not committed yet."""
-
-    number: int
-    text: str
-    commit: Commit | None
 
 
 class Past:

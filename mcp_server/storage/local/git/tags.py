@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 
 from mcp_server.errors import Conflict, Invalid, Unavailable
+from mcp_server.storage.history_values import TAG_PREFIX, Tag
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.repository import Failed, Repository, clean_path, moment_of
-
-PREFIX = "memory/"
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """A tag's whole name, its commit, the commit's moment (UTC), and what is said of it."""
-
-    name: str
-    commit: str
-    at: datetime
-    message: str
 
 
 class Tags:
@@ -30,7 +18,7 @@ class Tags:
         self._repository = repository
         self._committer = committer
 
-    def all(self, prefix: str = PREFIX) -> list[Tag]:
+    def all(self, prefix: str = TAG_PREFIX) -> list[Tag]:
         """Tags under a prefix, the oldest commit first."""
         if not self._repository.exists():
             return []
@@ -97,12 +85,3 @@ class Tags:
 
     def _point(self, name: str, commit: str) -> None:
         self._repository.run("update-ref", f"refs/tags/{name}", commit, "0" * len(commit))
-
-
-def unused(name: str, taken: Callable[[str], bool]) -> str:
-    """The name, or the first of NAME-2, NAME-3 … that is not taken."""
-    number, fresh = 1, name
-    while taken(fresh):
-        number += 1
-        fresh = f"{name}-{number}"
-    return fresh

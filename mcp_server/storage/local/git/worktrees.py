@@ -5,28 +5,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.history_values import Branch
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, moment_of, plain_environment
 
 _HALF_MADE = "locked initializing"
 """How git lists a work tree that it is just making."""
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A branch: its commit with its moment (UTC), how many commits it has that HEAD has not, and where it is checked
-    out, if anywhere."""
-
-    name: str
-    commit: str
-    at: datetime
-    ahead: int
-    place: Path | None
 
 
 class Worktrees:

@@ -20,16 +20,8 @@ from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.model import Passage
 from mcp_server.search.query_syntax import Query
 from mcp_server.storage.local.database import driver
-from mcp_server.storage.local.index import inside
-from mcp_server.storage.local.index.answers import Candidates, IndexStatus, Mode
-from mcp_server.storage.local.index.depth import USUAL, Depth
-from mcp_server.storage.local.index.filling import Progress
-from mcp_server.storage.local.index.filters import Filters, with_operators
-from mcp_server.storage.local.index.finding import Search, search
-from mcp_server.storage.local.index.generations import Generations
-from mcp_server.storage.local.index.keeping import SMALL, Keeper
-from mcp_server.storage.local.index.looking import Look, is_indexed, look
-from mcp_server.storage.local.index.opening import (
+from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index.connection import (
     Health,
     Lock,
     Reading,
@@ -38,9 +30,14 @@ from mcp_server.storage.local.index.opening import (
     numpy_is_there,
     open_reading,
 )
+from mcp_server.storage.local.index.file_reader import Look, is_indexed, look
+from mcp_server.storage.local.index.generations import Generations
+from mcp_server.storage.local.index.lookups import Counts
+from mcp_server.storage.local.index.maintenance import SMALL, Keeper
 from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.standing import standing
-from mcp_server.storage.local.index.writer import Cut, Row, cut, plan
+from mcp_server.storage.local.index.search import Search, search
+from mcp_server.storage.local.index.writer import Cut, Progress, Row, cut, plan
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, with_operators
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,10 +47,51 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.asking import Asking
-    from mcp_server.storage.local.index.finding import Vector
-    from mcp_server.storage.local.index.reader import Found
+    from mcp_server.storage.local.index.candidates import Found
+    from mcp_server.storage.local.index.query_plan import Asking
+    from mcp_server.storage.local.index.search import Vector
     from mcp_server.storage.local.locks import Locks
+
+
+def standing(
+    counts: Counts | None, opened: Reading | None, health: Health, embedder: str, known: tuple[str, ...]
+) -> IndexStatus:
+    """Returns the contents and problems of the index.
+
+    Args:
+        counts: None if the index cannot be read.
+        opened: the open generation, if any.
+        embedder: its name, or "none".
+        known: problems with the embedder.
+    """
+    messages = list(known)
+    if counts is None:
+        state = "broken" if health.broken else "building" if health.building else "missing"
+        messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
+        counts = Counts(0, 0, 0, ())
+    else:
+        state = "building" if health.building or counts.unfinished else "ready"
+        if counts.not_embedded and embedder != "none":
+            messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
+    uses_vec = opened is not None and opened.near.loads_vectors
+    if embedder != "none" and opened is not None and not uses_vec:
+        messages.append(
+            "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
+        )
+    return IndexStatus(
+        state=state,
+        generation=str(opened.generation.number) if opened else "none",
+        embedder=embedder,
+        vectors="none" if embedder == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
+        sqlite=f"{driver().name} {driver().version}",
+        files=counts.files,
+        passages=counts.passages,
+        not_embedded=counts.not_embedded,
+        size_bytes=opened.generation.path.stat().st_size if opened and opened.generation.path.exists() else 0,
+        problems=counts.problems,
+        messages=tuple(messages),
+    )
+
 
 T = TypeVar("T")
 
@@ -186,7 +224,7 @@ class Index:
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
+                known = await self._ask(lambda connection, left=left: lookups.as_indexed(connection, left), there)  # type: ignore[misc]
                 left = [path for path in left if known.get(path) != there.get(path)]
                 left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
                 if left:
@@ -209,23 +247,23 @@ class Index:
 
     async def last_turn(self, session: str) -> int | None:
         """Returns the number of a session's newest indexed turn; None if searches read the files."""
-        return await self._ask(lambda connection: inside.last_turn(connection, session), None)
+        return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
 
     async def document(self, path: str) -> tuple[Passage, ...]:
         """Returns the passages of a file in order; none if it is not indexed."""
-        return await self._ask(lambda connection: inside.document(connection, path), ())
+        return await self._ask(lambda connection: lookups.document(connection, path), ())
 
     async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
         """Returns the passages of the units around one, without its own, also across a conversation's files."""
-        return await self._ask(lambda connection: inside.neighbours(connection, passage, before, after), ())
+        return await self._ask(lambda connection: lookups.neighbours(connection, passage, before, after), ())
 
     async def unit(self, passage: Passage) -> tuple[Passage, ...]:
         """Returns all parts of a passage's unit, in order."""
-        return await self._ask(lambda connection: inside.neighbours(connection, passage, 0, 0, itself=True), ())
+        return await self._ask(lambda connection: lookups.neighbours(connection, passage, 0, 0, itself=True), ())
 
     async def fingerprint(self) -> str:
         """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
-        found = await self._ask(inside.fingerprint, None)
+        found = await self._ask(lookups.fingerprint, None)
         if found is None:
             raise Unavailable("there is no search index yet; `context-manager index rebuild` makes it")
         return found
@@ -242,7 +280,7 @@ class Index:
 
     async def status(self) -> IndexStatus:
         """Returns the contents and problems of the index."""
-        counts = await self._ask(inside.counts, None)
+        counts = await self._ask(lookups.counts, None)
         return standing(counts, self._open, self._health, self._name, self._messages())
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
@@ -251,7 +289,7 @@ class Index:
         Returns the number of compared files, and the paths of those that differ. Files that changed since they were
         indexed are skipped: the next refresh indexes them.
         """
-        sampled: list[str] = await self._ask(lambda connection: inside.sample(connection, files), [])
+        sampled: list[str] = await self._ask(lambda connection: lookups.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
@@ -267,9 +305,9 @@ class Index:
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if inside.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if lookups.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
-            return inside.holds(connection, path, rows, cuts)
+            return lookups.holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
 

@@ -9,11 +9,10 @@ from itertools import groupby
 from mcp_server.model import GLOBAL, Passage
 from mcp_server.search import query, ranking
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.index.depth import USUAL
-from mcp_server.storage.local.index.filters import Filters
-from mcp_server.storage.local.index.looking import FOLDERS, is_indexed, look
-from mcp_server.storage.local.index.opening import import_numpy
-from mcp_server.storage.local.index.reader import Found
+from mcp_server.storage.local.index.candidates import Found
+from mcp_server.storage.local.index.connection import import_numpy
+from mcp_server.storage.local.index.file_reader import FOLDERS, is_indexed, look
+from mcp_server.storage.values import USUAL, Filters
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
 

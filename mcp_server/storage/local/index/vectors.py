@@ -11,10 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_server.storage.local.index.few import is_few, nearest_of
 from mcp_server.storage.local.index.schema import LINES, compared, create_vectors, state
-from mcp_server.storage.local.index.scope import Scope, inside
-from mcp_server.storage.local.index.writer import packed_vectors
+from mcp_server.storage.local.index.scope import Scope, inside, is_few, rows_in
 
 ENOUGH = 0.5
 """If such a share of the neighbours asked for lies in the scope, the rest of the scope is not searched for more."""
@@ -130,3 +128,42 @@ def refill(connection: sqlite3.Connection) -> bool:
         )
     connection.execute("UPDATE index_state SET value = '0' WHERE key = 'vectors_stale'")
     return True
+
+
+SCALE = 254.0
+"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+
+
+def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
+    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
+    half = vectors.astype("<f2")
+    # From the rounded vectors, so that the table can be filled again from the stored ones.
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
+
+
+def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
+    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+
+    They are normalized again, so that L2 orders as the cosine does.
+    """
+    import numpy as np
+
+    shown = half[:, :first].astype(np.float32)
+    length = np.linalg.norm(shown, axis=1, keepdims=True)
+    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)
+
+
+def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
+    """The passages of a scope nearest to a unit vector, nearest first, just as the vector table compares them."""
+    import numpy as np
+
+    size = 2 * len(vector)
+    rows = [row for row in rows_in(connection, scope, "vector") if row[1] is not None and len(row[1]) == size]
+    if not rows:
+        return []
+    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
+    first = compared(state(connection))
+    apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
+    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[:most]
+    return [rows[place][0] for place in order]

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcp_server.errors import ContextManagerError
+from mcp_server.storage.local.index.file_reader import RACY_NS, Known, Look, look
+from mcp_server.storage.local.index.vectors import packed_vectors
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from mcp_server.embed import Embedder
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.local.index.connection import Connected
+
+
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.local.index.looking import Known, Look, ReadSoFar
+from mcp_server.storage.local.index.connection import Stems
+from mcp_server.storage.local.index.file_reader import ReadSoFar
 from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.stems import Stems
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -22,8 +38,161 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SCALE = 254.0
-"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+
+PASSAGES = 1_500
+"""Passages of a transaction, about; a huge file is written in several."""
+
+SOON = 100
+"""As many where somebody else may want to write in between: some hundredths of a second's work."""
+
+FILES = 300
+
+Progress = Callable[[int, int], None]
+"""(files done, files in all)"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Plans that are written together; of a single one with very many rows those from `first` to `last`."""
+
+    plans: list[Plan]
+    first: int = 0
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class Filling:
+    """One database being filled. `failed` says what went wrong with the embedder.
+
+    `pause`, where it is given, is awaited between transactions, which then are small: somebody else may write meanwhile
+    whatever is not in `held` (looked at, and not all written), and says in `taken` what is done by that.
+    """
+
+    to: Connected
+    files: WorkspaceFiles
+    embedder: Embedder | None
+    pause: Callable[[], Awaitable[None]] | None = None
+    failed: str | None = None
+    held: frozenset[str] = frozenset()
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def _most(self) -> int:
+        return SOON if self.pause else PASSAGES
+
+    async def run(self, paths: Sequence[str], known: Mapping[str, Known], progress: Progress | None = None) -> int:
+        """Brings these files up to date; returns how many had changed. What cannot be read is noted, never raised."""
+        from anyio import to_thread
+
+        changed = done = 0
+        remaining = iter(paths)
+        batch = await to_thread.run_sync(self._look, remaining, known)
+        while batch:
+            self.held = frozenset(found.path for found in batch)
+            plans = await self._plan(batch, known)
+            *pieces, last = self._pieces(plans)
+            for piece in pieces:
+                await self._write(piece)
+                await self._let_others()
+            done += len(batch)
+            changed += sum(not p.look.same for p in plans)
+            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._look, remaining, known))
+            self.held = frozenset(found.path for found in batch)
+            await self._let_others()
+            if progress:
+                progress(done, len(paths))
+        return changed
+
+    def _pieces(self, plans: list[Plan]) -> list[_Piece]:
+        """What is written in one transaction each; the last one may be empty."""
+        if sum(len(p.rows) for p in plans) <= 2 * self._most:
+            return [_Piece(plans)]
+        pieces = []
+        for each in plans:
+            ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
+            pieces += [_Piece([each], end - self._most, end) for end in ends]
+        return pieces
+
+    async def _let_others(self) -> None:
+        if self.pause is not None:
+            await self.pause()
+
+    async def _while_writing(self, piece: _Piece, then: Callable[[], Awaitable[list[Look]]]) -> list[Look]:
+        from anyio import create_task_group
+
+        looks: list[Look] = []
+        errors: list[Exception] = []
+
+        async def write_out() -> None:
+            try:
+                await self._write(piece)
+            except Exception as error:  # carried out of the task group as it is
+                errors.append(error)
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(write_out)
+            looks = await then()
+        if errors:
+            raise errors[0]
+        return looks
+
+    def _look(self, paths: Iterator[str], known: Mapping[str, Known]) -> list[Look]:
+        looks: list[Look] = []
+        passages = 0
+        for path in paths:
+            if path in self.taken:
+                continue
+            found = look(self.files, path, known.get(path))
+            looks.append(found)
+            passages += len(found.passages)
+            if passages >= self._most or len(looks) == FILES:
+                break
+        return looks
+
+    async def _plan(self, looks: list[Look], known: Mapping[str, Known]) -> list[Plan]:
+        from anyio import to_thread
+
+        asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
+        units: dict[str, dict[int, bytes]] = {}
+        if asked:
+            units = await self.to.database.read(
+                lambda connection: {path: known_units(connection, path) for path in asked}
+            )
+        return await to_thread.run_sync(
+            lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
+        )
+
+    async def _write(self, piece: _Piece) -> None:
+        from anyio import to_thread
+
+        rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
+        cuts, vectors = await to_thread.run_sync(self._cut, rows)
+        to = self.to
+        await to.database.write(
+            lambda connection: write(
+                connection, to.stems, piece.plans, cuts, vectors, to.loads_vectors, piece.first, piece.last
+            )
+        )
+
+    def _cut(self, rows: Sequence[Row]) -> tuple[list[Cut], NDArray[np.float32] | None]:
+        cuts = [cut(row) for row in rows]
+        if self.embedder is None or not cuts:
+            return cuts, None
+        try:
+            return cuts, self.embedder.embed([found.text for found in cuts])
+        except ContextManagerError as error:
+            self.failed = str(error)
+            return cuts, None
+
+
+def _tells_nothing(found: Look, known: Mapping[str, Known]) -> bool:
+    """Whether writing a look down would change nothing: no commit, so that nobody is told of a change."""
+    before = known.get(found.path)
+    if before is None:
+        return found.gone
+    settled = found.mtime_ns <= before.looked_ns - RACY_NS or found.mtime_ns > found.looked_ns - RACY_NS
+    return found.same and settled and (before.size, before.mtime_ns) == (found.size, found.mtime_ns)
+
 
 INCOMPLETE = b""
 """The digest of a unit until its last part is written. It equals no real digest, so the unit would be rewritten."""
@@ -303,23 +472,3 @@ def storable(text: str) -> str:
 
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
-
-
-def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
-    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
-    half = vectors.astype("<f2")
-    # From the rounded vectors, so that the table can be filled again from the stored ones.
-    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
-
-
-def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
-    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
-
-    They are normalized again, so that L2 orders as the cosine does.
-    """
-    import numpy as np
-
-    shown = half[:, :first].astype(np.float32)
-    length = np.linalg.norm(shown, axis=1, keepdims=True)
-    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
-    return whole.clip(-127, 127).astype(np.int8)

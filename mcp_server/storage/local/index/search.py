@@ -13,15 +13,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.storage.local.index import schema
-from mcp_server.storage.local.index.answers import Mode
-from mcp_server.storage.local.index.asking import Asking, ask, by_words
-from mcp_server.storage.local.index.depth import Depth
-from mcp_server.storage.local.index.filters import Filters
-from mcp_server.storage.local.index.opening import Reading
-from mcp_server.storage.local.index.reader import Found, around, fetch_rows, score, sources, united
+from mcp_server.storage.local.index.candidates import Found, around, fetch_rows, score, sources, united
+from mcp_server.storage.local.index.connection import Reading
+from mcp_server.storage.local.index.query_plan import Asking, ask, by_words
 from mcp_server.storage.local.index.scope import scope_of
 from mcp_server.storage.local.index.together import both
 from mcp_server.storage.local.index.vectors import nearest
+from mcp_server.storage.values import Depth, Filters, Mode
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

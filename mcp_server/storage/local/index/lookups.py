@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.model import Passage
-from mcp_server.storage.local.index.reader import COLUMNS, JOINS, NAMED, learn, passage_of
+from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
 from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.writer import UNFINISHED, Cut, Row, packed_vectors, storable
+from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.writer import UNFINISHED, Cut, Row, storable
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:

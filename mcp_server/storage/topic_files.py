@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.project import slugify
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.topics.topic import Topic
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class _Read:
 class TopicFiles:
     """Reads `topics/`. Safe to call from several threads; a look takes milliseconds for a thousand topics."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
         self._lock = Lock()
         self._read: dict[str, _Read] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -10,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 
 FOLDER = ".local/pending"
 _ID = re.compile(r"[a-z0-9_-]{1,40}")
@@ -33,7 +34,7 @@ class Proposal:
 class Pending:
     """The proposals of one workspace. Methods are synchronous; those that write are called under `locks.files()`."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def add(self, proposal: Proposal) -> Proposal:
@@ -46,13 +47,11 @@ class Pending:
 
     def all(self) -> list[Proposal]:
         """Every proposal, the oldest first; one that cannot be read is left out."""
-        folder = self._files.local / "pending"
         found: list[Proposal] = []
-        for file in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-            try:
-                found.append(self._read(f"{FOLDER}/{file.name}"))
-            except ContextManagerError:
-                continue
+        for stat in self._files.walk(f"{FOLDER}/"):
+            if stat.path.endswith(".json"):
+                with contextlib.suppress(ContextManagerError):
+                    found.append(self._read(stat.path))
         return sorted(found, key=lambda proposal: (proposal.at, proposal.id))
 
     def get(self, number: str) -> Proposal:

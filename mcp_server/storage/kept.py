@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from mcp_server.errors import ContextManagerError, NotFound
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 
 FOLDER = ".local/recovered"
 PREFIX = "before-"
@@ -33,7 +32,7 @@ class Kept:
 class KeptCopies:
     """The copies of one workspace. Methods are synchronous; call those that write under `locks.files()`."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def keep(self, before: Mapping[str, str | None], why: str, at: datetime) -> str:
@@ -46,7 +45,7 @@ class KeptCopies:
         # Written last: without it the copy is not there.
         self._files.write_atomic(f"{FOLDER}/{number}/about.json", json.dumps(about, ensure_ascii=False), new=True)
         for old in self.all()[MOST:]:
-            shutil.rmtree(self._files.resolve(f"{FOLDER}/{old.id}"), ignore_errors=True)
+            self._files.remove_folder(f"{FOLDER}/{old.id}")
         return number
 
     def all(self) -> list[Kept]:

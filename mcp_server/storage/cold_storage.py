@@ -11,7 +11,7 @@ from datetime import datetime
 
 from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.pressure.cold_records import ColdRecord, read_record
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text.transcript_head import file_id
 
 FOLDER = ".local/cold-storage"
@@ -20,7 +20,7 @@ FOLDER = ".local/cold-storage"
 class ColdStorage:
     """Reads and writes cold records. Methods are synchronous and short; actions call them in a worker thread."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def put(self, record: ColdRecord) -> str:

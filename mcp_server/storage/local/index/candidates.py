@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_server.model import Category, Passage
 from mcp_server.search.ranking import Candidate, matching_best
-from mcp_server.storage.local.index.asking import Asking
-from mcp_server.storage.local.index.few import K1, B, idf
+from mcp_server.storage.local.index.query_plan import K1, Asking, B, idf
 from mcp_server.storage.local.index.scope import Scope, inside
 from mcp_server.text.derived_lines import Source, sources_of, without_sources
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.local.database import driver
-from mcp_server.storage.local.index import inside, schema
-from mcp_server.storage.local.index.filling import Filling, Progress
+from mcp_server.storage.local.index import lookups, schema
+from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
+from mcp_server.storage.local.index.file_reader import FOLDERS, RACY_NS, Known, is_indexed
 from mcp_server.storage.local.index.generations import Generation, Generations
-from mcp_server.storage.local.index.looking import FOLDERS, RACY_NS, Known, is_indexed
-from mcp_server.storage.local.index.opening import Connected, Health, Lock, connect, inode_of
 from mcp_server.storage.local.index.vectors import refill
-from mcp_server.storage.local.index.writer import known_files, known_paths
+from mcp_server.storage.local.index.writer import Filling, Progress, known_files, known_paths
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder
-    from mcp_server.storage.local.files import FileStat, WorkspaceFiles
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.values import FileStat
 
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Keeper:
             filling = Filling(to, self._files, self._embedder)
             await filling.run(paths, {}, progress)
             self._health.embedding = filling.failed
-            await to.database.write(inside.complete)
+            await to.database.write(lookups.complete)
         finally:
             await to.database.close()
 
@@ -238,7 +238,7 @@ class Keeper:
 
         embedder, to = self._embedder, writing.to
         while embedder is not None:
-            waiting = await to.database.read(lambda connection: inside.without_vector(connection, 1_000))
+            waiting = await to.database.read(lambda connection: lookups.without_vector(connection, 1_000))
             if not waiting:
                 return
             try:
@@ -248,7 +248,7 @@ class Keeper:
                 return
             ids = [number for number, _ in waiting]
             await to.database.write(
-                lambda connection, ids=ids, vectors=vectors: inside.add_vectors(
+                lambda connection, ids=ids, vectors=vectors: lookups.add_vectors(
                     connection, ids, vectors, to.loads_vectors
                 )  # type: ignore[misc]
             )
@@ -286,7 +286,7 @@ class Keeper:
     async def _judge(self, writing: Writing, error: Unavailable) -> None:
         """Damage is mended by a rebuild; a full or read-only disk is not: then the error goes on to whoever asked."""
         try:
-            await writing.to.database.read(inside.counts)
+            await writing.to.database.read(lookups.counts)
         except (Unavailable, driver().error):
             self._health.broken = str(error)
             return

@@ -11,13 +11,10 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from mcp_server.errors import ContextManagerError, Unavailable
-from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git import repository
-from mcp_server.storage.local.git.repository import Repository
-from mcp_server.storage.local.git.trees import GitTrees
+from mcp_server.storage.history_ports import History
+from mcp_server.storage.ports import Files, Trees
 from mcp_server.text.redaction import secrets
 
 FOLDER = ".local/checkpoints"
@@ -27,7 +24,7 @@ PREFIX = "copy:"
 class CopiedTrees:
     """The copies of one workspace."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
@@ -107,18 +104,6 @@ LARGEST = 5_000_000
 log = logging.getLogger(__name__)
 
 
-class Trees(Protocol):
-    """Where files are kept under a number, and given back byte for byte."""
-
-    def known(self, contents: Mapping[str, bytes]) -> frozenset[str]: ...
-    def put(self, number: str, contents: Mapping[str, bytes]) -> str: ...
-    def tree_of(self, number: str) -> str | None: ...
-    def names(self, tree: str) -> dict[str, str]: ...
-    def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]: ...
-    def remove(self, number: str) -> None: ...
-    def numbers(self) -> frozenset[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A tree that was kept, by its name, and the files that it does not hold, each with the reason."""
@@ -131,10 +116,10 @@ class CheckpointTrees:
     """The port. Methods are synchronous: call them in a worker thread. They need no lock: nobody else's files, index or
     branch is touched."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files, git: History) -> None:
         self._files = files
         self._copies = CopiedTrees(files)
-        self._repository = Repository(files.root)
+        self._git = git
 
     def take(self, number: str, more: Iterable[str] = ()) -> Taken:
         """Keeps the knowledge as it is now under a checkpoint's number, and the files `more` beside it. With git in its
@@ -230,16 +215,21 @@ class CheckpointTrees:
         return contents, left_out
 
     def _places(self) -> Iterator[Trees]:
-        if repository.version() is not None and self._repository.exists():
-            yield GitTrees(self._repository)
+        in_git = self._git.trees()
+        if in_git is not None:
+            yield in_git
         yield self._copies
 
     def _of(self, tree: str) -> Trees:
         if tree.startswith(PREFIX):
             return self._copies
-        if repository.version() is None:
-            raise Unavailable(repository.NEEDS_GIT)
-        return GitTrees(self._repository)
+        in_git = self._git.trees()
+        if in_git is None:
+            raise Unavailable(
+                "the knowledge of this checkpoint is kept in git: git, or the workspace's repository, was not found; "
+                "install git (https://git-scm.com), or recover the repository, and try again"
+            )
+        return in_git
 
     def _bytes(self, path: str) -> bytes | None:
         try:

@@ -2,17 +2,79 @@
 
 from __future__ import annotations
 
-import json
+import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcp_server.storage.local.index.scope import FEW, Scope, rows_in
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+import json
 from operator import add
 
 from mcp_server.search.query import Query, read_query, weigh
-from mcp_server.storage.local.index.depth import Depth
-from mcp_server.storage.local.index.few import FEW, Few
-from mcp_server.storage.local.index.scope import Scope, count, inside
-from mcp_server.storage.local.index.stems import Stems
+from mcp_server.storage.local.index.connection import Stems
+from mcp_server.storage.local.index.scope import count, inside
+from mcp_server.storage.values import Depth
+
+K1, B = 1.2, 0.75
+"""BM25's constants, as FTS5 has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """The words of all passages of a scope: `stems` of one after the other, `owner` says whose each is, by its place
+    in `ids`."""
+
+    ids: NDArray[np.int64]
+    stems: NDArray[np.uint32]
+    owner: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, connection: sqlite3.Connection, scope: Scope) -> Few:
+        """Reads them, in order of their ids."""
+        import numpy as np
+
+        rows = rows_in(connection, scope, "stems")
+        lengths = np.array([len(stems) // 4 for _, stems in rows], dtype=np.intp)
+        return cls(
+            ids=np.array([number for number, _ in rows], dtype=np.int64),
+            stems=np.frombuffer(b"".join(stems for _, stems in rows), dtype="<u4"),
+            owner=np.repeat(np.arange(len(rows)), lengths),
+            lengths=lengths,
+        )
+
+    def holding(self, stem: int) -> int:
+        """In how many passages a word stands."""
+        import numpy as np
+
+        return len(np.unique(self.owner[self.stems == stem]))
+
+    def best(self, words: Sequence[tuple[int, int]], passages: int, mean_words: float, most: int) -> list[int]:
+        """The passages that match words best, at most `most`: each word is its stem and in how many passages of the
+        whole index it stands; `passages` and `mean_words` are the whole index's."""
+        import numpy as np
+
+        total = np.zeros(len(self.ids))
+        norm = K1 * (1 - B + B * self.lengths / mean_words)
+        for stem, frequency in words:
+            times = np.bincount(self.owner[self.stems == stem], minlength=len(self.ids))
+            total += idf(passages, frequency) * times * (K1 + 1) / (times + norm)
+        order = np.argsort(-total, kind="stable")[:most]
+        return [int(number) for number in self.ids[order[total[order] > 0]]]
+
+
+def idf(passages: int, frequency: int) -> float:
+    """How much a word tells that stands in `frequency` of `passages`."""
+    return max(math.log(max((passages - frequency + 0.5) / (frequency + 0.5), 1e-6)), 1e-6)
+
 
 FETCHING_WORDS = 32
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from mcp_server.checkpoints.document import SCHEMA, Checkpoint, parse, render
 from mcp_server.errors import ContextManagerError, NotFound
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text.markdown import split_front_matter
 from mcp_server.text.transcript_head import file_id, own_fields
 from mcp_server.text.yaml_line import read_moment
@@ -41,7 +41,7 @@ def new_id() -> str:
 class CheckpointFiles:
     """The files of one workspace. Methods are synchronous."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
 
     def write(self, checkpoint: Checkpoint, before: Checkpoint | None = None) -> str:

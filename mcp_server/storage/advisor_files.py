@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text.transcript_head import file_id
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FOLDER = ".local/advisor"
 class AdvisorFiles:
     """The port. `close` waits for what is still to be written."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._lock = Lock()

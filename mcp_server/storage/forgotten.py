@@ -16,7 +16,7 @@ from dataclasses import replace
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.forgetting.cleaning import cleaned
 from mcp_server.model import Turn
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
 from mcp_server.text import forgotten
 from mcp_server.text.forgotten import Forgotten
 
@@ -27,9 +27,9 @@ SALT = 16
 class ForgottenTexts:
     """The requests of one workspace, in the order in which they were made. Without any, cleaning costs nothing."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: object | None = None
         self._requests: tuple[Forgotten, ...] = ()
         self._together: tuple[Forgotten, ...] = ()
         self.problems: tuple[str, ...] = ()
@@ -87,12 +87,10 @@ class ForgottenTexts:
         self._files.write_atomic(PATH, text, before, new=before is None)
 
     def _read(self) -> None:
-        try:
-            found = (self._files.root / PATH).stat()
-        except OSError:
+        seen = self._files.version(PATH)
+        if seen is None:
             self._seen, self._requests, self._together = None, (), ()
             return
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
         if seen == self._seen:
             return
         requests: list[Forgotten] = []
