@@ -56,7 +56,7 @@ from mcp_server.storage.local.workspace import BEGINNING, IfMissing, check_may_o
 from mcp_server.storage.local.workspace import SETTINGS as CONFIG
 from mcp_server.storage.topic_files import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
-from mcp_server.storage.values import LOCAL
+from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import recognizer
 
@@ -120,13 +120,14 @@ async def open_memory(
         stack.callback(advisor.close)
         memory = Memory(
             settings=settings,
+            disk=LocalFolder(files.root, files.local),
             files=files,
             transcripts=Transcripts(files),
             state=state,
             live=LiveSets(state),
             cold=ColdStorage(files),
             advisor=advisor,
-            lexicon=LexiconFile(files.root, settings.advisor.lexicon),
+            lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
             topics=TopicFiles(files),
             locks=locks,
             index=index,

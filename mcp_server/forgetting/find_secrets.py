@@ -32,7 +32,7 @@ class StoredSecret:
 
 def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
     """Yields every secret in the workspace's files, then every further one in git's objects. Reads all of them."""
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     known: set[str] = set()
     for path in copies.walk():
         if not _OWN_KEYS.fullmatch(path):
@@ -41,7 +41,7 @@ def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
                 yield found
     if not memory.git.available():
         return
-    for oid, data in History(memory.files.root).texts():
+    for oid, data in History(memory.disk.root).texts():
         for found in _in_text(f"git object {oid[:10]}", data, lines=False):
             if found.words not in known:
                 known.add(found.words)

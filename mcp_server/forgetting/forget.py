@@ -106,7 +106,7 @@ class _Run:
     copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
-        self.copies = Copies(self.memory.files)
+        self.copies = Copies(self.memory.disk)
 
 
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
@@ -135,7 +135,7 @@ async def forget(
     async with _alone(memory):
         await _resume(memory, step)
         if history:
-            await run_sync(History(memory.files.root).check)
+            await run_sync(History(memory.disk.root).check)
         step("looking for copies")
         request, runs = await meant(memory, target)
         request, found = await run_sync(_found, memory, request, runs)
@@ -196,7 +196,7 @@ async def _resume(memory: Memory, step: Step) -> list[Receipt]:
 
 def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
     """The request with everything that is needed to carry it out, and every file with a copy in it."""
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
     request = replace(request, cuts=cuts)
     found = list(copies.find(request))
@@ -214,14 +214,14 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 
 
 def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     return tuple(place for run in runs for place in copies.inside_words(request, run))
 
 
 def _survey(memory: Memory, request: Forgotten) -> Survey:
     if not memory.git.available():
         return Survey(0)
-    return History(memory.files.root).survey(request)
+    return History(memory.disk.root).survey(request)
 
 
 # ---------------------------------------------------------------- doing
@@ -364,10 +364,10 @@ async def _in_git(run: _Run, left: list[str]) -> Receipt:
             commit = await _committed(run, left)
         except ContextManagerError as error:
             left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
-        past = History(memory.files.root)
+        past = History(memory.disk.root)
         rewritten = False
         if intent.history:
-            place = backup_place(memory.files.root, request.id)
+            place = backup_place(memory.disk.root, request.id)
             run.step("backup of the history")
             await run_sync(past.back_up, place)
             run.step("rewriting the history")

@@ -101,7 +101,7 @@ class BranchFolders:
 
     async def clear(self, memory: Memory) -> None:
         """Clears away what killed processes had begun; nothing that somebody is just making."""
-        for mark in list((memory.files.local / self.prefix).glob(f"*{MAKING}")):
+        for mark in list((memory.disk.local / self.prefix).glob(f"*{MAKING}")):
             name = mark.name.removesuffix(MAKING)
             held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
             if held is not None:
@@ -118,7 +118,7 @@ class BranchFolders:
         await run_sync(lambda: _beside(place, MAKING).unlink(missing_ok=True))
 
     def _place(self, memory: Memory, name: str) -> Path:
-        return memory.files.local / self.prefix / name
+        return memory.disk.local / self.prefix / name
 
 
 def local_folder(place: Path) -> Path:

@@ -72,7 +72,7 @@ async def create(memory: Memory, name: str) -> Exploration:
         raise Refused(f"changes from another machine wait ({', '.join(held[:5])}); first: context-manager approve")
     await commit_changes(memory)
     async with EXPLORATIONS.making(memory, name) as place:
-        await run_sync(_copy_machine_settings, memory.files.root, place)
+        await run_sync(_copy_machine_settings, memory.disk.root, place)
         await memory.state.put(STATE, name, memory.clock().isoformat())
     return await _one(memory, name)
 

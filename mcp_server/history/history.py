@@ -217,7 +217,7 @@ def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[i
     place = _PLACE.fullmatch(what)
     for path, lines in ((what, None), (place[1], place) if place else ("", None)):
         try:
-            if path and "\n" not in path and memory.files.resolve(path).is_file():
+            if path and "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
                 first = int(lines[2]) if lines else 0
                 return memory.files.relative(path), [(first, int(lines[3] or first))] if lines else []
         except ContextManagerError:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
@@ -20,6 +19,7 @@ from mcp_server.forgetting import forget
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
+from mcp_server.storage.ports import Listener
 from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
         tasks.start_soon(_set_at_the_end, over)
         while not over.is_set():
             try:
-                async for paths in changed_paths(memory.files.root, over):
+                async for paths in changed_paths(memory.disk.root, over):
                     if not paths:
                         wanted.add(None)
                     for path in paths:  # `_hear` has them indexed
@@ -212,7 +212,7 @@ async def _set_at_the_end(over: anyio.Event) -> None:
         over.set()
 
 
-async def _hear(heard: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
+async def _hear(heard: Listener, wanted: Wanted) -> None:
     """What the watcher saw, and what this process wrote: that is indexed before the watcher sees it."""
     async for change in heard:
         if change.path is not None:

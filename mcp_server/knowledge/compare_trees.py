@@ -59,7 +59,7 @@ class Comparison:
 
 async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
     """The memory as it is beside these reconstructions. Raises NotFound for one that there is not, Unavailable."""
-    places = {LIVE: memory.files.root}
+    places = {LIVE: memory.disk.root}
     for name in names:
         branch = await branch_of(memory, name)
         if branch.place is None:

@@ -34,7 +34,9 @@ from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State
+from mcp_server.storage.ports import Files
 from mcp_server.storage.transcripts import Transcripts
+from mcp_server.storage.values import LocalFolder
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter
 
@@ -120,7 +122,7 @@ async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
     git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
 
     def copied() -> list[str]:
-        paths = [path for path in memory.git.differing(OURS) if not (memory.files.root / path).is_dir()]
+        paths = [path for path in memory.git.differing(OURS) if not (memory.disk.root / path).is_dir()]
         for path in paths:
             try:
                 there.write_bytes_atomic(path, memory.files.read_bytes(path), None)
@@ -171,6 +173,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
     try:
         yield replace(
             memory,
+            disk=LocalFolder(files.root, files.local),
             files=files,
             transcripts=Transcripts(files),
             state=state,
@@ -184,7 +187,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
         shutil.rmtree(local, ignore_errors=True)
 
 
-def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
+def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
     """Takes the derived lines out of every file; returns which headings that left empty, by path, and how many lines
     it were."""
     emptied: dict[str, frozenset[str]] = {}
@@ -202,7 +205,7 @@ def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
     return emptied, removed
 
 
-def _tidy(files: WorkspaceFiles, emptied: dict[str, frozenset[str]]) -> None:
+def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
     """Takes out headings that are empty now and were not, and files in which nothing is left."""
     for path, headings in emptied.items():
         text = files.text_or_none(path)
@@ -216,7 +219,7 @@ def _tidy(files: WorkspaceFiles, emptied: dict[str, frozenset[str]]) -> None:
             files.write_atomic(path, text[: len(text) - len(body)] + after, text)
 
 
-def _derived_files(files: WorkspaceFiles) -> list[str]:
+def _derived_files(files: Files) -> list[str]:
     found = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
     return [*found, *([MEMORY] if files.exists(MEMORY) else [])]
 

@@ -101,7 +101,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
                 raise
             problems.append(str(error))
     problems += [str(message) for message in views.get("index", {}).get("messages", ())]
-    report = StatusReport(str(memory.files.root), views, tuple(dict.fromkeys(problems)))
+    report = StatusReport(str(memory.disk.root), views, tuple(dict.fromkeys(problems)))
     return await run_sync(_fitted, memory, report, max_tokens)
 
 
@@ -109,7 +109,7 @@ def _trust(memory: Memory) -> list[str]:
     """Returns problems: changes that wait for approval, unfinished requests to forget, and errors in the lexicon."""
     memory.forgotten.requests()
     waits = waiting_sentence(memory)
-    lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
+    lexicon = memory.lexicon()[1] if memory.settings.advisor.lexicon else ""
     unfinished = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory)]
     return [*filter(None, (waits, lexicon)), *memory.forgotten.problems, *unfinished]
 

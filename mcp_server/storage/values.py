@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from mcp_server.conversations.source_keys import TurnKey
     from mcp_server.model import Delivery, Kind, Passage
@@ -18,6 +19,14 @@ LOCAL = ".local"
 
 Place = tuple[str, str]
 """Namespace and key of an entry of the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """The folders of a workspace on this machine: `root` has its files, `local` is its `.local/`."""
+
+    root: Path
+    local: Path
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def hub(tmp_path: Path) -> Path:
 async def two(tmp_path: Path, hub: Path, clock: Clock) -> AsyncIterator[tuple[Memory, Memory]]:
     """A memory with one fact, and its clone on another machine."""
     async with copy(tmp_path / "one", clock) as one:
-        git(one.files.root, "remote", "add", "origin", str(hub))
+        git(one.disk.root, "remote", "add", "origin", str(hub))
         await remember(one, NewFact("Ana lives in Zurich"), TESTS)
         await sync(one)
         git(tmp_path, "clone", "--quiet", str(hub), "other")

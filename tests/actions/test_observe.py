@@ -17,6 +17,7 @@ from mcp_server.conversations.sessions import close_idle, end_session, restore_a
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
+from mcp_server.storage.local.locks import Locks
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +234,7 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
         async with memory.locks.transcript("s"):
             begin.set()
             with anyio.fail_after(60):
+                assert isinstance(memory.locks, Locks)
                 while not any(lock.statistics().tasks_waiting for lock in memory.locks._inside.values()):  # noqa: ASYNC110
                     await anyio.sleep(0.001)  # it has seen that the session is silent, and wants the lock
             row = await memory.state.session("s")

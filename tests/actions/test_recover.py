@@ -316,7 +316,7 @@ async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
         await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
     kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
     assert len(kept) == MOST
-    assert len(list(memory.files.resolve(FOLDER).iterdir())) == MOST
+    assert len(list((memory.disk.root / FOLDER).iterdir())) == MOST
 
 
 async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:

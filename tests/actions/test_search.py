@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def write(memory: Memory, path: str, text: str) -> None:
-    place = memory.files.root / path
+    place = memory.disk.root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, encoding="utf-8")
 

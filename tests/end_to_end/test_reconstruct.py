@@ -126,7 +126,7 @@ from pathlib import Path
 import anyio
 from mcp_server.knowledge.reconstruct import reconstruct
 from mcp_server.app import open_memory
-from mcp_server.store import durable
+from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.repository import Repository
 from mcp_server.storage.local.git.worktrees import Worktrees
 from tests.killing import die_at

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "QUIET_SECONDS", 0.01)
-    place = Path(memory.files.local / "brief" / briefs.GLOBAL_FILE)
+    place = Path(memory.disk.local / "brief" / briefs.GLOBAL_FILE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(job.keep_briefs, memory)
         with anyio.fail_after(60):

@@ -66,7 +66,7 @@ async def extracted(memory: Memory) -> bool:
 async def committed(memory: Memory) -> bool:
     await remember(memory, NewFact("Ana moved to Basel"), Caller())
     await commit_changes(memory)
-    (newest,) = subjects(memory.files.root, "-1")
+    (newest,) = subjects(memory.disk.root, "-1")
     assert newest in ("memory: Ana lives in Basel now", "memory: MEMORY.md: Ana moved to Basel")
     return newest == "memory: Ana lives in Basel now"
 

@@ -80,7 +80,7 @@ def test_a_disk_that_refuses_is_explained_and_leaves_all_as_it_was(
 KILLED = """
 import os, sys, signal
 from pathlib import Path
-from mcp_server.store import files as module
+from mcp_server.storage.local import files as module
 workspace = module.WorkspaceFiles(Path(sys.argv[1]))
 at = int(sys.argv[2])
 steps = 0

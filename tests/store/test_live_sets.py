@@ -10,7 +10,6 @@ import pytest
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
 from mcp_server.storage.live_values import Entered, Reading
-from mcp_server.storage.local.live_sets import LiveSets
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +21,7 @@ def chunk(turn: int, tokens: int = 10, part: int = 0) -> LiveChunk:
 
 
 async def test_chunks_come_back_as_they_were_in_the_order_in_which_they_came(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     chunks = [chunk(2), chunk(1, part=1), chunk(1), chunk(10)]
     await live.put("s", chunks)
     await live.put("other", [chunk(3, 999)])
@@ -31,7 +30,7 @@ async def test_chunks_come_back_as_they_were_in_the_order_in_which_they_came(mem
 
 
 async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     await live.put("s", [chunk(1), chunk(2)])
     await live.put("s", [replace(chunk(1), form="cold")])
     assert await live.tokens("s") == 10
@@ -41,7 +40,7 @@ async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> N
 
 
 async def test_a_turn_is_added_only_behind_the_turn_before_it(memory: Memory) -> None:
-    live, keep = LiveSets(memory.state), timedelta(minutes=5)
+    live, keep = memory.live, timedelta(minutes=5)
     assert await live.add("s", 2, [chunk(2)], AT, None, keep) is None
     assert await live.of("s") == []
     assert await live.standing("s") is None
@@ -61,7 +60,7 @@ async def test_a_turn_is_added_only_behind_the_turn_before_it(memory: Memory) ->
 
 
 async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     cold, short = replace(chunk(1), form="cold"), replace(chunk(2), form="summary", shown="in short")
     await live.put("s", [cold, short, chunk(3)])
     assert await live.standing("s") == [
@@ -74,7 +73,7 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
 
 
 async def test_it_is_known_which_sessions_have_a_set_and_what_of_them_stands_whole(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     assert (await live.sessions(), await live.whole(), await live.any_of("s")) == ([], frozenset(), False)
     await live.put("s", [chunk(1), replace(chunk(2), form="cold"), replace(chunk(3), form="summary", shown="short")])
     await live.put("other", [chunk(4)])

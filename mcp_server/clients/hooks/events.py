@@ -99,7 +99,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may handle them only later
+    for entry in alone.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)

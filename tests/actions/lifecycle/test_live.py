@@ -204,7 +204,7 @@ import anyio
 from mcp_server.knowledge.extract import extract_pending
 from mcp_server.knowledge.live import refresh
 from mcp_server.app import open_memory
-from mcp_server.store import durable
+from mcp_server.storage.local import durable
 from mcp_server.storage.local.state import State
 from tests.conftest import KEYWORDS_ONLY
 from tests.killing import die_at
