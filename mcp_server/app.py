@@ -52,8 +52,9 @@ from mcp_server.storage.local.live_sets import LiveSets
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.project_folder import ProjectFolders
 from mcp_server.storage.local.state import State
-from mcp_server.storage.local.workspace import BEGINNING, IfMissing, check_may_open, create, templates
-from mcp_server.storage.local.workspace import SETTINGS as CONFIG
+from mcp_server.storage.local.workspace import IfMissing, check_may_open, create
+from mcp_server.storage.templates import BEGINNING, templates
+from mcp_server.storage.templates import SETTINGS as CONFIG
 from mcp_server.storage.topic_files import TopicFiles
 from mcp_server.storage.transcripts import Transcripts
 from mcp_server.storage.values import LOCAL, LocalFolder

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
+from mcp_server.concurrency import both
 from mcp_server.context import injection, previous_session
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.going_on import asks_to_go_on
@@ -40,8 +41,7 @@ from mcp_server.project import Project
 from mcp_server.relevance.clarity import block_of
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
 from mcp_server.settings import Settings
-from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE

@@ -22,6 +22,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.checkpoints import stored
+from mcp_server.concurrency import both
 from mcp_server.context import briefs, inject_topics, injection, pauses, previous_session, sent
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings, other_projects, reasons_out
@@ -40,8 +41,7 @@ from mcp_server.model import Caller, Hit
 from mcp_server.project import Project
 from mcp_server.search.search import Found, SearchRequest, embed_ahead, find, find_page_lines
 from mcp_server.storage import logs
-from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template
 from mcp_server.storage.values import Depth, SessionRow
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import own_text

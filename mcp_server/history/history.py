@@ -25,7 +25,7 @@ from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.moments import moment
 from mcp_server.memory import Memory
 from mcp_server.storage.history_values import BlamedLine, Commit
-from mcp_server.storage.local.workspace import BEGINNING
+from mcp_server.storage.templates import BEGINNING
 from mcp_server.text.fencing import neutralise
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")

@@ -20,8 +20,8 @@ from mcp_server.knowledge.reconstruct import STATE, branch_of
 from mcp_server.knowledge.regenerating import Delta, delta
 from mcp_server.knowledge.writing import FOLDERS
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import LONGEST_TEXT
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.git import LONGEST_TEXT
 from mcp_server.text.derived_lines import Source, sources_of
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter

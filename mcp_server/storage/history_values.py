@@ -144,3 +144,7 @@ class Committed:
     paths: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
+
+
+LONGEST_TEXT = 1_000_000
+"""Files with more bytes are not read for a commit message."""

@@ -205,3 +205,15 @@ class IndexStatus:
     size_bytes: int
     problems: tuple[str, ...]
     messages: tuple[str, ...]
+
+
+FOLDERS = ("raw", "knowledge", "topics", "archive")
+"""The folders of a workspace whose files are indexed."""
+
+ENDINGS = (".md", ".markdown", ".txt")
+
+
+def is_indexed(path: str) -> bool:
+    """Returns whether the search index includes a file of this path."""
+    parts = path.split("/")
+    return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)

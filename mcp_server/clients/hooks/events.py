@@ -28,6 +28,7 @@ from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.capture import capture
 from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
+from mcp_server.concurrency import both
 from mcp_server.context import briefs, inject, sent
 from mcp_server.context.window_text import asks_nothing
 from mcp_server.conversations import sessions
@@ -36,7 +37,6 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.index.together import both
 from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)

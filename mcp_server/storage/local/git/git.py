@@ -14,7 +14,7 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 from mcp_server.history.admission import CONVERSATIONS, is_sealed
 from mcp_server.history.commit_messages import FileChange
 from mcp_server.history.moments import moment
-from mcp_server.storage.history_values import Committed, Version
+from mcp_server.storage.history_values import LONGEST_TEXT, Committed, Version
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git import repository
 from mcp_server.storage.local.git.commits import Committer
@@ -28,9 +28,6 @@ from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repositor
 from mcp_server.storage.local.git.tags import Tags
 from mcp_server.storage.local.git.trees import GitTrees
 from mcp_server.storage.local.git.worktrees import Worktrees
-
-LONGEST_TEXT = 1_000_000
-"""Files with more bytes are not read for a commit message."""
 
 MOST_READ = 500
 """Greatest number of files that are read for a commit message."""

@@ -21,9 +21,6 @@ from mcp_server.text import transcript, yaml
 from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import of_knowledge, of_turns
 
-FOLDERS = ("raw", "knowledge", "topics", "archive")
-ENDINGS = (".md", ".markdown", ".txt")
-
 RACY_NS = 2_000_000_000
 """A file written so shortly before a look may have changed again without a new time: its bytes are compared."""
 
@@ -91,12 +88,6 @@ class Look:
     grown: bool = False
     so_far: ReadSoFar | None = None
     problem: str | None = None
-
-
-def is_indexed(path: str) -> bool:
-    """Whether a workspace path is one that the index holds."""
-    parts = path.split("/")
-    return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)
 
 
 def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:

@@ -30,14 +30,14 @@ from mcp_server.storage.local.index.connection import (
     numpy_is_there,
     open_reading,
 )
-from mcp_server.storage.local.index.file_reader import Look, is_indexed, look
+from mcp_server.storage.local.index.file_reader import Look, look
 from mcp_server.storage.local.index.generations import Generations
 from mcp_server.storage.local.index.lookups import Counts
 from mcp_server.storage.local.index.maintenance import SMALL, Keeper
 from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.index.search import Search, search
 from mcp_server.storage.local.index.writer import Cut, Progress, Row, cut, plan
-from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, with_operators
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
     import sqlite3

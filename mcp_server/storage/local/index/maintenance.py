@@ -11,10 +11,11 @@ from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups, schema
 from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
-from mcp_server.storage.local.index.file_reader import FOLDERS, RACY_NS, Known, is_indexed
+from mcp_server.storage.local.index.file_reader import RACY_NS, Known
 from mcp_server.storage.local.index.generations import Generation, Generations
 from mcp_server.storage.local.index.vectors import refill
 from mcp_server.storage.local.index.writer import Filling, Progress, known_files, known_paths
+from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:
     from mcp_server.embed import Embedder

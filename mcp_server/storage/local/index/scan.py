@@ -11,8 +11,8 @@ from mcp_server.search import query, ranking
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.connection import import_numpy
-from mcp_server.storage.local.index.file_reader import FOLDERS, is_indexed, look
-from mcp_server.storage.values import USUAL, Filters
+from mcp_server.storage.local.index.file_reader import look
+from mcp_server.storage.values import FOLDERS, USUAL, Filters, is_indexed
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
 

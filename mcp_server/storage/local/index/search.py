@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mcp_server.concurrency import both
 from mcp_server.storage.local.index import schema
 from mcp_server.storage.local.index.candidates import Found, around, fetch_rows, score, sources, united
 from mcp_server.storage.local.index.connection import Reading
 from mcp_server.storage.local.index.query_plan import Asking, ask, by_words
 from mcp_server.storage.local.index.scope import scope_of
-from mcp_server.storage.local.index.together import both
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
 

@@ -1,4 +1,4 @@
-"""Two things at once, such as two connections that look for passages."""
+"""Runs two coroutines at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ U = TypeVar("U")
 
 
 async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
-    """Waits for two things at once. An error of either comes out as it is."""
+    """Returns the results of two awaitables that run at once. Raises the error of either as it is."""
     from anyio import create_task_group
 
     results: list[U] = []
@@ -19,7 +19,7 @@ async def both(first: Awaitable[T], second: Awaitable[U]) -> tuple[T, U]:
     async def run_second() -> None:
         try:
             results.append(await second)
-        except Exception as error:  # carried out of the task group as it is
+        except Exception as error:  # raised below, not as an ExceptionGroup
             errors.append(error)
 
     async with create_task_group() as tasks:
