@@ -1,10 +1,9 @@
-"""Candidates: passages that might answer a query, with the raw values that ranking needs.
+"""Candidates: passages that may answer a query, with the raw values that the ranking needs.
 
-Two connections work at once (`finding`): one fetches by words (`asking`), the other by meaning (`vectors`). Together
-they give some hundred passages, and all of these are then scored by every word and by the exact cosine, however they
-were found.
+Two connections work at once (`search`): one fetches by words (`query_plan`), the other by meaning (`vectors`). All of
+the some hundred passages are then scored by every word and by the exact cosine, however they were found.
 
-BM25 is FTS5's own formula (k1 = 1.2, b = 0.75), counted from the stems that are stored with a passage.
+BM25 is FTS5's formula (k1 = 1.2, b = 0.75), computed from the stems that are stored with a passage.
 """
 
 from __future__ import annotations
@@ -27,31 +26,33 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FILLING_PARTS = 8
-"""Of a long neighbour only its beginning comes in: a turn of megabytes has thousands of parts."""
+"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
 
 
 @dataclass(slots=True)  # not frozen for the same reason as a Candidate
 class Found:
-    """A candidate, with its passage to show."""
+    """A candidate with its passage, which is made only when it is asked for."""
 
     candidate: Candidate
     _row: tuple[Any, ...] | Passage
     _names: Mapping[int, str] = field(default_factory=dict)
     source: int | None = None
-    """Of a line that an extractor wrote: the number of the passage that it comes from, if that is a candidate too."""
+    """For a derived line: the number of the candidate passage that it comes from."""
+    _sources: tuple[Source, ...] | None = None
 
     @property
     def row_id(self) -> int | None:
-        """The passage's number in this index; None where it was read from the files."""
+        """Returns the passage's number in this index; None if it was read from the files."""
         return None if isinstance(self._row, Passage) else self._row[0]
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The turns that a derived line comes from; empty for every other passage."""
-        row = self._row
-        if isinstance(row, Passage):
-            return () if row.turn is not None else sources_of(row.text)
-        return () if row[12] is not None else sources_of(row[7])
+        """Returns the turns that a derived line comes from; nothing for every other passage."""
+        if self._sources is None:
+            turn = self._row.turn if isinstance(self._row, Passage) else self._row[12]
+            text = self.text
+            self._sources = sources_of(text) if turn is None and "[src: " in text else ()
+        return self._sources
 
     @property
     def text(self) -> str:
@@ -59,17 +60,17 @@ class Found:
 
     @property
     def passage(self) -> Passage:
-        """Made when asked for: of some hundred candidates few are shown."""
+        """Returns the passage. Of some hundred candidates few are shown."""
         return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
 
 
 def around(
     connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope, best_units: int
 ) -> list[int]:
-    """The passages of the turns at one and two steps from the `best_units` that match best, if not found yet.
+    """Returns the passages of the turns next to the `best_units` best units, at most two turns away, if not found yet.
 
-    An answer often shares no word with the question that its neighbour repeats: without these, 7% of the turns that
-    answer a question are no candidates at all (`bench retrieval`).
+    An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
+    question are no candidates (`bench retrieval`).
     """
     ids = {id(one.candidate): one.source or one.row_id for one in found}
     best = [ids[id(one)] for one in matching_best(asking.asked, [one.candidate for one in found], best_units)]
@@ -84,7 +85,7 @@ def around(
 
 
 def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
-    """The passages of the turns that derived lines among `found` come from, as far as they lie in the scope."""
+    """Returns the passages of the turns that derived lines among `found` come from, if they are in the scope."""
     wanted = {source for one in found for source in one.sources[:1]}
     if not wanted:
         return {}
@@ -99,9 +100,10 @@ def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope
 
 
 def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
-    """The candidates, derived lines as further passages of the turns that they come from: what a line says was said
-    there, so both are one unit, which stands where the turn stands. A line whose turn is in the scope (`of`) and no
-    candidate is none either."""
+    """Returns the candidates, with each derived line in the unit of the turn that it comes from.
+
+    A derived line is left out if its turn is in the scope (`of`) but is no candidate.
+    """
     turns: dict[str, Candidate] = {}
     most = 0.0
     for one in found:
@@ -140,11 +142,11 @@ JOINS = (
     "CROSS JOIN files f ON f.id = m.file"
 )
 NAMED = (9, 10, 11, 15)
-"""Columns that hold numbers of names."""
+"""The columns with numbers of names."""
 
 
 def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
-    """Everything about these passages, in order of id, without those that are gone. `names` learns what is new."""
+    """Returns the rows of these passages, ordered by id; deleted ones are left out. Adds new names to `names`."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}",
         (json.dumps(sorted(set(ids))),),
@@ -154,7 +156,7 @@ def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[i
 
 
 def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:
-    """Looks up the names in these rows that `names` does not hold yet. A number never gets another name."""
+    """Adds the names in these rows to `names`. A number never gets another name."""
     new = {row[column] for row in rows for column in NAMED} - names.keys()
     if new:
         names.update(
@@ -165,7 +167,7 @@ def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names
 
 
 def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
-    """The passage in a row, just as it was indexed."""
+    """Returns the passage of a row, exactly as it was indexed."""
     return Passage(
         path=row[1],
         unit=f"{row[1]}#{row[2]}",
@@ -189,7 +191,7 @@ def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
 def score(
     asking: Asking, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
 ) -> list[Found]:
-    """Candidates with their raw values: BM25 and coverage by all words of the query, pairs of words, exact cosine."""
+    """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
     import numpy as np
 
     if not rows:
