@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_server.model import Category, Passage
 from mcp_server.search.ranking import Candidate, matching_best
-from mcp_server.storage.local.index.query_plan import K1, Asking, B, idf
-from mcp_server.storage.local.index.scope import Scope, inside
+from mcp_server.storage.local.index.query_plan import K1, B, QueryPlan, idf
+from mcp_server.storage.local.index.scope import Scope, in_scope
 from mcp_server.text.derived_lines import Source, sources_of, without_sources
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ class Found:
 
     @property
     def passage(self) -> Passage:
-        """Returns the passage. Of some hundred candidates few are shown."""
+        """Returns the passage. Of some hundred candidates small are shown."""
         return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
 
 
-def around(
-    connection: sqlite3.Connection, asking: Asking, found: Sequence[Found], scope: Scope, best_units: int
+def neighbors_of_best(
+    connection: sqlite3.Connection, plan: QueryPlan, found: Sequence[Found], scope: Scope, best_units: int
 ) -> list[int]:
     """Returns the passages of the turns next to the `best_units` best units, at most two turns away, if not found yet.
 
@@ -73,7 +73,7 @@ def around(
     question are no candidates (`bench retrieval`).
     """
     ids = {id(one.candidate): one.source or one.row_id for one in found}
-    best = [ids[id(one)] for one in matching_best(asking.asked, [one.candidate for one in found], best_units)]
+    best = [ids[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], best_units)]
     rows = connection.execute(
         "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
         "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
@@ -81,7 +81,7 @@ def around(
         (json.dumps(best), FILLING_PARTS),
     )
     known = {one.row_id for one in found}
-    return inside(connection, [row[0] for row in rows if row[0] not in known], scope)
+    return in_scope(connection, [row[0] for row in rows if row[0] not in known], scope)
 
 
 def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
@@ -95,11 +95,11 @@ def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope
         "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
         (json.dumps([(source.path, source.turn) for source in sorted(wanted, key=str)]),),
     ).fetchall()
-    kept = set(inside(connection, [row[2] for row in rows], scope))
+    kept = set(in_scope(connection, [row[2] for row in rows], scope))
     return {Source(path, turn): number for path, turn, number in rows if number in kept}
 
 
-def united(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
+def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
     """Returns the candidates, with each derived line in the unit of the turn that it comes from.
 
     A derived line is left out if its turn is in the scope (`of`) but is no candidate.
@@ -189,7 +189,7 @@ def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
 
 
 def score(
-    asking: Asking, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
+    plan: QueryPlan, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
 ) -> list[Found]:
     """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
     import numpy as np
@@ -200,24 +200,22 @@ def score(
     stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
     lengths = np.array([len(row[21]) // 4 for row in rows])
     owner = np.repeat(np.arange(many), lengths)
-    norm = K1 * (1 - B + B * lengths / asking.mean_words)
+    norm = K1 * (1 - B + B * lengths / plan.mean_words)
     bm25 = np.zeros(many)
     matched = [0] * many
     where: dict[str, NDArray[np.intp]] = {}
-    keywords = len(asking.asked.words)
-    for bit, (word, number, frequency) in enumerate(
-        zip(asking.asked.lookup, asking.numbers, asking.everywhere, strict=True)
-    ):
+    keywords = len(plan.asked.words)
+    for bit, (word, number, frequency) in enumerate(zip(plan.asked.lookup, plan.numbers, plan.everywhere, strict=True)):
         places = where[word] = np.flatnonzero(stems == number)
         if not len(places):
             continue
         times = np.bincount(owner[places], minlength=many)
         if bit < keywords:  # names of speakers are looked up, and are no keywords
-            bm25 += idf(asking.all_passages, frequency) * times * (K1 + 1) / (times + norm)
+            bm25 += idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
         for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
             matched[place] |= 1 << bit
     pairs = np.zeros(many, dtype=int)
-    for first, second in asking.asked.pairs:
+    for first, second in plan.asked.pairs:
         if first in where and second in where:
             beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
             beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside

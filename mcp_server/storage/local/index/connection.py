@@ -105,7 +105,7 @@ class Connected:
 
 
 @dataclass(slots=True)
-class Reading:
+class OpenReader:
     """An open generation: two connections, so that words and meaning are looked up at once.
 
     `retired` ones are closed by the last of their users.
@@ -127,7 +127,7 @@ class Reading:
         self.generation.held.release()
 
 
-async def open_reading(generation: Generation) -> Reading:
+async def open_reader(generation: Generation) -> OpenReader:
     """Opens a generation for searching. Raises DatabaseBroken for garbage, and for one that was never completed."""
     inode = inode_of(generation.path)
     words = await connect(generation.path, numpy=False)
@@ -136,7 +136,7 @@ async def open_reading(generation: Generation) -> Reading:
     except BaseException:
         await words.database.close()
         raise
-    return Reading(generation, inode, words, near)
+    return OpenReader(generation, inode, words, near)
 
 
 async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:

@@ -28,7 +28,7 @@ NOTHING = b""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadSoFar:
+class TranscriptPosition:
     """Where reading of a transcript stopped, `end` in bytes: enough to go on when it has grown."""
 
     end: int
@@ -49,7 +49,7 @@ class ReadSoFar:
         return json.dumps(kept | {"started": self.started.isoformat()})
 
     @classmethod
-    def from_json(cls, text: str) -> ReadSoFar:
+    def from_json(cls, text: str) -> TranscriptPosition:
         """What `to_json` wrote."""
         kept: dict[str, Any] = json.loads(text)
         kept["prefix_sha256"] = bytes.fromhex(kept["prefix_sha256"])
@@ -58,7 +58,7 @@ class ReadSoFar:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedFile:
     """What the index already holds of a file."""
 
     id: int
@@ -66,11 +66,11 @@ class Known:
     mtime_ns: int
     looked_ns: int
     sha256: bytes
-    so_far: ReadSoFar | None
+    so_far: TranscriptPosition | None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileContent:
     """One look at a file. `gone`: it is not there (any more). `same`: its bytes are those that were indexed.
 
     `grown`: `passages` are only what was added. `problem` is a sentence for `status`; there can be passages all the
@@ -86,11 +86,11 @@ class Look:
     gone: bool = False
     same: bool = False
     grown: bool = False
-    so_far: ReadSoFar | None = None
+    so_far: TranscriptPosition | None = None
     problem: str | None = None
 
 
-def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
+def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
     """Reads a file and cuts it. Never raises for what a file holds, or for one that went away meanwhile.
 
     What is reached by a symbolic link, or is no plain file, is not there: a link that came with somebody's commit may
@@ -101,14 +101,14 @@ def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
         place = files.resolve(path)
         about = place.stat()
         if not stat.S_ISREG(about.st_mode) or files.relative(path) != path:
-            return Look(path, gone=True)
+            return FileContent(path, gone=True)
         data = place.read_bytes()
     except FileNotFoundError:
-        return Look(path, gone=True)
+        return FileContent(path, gone=True)
     except (OSError, ContextManagerError) as error:
-        return Look(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
+        return FileContent(path, looked_ns=looked_ns, problem=f"{path}: cannot be read ({error})", size=-1)
     digest = hashlib.sha256(data).digest()
-    seen = Look(path, about.st_size, about.st_mtime_ns, looked_ns, digest)
+    seen = FileContent(path, about.st_size, about.st_mtime_ns, looked_ns, digest)
     if known is not None and known.sha256 == digest:
         return _with(seen, same=True, so_far=known.so_far)
     if b"\0" in data[:8192]:
@@ -127,7 +127,7 @@ def look(files: WorkspaceFiles, path: str, known: Known | None) -> Look:
     return _look_at_document(seen, text.replace("\r\n", "\n"), problem)
 
 
-def _look_at_document(seen: Look, text: str, problem: str | None) -> Look:
+def _look_at_document(seen: FileContent, text: str, problem: str | None) -> FileContent:
     found = split_front_matter(text)
     body, line = found.body, found.body_line
     fields: Mapping[str, Any] = {}
@@ -139,7 +139,7 @@ def _look_at_document(seen: Look, text: str, problem: str | None) -> Look:
     return _with(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
-def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Look:
+def _look_at_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition | None) -> FileContent:
     grown = _look_at_end(seen, data, so_far) if so_far is not None else None
     if grown is not None:
         return grown
@@ -150,7 +150,7 @@ def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Lo
         problem = f"{error}. Its text is searched all the same"
         return _with(seen, passages=of_knowledge(seen.path, text, 1, {}), problem=problem)
     head = whole.head
-    so_far = ReadSoFar(
+    so_far = TranscriptPosition(
         end=whole.complete_bytes,
         prefix_sha256=_prefix(data, whole.complete_bytes),
         turns=len(whole.turns),
@@ -165,7 +165,7 @@ def _look_at_transcript(seen: Look, data: bytes, so_far: ReadSoFar | None) -> Lo
     return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
 
 
-def _look_at_end(seen: Look, data: bytes, so_far: ReadSoFar) -> Look | None:
+def _look_at_end(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
     """What was appended; None if the file changed in any other way, so that it must be read whole."""
     if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
         return None
@@ -194,5 +194,5 @@ def _prefix(data: bytes, end: int) -> bytes:
     return hashlib.sha256(memoryview(data)[:end]).digest()
 
 
-def _with(seen: Look, **changes: Any) -> Look:
+def _with(seen: FileContent, **changes: Any) -> FileContent:
     return replace(seen, **changes)

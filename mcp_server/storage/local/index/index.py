@@ -24,19 +24,19 @@ from mcp_server.storage.local.index import lookups
 from mcp_server.storage.local.index.connection import (
     Health,
     Lock,
-    Reading,
+    OpenReader,
     import_numpy,
     inode_of,
     numpy_is_there,
-    open_reading,
+    open_reader,
 )
-from mcp_server.storage.local.index.file_reader import Look, look
+from mcp_server.storage.local.index.file_reader import FileContent, read_file
 from mcp_server.storage.local.index.generations import Generations
 from mcp_server.storage.local.index.lookups import Counts
-from mcp_server.storage.local.index.maintenance import SMALL, Keeper
+from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.scan import Scan
 from mcp_server.storage.local.index.search import Search, search
-from mcp_server.storage.local.index.writer import Cut, Progress, Row, cut, plan
+from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.candidates import Found
-    from mcp_server.storage.local.index.query_plan import Asking
+    from mcp_server.storage.local.index.query_plan import QueryPlan
     from mcp_server.storage.local.index.search import Vector
     from mcp_server.storage.local.locks import Locks
 
 
 def standing(
-    counts: Counts | None, opened: Reading | None, health: Health, embedder: str, known: tuple[str, ...]
+    counts: Counts | None, opened: OpenReader | None, health: Health, embedder: str, known: tuple[str, ...]
 ) -> IndexStatus:
     """Returns the contents and problems of the index.
 
@@ -122,9 +122,9 @@ class Index:
         self._name = name or (embedder.name if embedder else "none")
         self._generations = Generations(folder, locks, self._name)
         self._health = Health()
-        self._keeper = Keeper(files, self._generations, embedder, self._name, dimensions, self._health)
+        self._maintenance = Maintenance(files, self._generations, embedder, self._name, dimensions, self._health)
         self._scan = Scan(files)
-        self._open: Reading | None = None
+        self._open: OpenReader | None = None
         self._opening = Lock()
         self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
@@ -159,16 +159,16 @@ class Index:
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
-        def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
+        def candidates(planned: QueryPlan, vector: Vector, found: list[Found]) -> T:
             if wanted.mode == "vector" and vector is not None:
                 found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
             used: Mode = "keyword" if vector is None else wanted.mode
             return then(
                 Candidates(
-                    asking.asked,
+                    planned.asked,
                     tuple(found),
-                    asking.frequencies,
-                    asking.passages,
+                    planned.frequencies,
+                    planned.passages,
                     used,
                     str(wanted.opened.generation.number),
                     self._messages(),
@@ -233,7 +233,7 @@ class Index:
     def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
         """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
         new = (there or (0, 0))[0] - (known or (0, 0))[0]
-        return new <= SMALL and path not in self._keeper.postponed
+        return new <= SMALL and path not in self._maintenance.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
@@ -297,10 +297,10 @@ class Index:
         """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
         from anyio import to_thread
 
-        def read() -> tuple[Look, list[Row], list[Cut]]:
-            found = look(self._files, path, None)
+        def read() -> tuple[FileContent, list[Row], list[Signals]]:
+            found = read_file(self._files, path, None)
             rows = list(plan(found, {}).rows)
-            return found, rows, [cut(row) for row in rows]
+            return found, rows, [signals_of(row) for row in rows]
 
         found, rows, cuts = await to_thread.run_sync(read)
 
@@ -328,7 +328,7 @@ class Index:
             return otherwise
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[Reading | None]:
+    async def _reading(self) -> AsyncIterator[OpenReader | None]:
         """Yields the live generation, reopened if another one is live; None if none can be read."""
         opened = await self._opened()
         if opened is None:
@@ -342,7 +342,7 @@ class Index:
             if opened.retired and opened.users == 0:
                 await opened.close()
 
-    async def _opened(self) -> Reading | None:
+    async def _opened(self) -> OpenReader | None:
         if self._is_current(self._open):
             return self._open
         async with self._opening():
@@ -353,14 +353,14 @@ class Index:
             if generation is None:
                 return None
             try:
-                self._open = await open_reading(generation)
+                self._open = await open_reader(generation)
                 self._health.broken = None
             except BaseException:
                 generation.held.release()
                 raise
             return self._open
 
-    def _is_current(self, opened: Reading | None) -> bool:
+    def _is_current(self, opened: OpenReader | None) -> bool:
         return (
             opened is not None
             and self._generations.current() == opened.generation.number
@@ -386,35 +386,35 @@ class Index:
     @property
     def needs_care(self) -> bool:
         """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
-        return self._health.broken is not None or not self._generations.serves() or self._keeper.moved
+        return self._health.broken is not None or not self._generations.serves() or self._maintenance.moved
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files and returns their number. Builds a missing index.
 
         Only for the process with the maintainer's lock.
         """
-        return await self._keeper.refresh(progress)
+        return await self._maintenance.refresh(progress)
 
     async def apply(self, paths: Iterable[str]) -> int:
         """Updates these files and all files in these folders, also deleted ones. Returns how many had changed.
 
         Only for the process with the maintainer's lock.
         """
-        return await self._keeper.apply(tuple(paths))
+        return await self._maintenance.apply(tuple(paths))
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
         """Updates small changes while a `refresh` or `apply` may be running.
 
         Returns how many files had changed, and the paths that need `apply`; `settle` does not wait for those.
         """
-        return await self._keeper.apply_small(tuple(paths))
+        return await self._maintenance.apply_small(tuple(paths))
 
     async def rebuild(self, progress: Progress | None = None) -> int:
         """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
 
         Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
         """
-        return await self._keeper.rebuild(progress)
+        return await self._maintenance.rebuild(progress)
 
     async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
         """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
@@ -424,8 +424,8 @@ class Index:
         """
         from anyio import current_time, sleep, to_thread
 
-        await self._keeper.rebuild(progress)
-        await self._keeper.close()
+        await self._maintenance.rebuild(progress)
+        await self._maintenance.close()
         await self._retire()
         until = current_time() + patience
         while True:
@@ -438,5 +438,5 @@ class Index:
 
     async def close(self) -> None:
         """Closes everything; the index can be used again afterwards."""
-        await self._keeper.close()
+        await self._maintenance.close()
         await self._retire()

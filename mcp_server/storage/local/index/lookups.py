@@ -13,7 +13,7 @@ from mcp_server.model import Passage
 from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
 from mcp_server.storage.local.index.schema import LINES, compared, state
 from mcp_server.storage.local.index.vectors import packed_vectors
-from mcp_server.storage.local.index.writer import UNFINISHED, Cut, Row, storable
+from mcp_server.storage.local.index.writer import UNFINISHED, Row, Signals, storable
 from mcp_server.text.passages import indexed_text
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def sample(connection: sqlite3.Connection, most: int) -> list[str]:
     return list(dict.fromkeys(row[0] for row in rows))
 
 
-def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Cut]) -> bool:
+def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Signals]) -> bool:
     """Returns whether the index has exactly these passages of a file, with their words for the keyword search."""
     expected = {
         (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))

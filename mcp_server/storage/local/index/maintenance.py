@@ -11,10 +11,10 @@ from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups, schema
 from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
-from mcp_server.storage.local.index.file_reader import RACY_NS, Known
+from mcp_server.storage.local.index.file_reader import RACY_NS, IndexedFile
 from mcp_server.storage.local.index.generations import Generation, Generations
 from mcp_server.storage.local.index.vectors import refill
-from mcp_server.storage.local.index.writer import Filling, Progress, known_files, known_paths
+from mcp_server.storage.local.index.writer import Indexer, Progress, known_files, known_paths
 from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SMALL = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class OpenWriter:
     """The live generation, open for writing."""
 
     generation: Generation
@@ -47,7 +47,7 @@ class _Replaced(Exception):
     """Another generation became the live one meanwhile."""
 
 
-class Keeper:
+class Maintenance:
     """Writes index files. `refresh`, `apply` and `embed_missing` are for the holder of the maintainer's lock alone."""
 
     def __init__(
@@ -66,9 +66,9 @@ class Keeper:
         # Of one that is not installed, too: vectors can then be added later without a rebuild.
         self._dimensions = embedder.dimensions if embedder else dimensions
         self._health = health
-        self._writing: Writing | None = None
+        self._writing: OpenWriter | None = None
         self._turn = Lock()
-        self._long: Filling | None = None  # at work, and letting others in between
+        self._long: Indexer | None = None  # at work, and letting others in between
         self.postponed: set[str] = set()
         """Files that `apply_small` has left, until `apply` has seen to them: nobody need wait for these."""
 
@@ -81,7 +81,7 @@ class Keeper:
         """Indexes every file that changed, and builds a missing index; returns how many files had changed."""
         from anyio import to_thread
 
-        async def work(writing: Writing) -> int:
+        async def work(writing: OpenWriter) -> int:
             known = await writing.to.database.read(known_files)
             changed = await to_thread.run_sync(self._changed, known)
             count = await self._fill(writing, changed, progress)
@@ -95,7 +95,7 @@ class Keeper:
     async def apply(self, paths: Iterable[str]) -> int:
         """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed."""
 
-        async def work(writing: Writing) -> int:
+        async def work(writing: OpenWriter) -> int:
             return await self._fill(writing, await self._named(writing, paths), None)
 
         count = await self._with_live(work)
@@ -106,7 +106,7 @@ class Keeper:
         """As `apply`, but what takes longer is left, and returned: files with much to read, and all where there is no
         index. It need not wait for a `refresh` or `apply` that is at work: these let it in between."""
 
-        async def work(writing: Writing) -> tuple[int, list[str]]:
+        async def work(writing: OpenWriter) -> tuple[int, list[str]]:
             named = await self._named(writing, paths)
             known = await writing.to.database.read(lambda connection: known_files(connection, named))
             held = self._long.held if self._long else frozenset()
@@ -120,7 +120,7 @@ class Keeper:
                 else:
                     small.append(path)
                     room -= size
-            filling = Filling(writing.to, self._files, self._embedder)
+            filling = Indexer(writing.to, self._files, self._embedder)
             changed = await filling.run(small, known)
             self._health.embedding = filling.failed
             if self._long:
@@ -166,18 +166,18 @@ class Keeper:
         to = await connect(generation.path, new=True)
         try:
             await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
-            filling = Filling(to, self._files, self._embedder)
+            filling = Indexer(to, self._files, self._embedder)
             await filling.run(paths, {}, progress)
             self._health.embedding = filling.failed
             await to.database.write(lookups.complete)
         finally:
             await to.database.close()
 
-    async def _fill(self, writing: Writing, paths: Sequence[str], progress: Progress | None) -> int:
+    async def _fill(self, writing: OpenWriter, paths: Sequence[str], progress: Progress | None) -> int:
         if not paths:
             return 0
         known = await writing.to.database.read(lambda connection: known_files(connection, paths))
-        filling = self._long = Filling(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
+        filling = self._long = Indexer(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
         try:
             changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
         finally:
@@ -185,7 +185,7 @@ class Keeper:
         self._health.embedding = filling.failed
         return changed
 
-    async def _with_live(self, work: Callable[[Writing], Awaitable[T]]) -> T | None:
+    async def _with_live(self, work: Callable[[OpenWriter], Awaitable[T]]) -> T | None:
         """What `work` returns for the live generation; None if there is none that can be written, or it is damaged:
         then it is to be built anew."""
         while True:
@@ -204,7 +204,7 @@ class Keeper:
                     await self._judge(writing, error)
                     return None
 
-    async def _let_others(self, writing: Writing) -> None:
+    async def _let_others(self, writing: OpenWriter) -> None:
         """Lets in who waits to write. Raises _Replaced if another generation is the live one afterwards."""
         from anyio import CancelScope
 
@@ -216,7 +216,7 @@ class Keeper:
         if self._writing is not writing:
             raise _Replaced
 
-    async def _named(self, writing: Writing, paths: Iterable[str]) -> list[str]:
+    async def _named(self, writing: OpenWriter, paths: Iterable[str]) -> list[str]:
         """The indexed files at or below these paths, on disk or only in the index."""
         from anyio import to_thread
 
@@ -224,7 +224,7 @@ class Keeper:
         there = await to_thread.run_sync(self._below, paths)
         return sorted({path for path in (*held, *there) if is_indexed(path)})
 
-    def _to_read(self, path: str, known: Known | None) -> int:
+    def _to_read(self, path: str, known: IndexedFile | None) -> int:
         """Bytes of a file that the index has not seen, about; 0 for one that is gone."""
         try:
             size = self._files.stat(path).size
@@ -233,7 +233,7 @@ class Keeper:
         seen = known.so_far.end if known is not None and known.so_far is not None else 0
         return size - seen if size >= seen else size
 
-    async def _embed_missing(self, writing: Writing) -> None:
+    async def _embed_missing(self, writing: OpenWriter) -> None:
         """Embeds what was indexed without an embedder."""
         from anyio import to_thread
 
@@ -255,7 +255,7 @@ class Keeper:
             )
             await self._let_others(writing)
 
-    async def _writer(self) -> Writing | None:
+    async def _writer(self) -> OpenWriter | None:
         """The live generation, open for writing; None if there is none that can be written."""
         if self._writing is not None and not self._is_live(self._writing):
             await self.close()
@@ -281,10 +281,10 @@ class Keeper:
                 raise
             self._health.broken = str(error)
             return None
-        self._writing = Writing(generation, inode, to)
+        self._writing = OpenWriter(generation, inode, to)
         return self._writing
 
-    async def _judge(self, writing: Writing, error: Unavailable) -> None:
+    async def _judge(self, writing: OpenWriter, error: Unavailable) -> None:
         """Damage is mended by a rebuild; a full or read-only disk is not: then the error goes on to whoever asked."""
         try:
             await writing.to.database.read(lookups.counts)
@@ -293,7 +293,7 @@ class Keeper:
             return
         raise error
 
-    def _is_live(self, writing: Writing) -> bool:
+    def _is_live(self, writing: OpenWriter) -> bool:
         return (
             writing.generation.number == self._generations.current()
             and inode_of(writing.generation.path) == writing.inode
@@ -302,7 +302,7 @@ class Keeper:
     def _walk(self) -> Iterator[FileStat]:
         return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
 
-    def _changed(self, known: Mapping[str, Known]) -> list[str]:
+    def _changed(self, known: Mapping[str, IndexedFile]) -> list[str]:
         """Paths that are new, gone, or not as they were when they were indexed."""
         changed: list[str] = []
         seen: set[str] = set()

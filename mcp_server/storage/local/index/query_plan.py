@@ -1,4 +1,4 @@
-"""Asking: a query as an index understands it, and the passages that its words fetch."""
+"""QueryPlan: a query as an index understands it, and the passages that its words fetch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_server.storage.local.index.scope import FEW, Scope, rows_in
+from mcp_server.storage.local.index.scope import SMALL_SCOPE, Scope, rows_in
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,7 @@ from operator import add
 
 from mcp_server.search.query import Query, read_query, weigh
 from mcp_server.storage.local.index.connection import Stems
-from mcp_server.storage.local.index.scope import count, inside
+from mcp_server.storage.local.index.scope import count, in_scope
 from mcp_server.storage.values import Depth
 
 K1, B = 1.2, 0.75
@@ -28,7 +28,7 @@ K1, B = 1.2, 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class SmallScope:
     """The words of all passages of a scope: `stems` of one after the other, `owner` says whose each is, by its place
     in `ids`."""
 
@@ -38,7 +38,7 @@ class Few:
     lengths: NDArray[np.intp]
 
     @classmethod
-    def read(cls, connection: sqlite3.Connection, scope: Scope) -> Few:
+    def read(cls, connection: sqlite3.Connection, scope: Scope) -> SmallScope:
         """Reads them, in order of their ids."""
         import numpy as np
 
@@ -82,7 +82,7 @@ COUNTED = 5_000
 """A word in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
 
 FIRST_FETCH = 1_000
-"""Passages fetched before the scope is looked at; if too few lie in it, it is joined to the search."""
+"""Passages fetched before the scope is looked at; if too small lie in it, it is joined to the search."""
 
 SLACK = 1.5
 """How many more than its share of all says are fetched first for a scope: the turns that it leaves out may be those of
@@ -90,7 +90,7 @@ a talk about just this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class QueryPlan:
     """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
     "" for none.
 
@@ -108,11 +108,11 @@ class Asking:
     fetch: str
     fetch_lines: str
     fetching: tuple[tuple[int, int], ...] = ()
-    few: Few | None = None
+    small: SmallScope | None = None
     """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
 
 
-def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> Asking:
+def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> QueryPlan:
     """Reads the words of a query and chooses those that fetch: the rarest always, then the next, as long as all
     together stand in at most `postings` passages."""
     asked = read_query(text, speakers(connection, scope.projects))
@@ -126,12 +126,18 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, p
         all_passages, total_words = all_passages + lines, total_words + line_words
     passages = all_passages if scope.everything else count(connection, scope, all_passages)
     numbers = tuple(stems.numbers(asked.lookup))
-    few = Few.read(connection, scope) if not (scope.everything or scope.lines) and passages <= FEW else None
+    small = (
+        SmallScope.read(connection, scope)
+        if not (scope.everything or scope.lines) and passages <= SMALL_SCOPE
+        else None
+    )
     frequencies = everywhere
     if not scope.everything:
         share = passages / all_passages if all_passages else 0.0
         frequencies = tuple(
-            few.holding(number) if few and 0 < known <= COUNTED else _frequency(connection, word, known, share, scope)
+            small.holding(number)
+            if small and 0 < known <= COUNTED
+            else _frequency(connection, word, known, share, scope)
             for word, number, known in zip(asked.lookup, numbers, everywhere, strict=True)
         )
     fetching: list[str] = []
@@ -145,7 +151,7 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, p
             budget -= frequency
         elif not frequency and len(of_lines) < FETCHING_WORDS:
             of_lines.append(f'"{word}"')
-    return Asking(
+    return QueryPlan(
         asked=weigh(asked, frequencies, passages),
         numbers=numbers,
         frequencies=frequencies,
@@ -156,7 +162,7 @@ def ask(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, p
         fetch=" OR ".join(fetching),
         fetch_lines=" OR ".join([*fetching, *of_lines]) if lines else "",
         fetching=tuple(fetching_stems),
-        few=few,
+        small=small,
     )
 
 
@@ -194,19 +200,19 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
     return [row[0] for row in rows]
 
 
-def by_words(connection: sqlite3.Connection, asking: Asking, scope: Scope, depth: Depth) -> list[int]:
+def fetch_by_words(connection: sqlite3.Connection, plan: QueryPlan, scope: Scope, depth: Depth) -> list[int]:
     """The passages of the scope that match the fetching words best, and derived lines, as many as passages where they
     are what is looked for."""
-    if asking.few is not None:
-        found = asking.few.best(asking.fetching, asking.all_passages, asking.mean_words, depth.words)
+    if plan.small is not None:
+        found = plan.small.best(plan.fetching, plan.all_passages, plan.mean_words, depth.words)
     else:
-        found = _matching(connection, "knowledge_fts", asking.fetch, depth.words, asking, scope)
+        found = _matching(connection, "knowledge_fts", plan.fetch, depth.words, plan, scope)
     most_lines = depth.words if scope.lines else depth.lines
-    return found + _matching(connection, "lines_fts", asking.fetch_lines, most_lines, asking, scope)
+    return found + _matching(connection, "lines_fts", plan.fetch_lines, most_lines, plan, scope)
 
 
 def _matching(
-    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, asking: Asking, scope: Scope
+    connection: sqlite3.Connection, table: str, fetch: str, wanted: int, plan: QueryPlan, scope: Scope
 ) -> list[int]:
     """The passages of the scope in a keyword index that match best, at most `wanted`.
 
@@ -214,14 +220,14 @@ def _matching(
     """
     if not fetch:
         return []
-    share = asking.passages / asking.all_passages if asking.all_passages else 1.0
+    share = plan.passages / plan.all_passages if plan.all_passages else 1.0
     likely = wanted if scope.everything else int(SLACK * wanted / max(share, 0.01))
     for most in (likely, FIRST_FETCH) if likely < FIRST_FETCH else (FIRST_FETCH,):
         rows = connection.execute(
             f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY bm25({table}) LIMIT ?", (fetch, most)
         )
         found = [row[0] for row in rows]
-        kept = inside(connection, found, scope)
+        kept = in_scope(connection, found, scope)
         if len(found) < most or len(kept) >= wanted:
             return kept[:wanted]
     # CROSS JOIN fixes the order: the keyword index first, never one keyword search per passage of the scope.

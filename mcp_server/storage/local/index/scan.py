@@ -11,7 +11,7 @@ from mcp_server.search import query, ranking
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.index.candidates import Found
 from mcp_server.storage.local.index.connection import import_numpy
-from mcp_server.storage.local.index.file_reader import look
+from mcp_server.storage.local.index.file_reader import read_file
 from mcp_server.storage.values import FOLDERS, USUAL, Filters, is_indexed
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -80,7 +80,7 @@ class Scan:
             if size > MOST_BYTES:
                 self._complete = False
                 break
-            passages += look(self.files, stat.path, None).passages
+            passages += read_file(self.files, stat.path, None).passages
         self._passages = tuple(passages)
         self._words = tuple(tuple(words(indexed_text(passage))) for passage in passages)
         self._mtimes = {stat.path: stat.mtime_ns / 1e9 for stat in stats}

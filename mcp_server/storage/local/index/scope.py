@@ -89,7 +89,7 @@ def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bo
     return others is None
 
 
-def inside(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
+def in_scope(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
     """Those of these passages that lie in the scope, in the same order."""
     if scope.everything or not ids:
         return list(ids)
@@ -124,19 +124,19 @@ def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> in
     return max(0, int(counted))
 
 
-FEW = 1_000
-"""Passages. Reading so many takes some milliseconds; asking the tables takes more from about 3,000 on."""
+SMALL_SCOPE = 1_000
+"""Passages. OpenReader so many takes some milliseconds; asking the tables takes more from about 3,000 on."""
 
 
-def is_few(connection: sqlite3.Connection, scope: Scope) -> bool:
+def is_small(connection: sqlite3.Connection, scope: Scope) -> bool:
     """Whether a scope has few passages; found out without counting more."""
     if scope.everything:
         return False
     (counted,) = connection.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM knowledge_meta m WHERE m.derived <= ? AND {scope.condition} LIMIT ?)",
-        (scope.lines, *scope.values, FEW + 1),
+        (scope.lines, *scope.values, SMALL_SCOPE + 1),
     ).fetchone()
-    return int(counted) <= FEW
+    return int(counted) <= SMALL_SCOPE
 
 
 def rows_in(connection: sqlite3.Connection, scope: Scope, column: str) -> list[tuple[int, bytes]]:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.concurrency import both
 from mcp_server.storage.local.index import schema
-from mcp_server.storage.local.index.candidates import Found, around, fetch_rows, score, sources, united
-from mcp_server.storage.local.index.connection import Reading
-from mcp_server.storage.local.index.query_plan import Asking, ask, by_words
+from mcp_server.storage.local.index.candidates import Found, attach_lines, fetch_rows, neighbors_of_best, score, sources
+from mcp_server.storage.local.index.connection import OpenReader
+from mcp_server.storage.local.index.query_plan import QueryPlan, fetch_by_words, plan_query
 from mcp_server.storage.local.index.scope import scope_of
 from mcp_server.storage.local.index.vectors import nearest
 from mcp_server.storage.values import Depth, Filters, Mode
@@ -39,7 +39,7 @@ class Search:
     """What to look for in which index. `embed` gives the query's vector; None where nothing is looked for by meaning.
     It is called on the other connection's thread."""
 
-    opened: Reading
+    opened: OpenReader
     text: str
     filters: Filters
     mode: Mode
@@ -47,7 +47,7 @@ class Search:
     depth: Depth
 
 
-async def search(wanted: Search, then: Callable[[Asking, Vector, list[Found]], T]) -> T:
+async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
     """What `then` makes of the query as the index reads it, its vector, and the candidates with their raw values."""
     from concurrent.futures import Future
 
@@ -77,16 +77,18 @@ def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
     return vector, wanted.opened.matrix.nearest(connection, vector, scope, wanted.depth.meaning)
 
 
-def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]) -> tuple[Asking, Vector, list[Found]]:
+def _by_words(
+    connection: sqlite3.Connection, wanted: Search, near: Future[Near]
+) -> tuple[QueryPlan, Vector, list[Found]]:
     names = wanted.opened.names
     scope = scope_of(connection, wanted.filters)
-    asking = ask(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
-    ids = by_words(connection, asking, scope, wanted.depth) if wanted.mode != "vector" else []
+    plan = plan_query(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
+    ids = fetch_by_words(connection, plan, scope, wanted.depth) if wanted.mode != "vector" else []
     rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
     vector, by_meaning = near.result()
 
     def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
-        return score(asking, rows, names, vector)
+        return score(plan, rows, names, vector)
 
     more = fetch_rows(connection, [number for number in by_meaning if number not in rows], names)
     found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
@@ -94,8 +96,8 @@ def _by_words(connection: sqlite3.Connection, wanted: Search, near: Future[Near]
     held = {one.row_id for one in found}
     if scope.lines:
         found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
-    found = united(found, of)
+    found = attach_lines(found, of)
     if wanted.mode == "hybrid":
-        beside = around(connection, asking, found, scope, wanted.depth.around)
+        beside = neighbors_of_best(connection, plan, found, scope, wanted.depth.around)
         found += scored(fetch_rows(connection, beside, names))
-    return asking, vector, found
+    return plan, vector, found

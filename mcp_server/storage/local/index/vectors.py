@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mcp_server.storage.local.index.schema import LINES, compared, create_vectors, state
-from mcp_server.storage.local.index.scope import Scope, inside, is_few, rows_in
+from mcp_server.storage.local.index.scope import Scope, in_scope, is_small, rows_in
 
 ENOUGH = 0.5
 """If such a share of the neighbours asked for lies in the scope, the rest of the scope is not searched for more."""
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
     """The passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec; of a small
     scope by itself."""
-    if is_few(connection, scope):
+    if is_small(connection, scope):
         return nearest_of(connection, vector, scope, most)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(connection)))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
@@ -42,7 +42,7 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values), most)
     if not scope.other:
         return found
-    kept = inside(connection, found, scope)
+    kept = in_scope(connection, found, scope)
     if len(found) < most or len(kept) >= ENOUGH * most:
         return kept
     where += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"

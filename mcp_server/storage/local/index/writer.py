@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.local.index.file_reader import RACY_NS, Known, Look, look
+from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, IndexedFile, read_file
 from mcp_server.storage.local.index.vectors import packed_vectors
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
 from mcp_server.storage.local.index.connection import Stems
-from mcp_server.storage.local.index.file_reader import ReadSoFar
+from mcp_server.storage.local.index.file_reader import TranscriptPosition
 from mcp_server.storage.local.index.schema import LINES, compared, state
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
@@ -61,7 +61,7 @@ class _Piece:
 
 
 @dataclass(slots=True)
-class Filling:
+class Indexer:
     """One database being filled. `failed` says what went wrong with the embedder.
 
     `pause`, where it is given, is awaited between transactions, which then are small: somebody else may write meanwhile
@@ -80,7 +80,9 @@ class Filling:
     def _most(self) -> int:
         return SOON if self.pause else PASSAGES
 
-    async def run(self, paths: Sequence[str], known: Mapping[str, Known], progress: Progress | None = None) -> int:
+    async def run(
+        self, paths: Sequence[str], known: Mapping[str, IndexedFile], progress: Progress | None = None
+    ) -> int:
         """Brings these files up to date; returns how many had changed. What cannot be read is noted, never raised."""
         from anyio import to_thread
 
@@ -117,10 +119,12 @@ class Filling:
         if self.pause is not None:
             await self.pause()
 
-    async def _while_writing(self, piece: _Piece, then: Callable[[], Awaitable[list[Look]]]) -> list[Look]:
+    async def _while_writing(
+        self, piece: _Piece, then: Callable[[], Awaitable[list[FileContent]]]
+    ) -> list[FileContent]:
         from anyio import create_task_group
 
-        looks: list[Look] = []
+        looks: list[FileContent] = []
         errors: list[Exception] = []
 
         async def write_out() -> None:
@@ -136,20 +140,20 @@ class Filling:
             raise errors[0]
         return looks
 
-    def _look(self, paths: Iterator[str], known: Mapping[str, Known]) -> list[Look]:
-        looks: list[Look] = []
+    def _look(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
+        looks: list[FileContent] = []
         passages = 0
         for path in paths:
             if path in self.taken:
                 continue
-            found = look(self.files, path, known.get(path))
+            found = read_file(self.files, path, known.get(path))
             looks.append(found)
             passages += len(found.passages)
             if passages >= self._most or len(looks) == FILES:
                 break
         return looks
 
-    async def _plan(self, looks: list[Look], known: Mapping[str, Known]) -> list[Plan]:
+    async def _plan(self, looks: list[FileContent], known: Mapping[str, IndexedFile]) -> list[Plan]:
         from anyio import to_thread
 
         asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
@@ -174,8 +178,8 @@ class Filling:
             )
         )
 
-    def _cut(self, rows: Sequence[Row]) -> tuple[list[Cut], NDArray[np.float32] | None]:
-        cuts = [cut(row) for row in rows]
+    def _cut(self, rows: Sequence[Row]) -> tuple[list[Signals], NDArray[np.float32] | None]:
+        cuts = [signals_of(row) for row in rows]
         if self.embedder is None or not cuts:
             return cuts, None
         try:
@@ -185,7 +189,7 @@ class Filling:
             return cuts, None
 
 
-def _tells_nothing(found: Look, known: Mapping[str, Known]) -> bool:
+def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
     """Whether writing a look down would change nothing: no commit, so that nobody is told of a change."""
     before = known.get(found.path)
     if before is None:
@@ -213,7 +217,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Signals:
     """The values that are computed from a passage's text."""
 
     text: str
@@ -226,7 +230,7 @@ class Cut:
 class Plan:
     """The changes for a file: rows to add, and units (by mark) to delete first."""
 
-    look: Look
+    look: FileContent
     rows: tuple[Row, ...] = ()
     drop: tuple[int, ...] = ()
 
@@ -245,17 +249,17 @@ def digest_of(unit: tuple[Passage, ...]) -> bytes:
     return digest.digest()
 
 
-def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, IndexedFile]:
     """Returns what the index knows of these files, or of all."""
     select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
     if paths is None:
         rows = connection.execute(select).fetchall()
     else:
         rows = [row for path in paths for row in connection.execute(f"{select} WHERE path = ?", (path,))]
-    known: dict[str, Known] = {}
+    known: dict[str, IndexedFile] = {}
     for path, file_id, size, mtime_ns, looked_ns, sha256, so_far in rows:
-        read = ReadSoFar.from_json(so_far) if so_far else None
-        known[path] = Known(file_id, size, mtime_ns, looked_ns, sha256, read)
+        read = TranscriptPosition.from_json(so_far) if so_far else None
+        known[path] = IndexedFile(file_id, size, mtime_ns, looked_ns, sha256, read)
     return known
 
 
@@ -281,7 +285,7 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
     )
 
 
-def plan(look: Look, before: dict[int, bytes]) -> Plan:
+def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
     """Compares a file's passages with its indexed units."""
     rows: list[Row] = []
     seen: set[int] = set()
@@ -305,20 +309,20 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
     return Plan(look, tuple(rows), tuple(drop))
 
 
-def cut(row: Row) -> Cut:
+def signals_of(row: Row) -> Signals:
     """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
     thread."""
     text = indexed_text(row.passage)
     own = own_text(row.passage)
     spoken, head = words(own), text[: len(text) - len(own)]
-    return Cut(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
+    return Signals(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
 
 
 def write(
     connection: sqlite3.Connection,
     stems: Stems,
     plans: Sequence[Plan],
-    cuts: Sequence[Cut],
+    cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
     can_load_vectors: bool,
     first: int = 0,
@@ -363,7 +367,7 @@ def write(
         offset += len(rows)
 
 
-def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
+def _file(connection: sqlite3.Connection, look: FileContent, finished: bool) -> int:
     size, sha256 = (look.size, look.sha256) if finished else (UNFINISHED, b"")
     (file_id,) = connection.execute(
         "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -398,7 +402,7 @@ def _insert(
     numbers: _Names,
     file_id: int,
     rows: Sequence[Row],
-    cuts: Sequence[Cut],
+    cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
     in_vec: bool,
 ) -> None:
