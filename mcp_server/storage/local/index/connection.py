@@ -1,4 +1,4 @@
-"""Opening index files: the driver, the extension, the two connections of a reader, and what is known to be wrong."""
+"""Connections to index files: stemmer, sqlite-vec, the two connections of a reader, and known problems."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 
 MOST = 200_000
-"""Words kept per connection, about 20 MB at most; a workspace of 100,000 passages has fewer."""
+"""Words that are cached for each connection, at most about 20 MB; a workspace of 100,000 passages has fewer."""
 
 
 class Stems:
-    """Belongs to one connection and its thread. Equal stems have equal `numbers`, two in 4 · 10⁹ others too."""
+    """The stems of words, by the tokenizer of the keyword index, as 32-bit numbers. Belongs to one connection and its
+    thread. Different stems have equal numbers with a chance of 1 in 4 · 10⁹."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -36,7 +37,7 @@ class Stems:
         connection.executescript(STEMMER)
 
     def learn(self, words: Iterable[str]) -> None:
-        """Looks up all words at once that are not known yet. `numbers` does it too, for few."""
+        """Looks up all unknown words at once. `numbers` does it too, for few words."""
         known = self._known
         asked = list(dict.fromkeys(words))
         new = [word for word in asked if word not in known]
@@ -53,7 +54,7 @@ class Stems:
             known.setdefault(word, zlib.crc32(word.encode("utf-8", "replace")))
 
     def numbers(self, words: Sequence[str]) -> list[int]:
-        """One number a word, in order."""
+        """Returns the number of each word, in order."""
         known = self._known
         try:
             return [known[word] for word in words]
@@ -62,8 +63,7 @@ class Stems:
             return [self._known[word] for word in words]
 
     def terms(self, words: Sequence[str]) -> list[str]:
-        """The stems themselves, as the keyword index's vocabulary writes them; for the few words of a query, whose
-        numbers are then known as well."""
+        """Returns the stems as text, as in the keyword index's vocabulary, and caches their numbers."""
         self._connection.executemany("INSERT INTO temp.words_in (rowid, word) VALUES (?, ?)", enumerate(words))
         found = dict(self._connection.execute("SELECT doc, term FROM temp.stems_out WHERE offset = 0").fetchall())
         self._connection.execute("DELETE FROM temp.words_in")
@@ -78,12 +78,12 @@ _importing = threading.Lock()
 numpy_is_there = threading.Event()
 
 BUSY_SECONDS = 5.0
-"""No reader keeps an index open for long: a file that stays locked is one that something else has damaged."""
+"""No reader keeps an index locked for long: a file that stays locked is damaged."""
 
 
 @dataclass(slots=True)
 class Health:
-    """The index's current problems, as sentences or None; `building` is (files done, files in all)."""
+    """The index's current problems, as sentences or None. `building` is (files done, all files)."""
 
     broken: str | None = None
     building: tuple[int, int] | None = None
@@ -91,13 +91,13 @@ class Health:
 
     @property
     def absence(self) -> str:
-        """The reason why there is no index to read, as the end of a sentence that begins with "the index is"."""
+        """Returns why there is no index, as the end of a sentence that begins with "the index is"."""
         return f"broken ({self.broken})" if self.broken else "being built" if self.building else "missing"
 
 
 @dataclass(slots=True)
 class Connected:
-    """One connection to an index file, with its stemmer. `loads_vectors` says whether sqlite-vec is there."""
+    """One connection to an index file, with its stemmer. `loads_vectors` is True if sqlite-vec is loaded."""
 
     database: Database
     stems: Stems
@@ -106,9 +106,9 @@ class Connected:
 
 @dataclass(slots=True)
 class OpenReader:
-    """An open generation: two connections, so that words and meaning are looked up at once.
+    """An open generation with two connections, so that words and vectors are searched at once.
 
-    `retired` ones are closed by the last of their users.
+    A `retired` one is closed by its last user.
     """
 
     generation: Generation
@@ -121,14 +121,14 @@ class OpenReader:
     retired: bool = False
 
     async def close(self) -> None:
-        """Closes both connections and lets go of the generation."""
+        """Closes both connections and releases the generation."""
         await self.words.database.close()
         await self.near.database.close()
         self.generation.held.release()
 
 
 async def open_reader(generation: Generation) -> OpenReader:
-    """Opens a generation for searching. Raises DatabaseBroken for garbage, and for one that was never completed."""
+    """Opens a generation for searching. Raises DatabaseBroken if it is damaged or incomplete."""
     inode = inode_of(generation.path)
     words = await connect(generation.path, numpy=False)
     try:
@@ -140,8 +140,8 @@ async def open_reader(generation: Generation) -> OpenReader:
 
 
 async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Connected:
-    """Connects to an index file; a `new` one may be empty. A server that only checks for changes of the index does not
-    import NumPy, which takes 12 MB; a search does."""
+    """Connects to an index file; a `new` one may be empty. With `numpy`, imports NumPy first, which takes 12 MB: a
+    server that only checks for changes does not need it."""
     made: list[tuple[Stems, bool]] = []
 
     def prepare(connection: sqlite3.Connection) -> None:
@@ -164,7 +164,7 @@ async def connect(path: Path, *, new: bool = False, numpy: bool = True) -> Conne
 
 
 def import_numpy() -> None:
-    """Imports NumPy while other threads wait: two that do so at the same moment for the first time break it."""
+    """Imports NumPy, one thread at a time: two first imports at once break it."""
     with _importing:
         importlib.import_module("numpy")
         numpy_is_there.set()
@@ -175,7 +175,7 @@ def _size(path: Path) -> int:
 
 
 def inode_of(path: Path) -> int:
-    """The file's identity; -1 if it is gone."""
+    """Returns the file's inode; -1 if it is gone."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -183,7 +183,7 @@ def inode_of(path: Path) -> int:
 
 
 class Lock:
-    """An anyio.Lock that is made with its first use: a process that never searches never imports anyio."""
+    """An anyio.Lock that is made on first use, because a process that never searches never imports anyio."""
 
     def __init__(self) -> None:
         self._lock: anyio.Lock | None = None

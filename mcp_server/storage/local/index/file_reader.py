@@ -1,6 +1,6 @@
-"""Looking at a file: from bytes to passages, or to a sentence that says why not. Knows no database.
+"""Reads files for the index: from bytes to passages, or to a sentence about the problem. Knows no database.
 
-A transcript that only grew is read from where it was left; any other file is read whole.
+Of a transcript that only grew, only the new part is parsed. Other files are parsed as a whole.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mcp_server.text.markdown import marked_line, split_front_matter
 from mcp_server.text.passages import of_knowledge, of_turns
 
 RACY_NS = 2_000_000_000
-"""A file written so shortly before a look may have changed again without a new time: its bytes are compared."""
+"""A file that changed less than this before it was read may change again without a new time: its bytes are compared."""
 
 NOTHING = b""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptPosition:
-    """Where reading of a transcript stopped, `end` in bytes: enough to go on when it has grown."""
+    """The end of the parsed part of a transcript, `end` in bytes: enough to continue there when it has grown."""
 
     end: int
     prefix_sha256: bytes
@@ -43,14 +43,14 @@ class TranscriptPosition:
     started: datetime
 
     def to_json(self) -> str:
-        """For the `files` table."""
+        """Returns the value for the `files` table."""
         kept = {name: getattr(self, name) for name in self.__slots__}
         kept |= {"prefix_sha256": self.prefix_sha256.hex(), "last_at": self.last_at.isoformat()}
         return json.dumps(kept | {"started": self.started.isoformat()})
 
     @classmethod
     def from_json(cls, text: str) -> TranscriptPosition:
-        """What `to_json` wrote."""
+        """Returns the position that `to_json` was called on."""
         kept: dict[str, Any] = json.loads(text)
         kept["prefix_sha256"] = bytes.fromhex(kept["prefix_sha256"])
         kept["last_at"], kept["started"] = (datetime.fromisoformat(kept[name]) for name in ("last_at", "started"))
@@ -59,7 +59,7 @@ class TranscriptPosition:
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """What the index already holds of a file."""
+    """A file as the index knows it."""
 
     id: int
     size: int
@@ -71,10 +71,9 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """One look at a file. `gone`: it is not there (any more). `same`: its bytes are those that were indexed.
+    """A file as it was read. `gone`: it does not exist. `same`: its bytes are those that were indexed.
 
-    `grown`: `passages` are only what was added. `problem` is a sentence for `status`; there can be passages all the
-    same.
+    `grown`: `passages` are only the new ones. `problem` is a sentence for `status`; there may be passages nevertheless.
     """
 
     path: str
@@ -91,10 +90,10 @@ class FileContent:
 
 
 def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> FileContent:
-    """Reads a file and cuts it. Never raises for what a file holds, or for one that went away meanwhile.
+    """Reads a file and splits it into passages. Never raises.
 
-    What is reached by a symbolic link, or is no plain file, is not there: a link that came with somebody's commit may
-    lead to `.local/`, and reading a pipe never ends.
+    A symbolic link, and anything but a plain file, counts as gone: a link in somebody's commit may lead to `.local/`,
+    and reading a pipe never ends.
     """
     looked_ns = time.time_ns()
     try:
@@ -114,7 +113,7 @@ def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> Fi
     if b"\0" in data[:8192]:
         return _with(seen, problem=f"{path}: binary, or text with NUL bytes; it is not searched")
     if path.startswith("raw/"):
-        return _look_at_transcript(seen, data, known.so_far if known else None)
+        return _read_transcript(seen, data, known.so_far if known else None)
     try:
         text, problem = data.decode("utf-8"), None
     except UnicodeDecodeError as error:
@@ -124,10 +123,10 @@ def read_file(files: WorkspaceFiles, path: str, known: IndexedFile | None) -> Fi
         return _with(
             seen, problem=f"{path}: line {line} begins an unresolved conflict; it is left out until that is mended"
         )
-    return _look_at_document(seen, text.replace("\r\n", "\n"), problem)
+    return _read_document(seen, text.replace("\r\n", "\n"), problem)
 
 
-def _look_at_document(seen: FileContent, text: str, problem: str | None) -> FileContent:
+def _read_document(seen: FileContent, text: str, problem: str | None) -> FileContent:
     found = split_front_matter(text)
     body, line = found.body, found.body_line
     fields: Mapping[str, Any] = {}
@@ -139,8 +138,8 @@ def _look_at_document(seen: FileContent, text: str, problem: str | None) -> File
     return _with(seen, passages=of_knowledge(seen.path, body, line, fields), problem=problem)
 
 
-def _look_at_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition | None) -> FileContent:
-    grown = _look_at_end(seen, data, so_far) if so_far is not None else None
+def _read_transcript(seen: FileContent, data: bytes, so_far: TranscriptPosition | None) -> FileContent:
+    grown = _read_appended(seen, data, so_far) if so_far is not None else None
     if grown is not None:
         return grown
     try:
@@ -165,8 +164,8 @@ def _look_at_transcript(seen: FileContent, data: bytes, so_far: TranscriptPositi
     return _with(seen, passages=of_turns(seen.path, head, whole.turns), so_far=so_far)
 
 
-def _look_at_end(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
-    """What was appended; None if the file changed in any other way, so that it must be read whole."""
+def _read_appended(seen: FileContent, data: bytes, so_far: TranscriptPosition) -> FileContent | None:
+    """Returns the appended part; None if the file changed in any other way and must be parsed whole."""
     if not 0 < so_far.end < len(data) or _prefix(data, so_far.end) != so_far.prefix_sha256:
         return None
     if data.find(b"\r", so_far.end) >= 0:

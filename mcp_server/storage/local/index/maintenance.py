@@ -1,4 +1,4 @@
-"""Keeping the index true: what the maintaining process does, and rebuilding, which anybody may."""
+"""Maintenance of the index: updates by the maintaining process, and rebuilds by any process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class OpenWriter:
     to: Connected
 
     async def close(self) -> None:
-        """Closes it and lets go of the generation."""
+        """Closes the file and releases the generation."""
         await self.to.database.close()
         self.generation.held.release()
 
@@ -48,7 +48,7 @@ class _Replaced(Exception):
 
 
 class Maintenance:
-    """Writes index files. `refresh`, `apply` and `embed_missing` are for the holder of the maintainer's lock alone."""
+    """Writes index files. Only the holder of the maintainer's lock calls `refresh`, `apply` and `apply_small`."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Maintenance:
         self._turn = Lock()
         self._long: Indexer | None = None  # at work, and letting others in between
         self.postponed: set[str] = set()
-        """Files that `apply_small` has left, until `apply` has seen to them: nobody need wait for these."""
+        """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
 
     @property
     def moved(self) -> bool:
-        """Whether somebody else has made another generation the live one: all files must be compared with it."""
+        """Returns whether another process made another generation live: then all files must be compared with it."""
         return self._writing is not None and not self._is_live(self._writing)
 
     async def refresh(self, progress: Progress | None = None) -> int:
-        """Indexes every file that changed, and builds a missing index; returns how many files had changed."""
+        """Indexes all changed files, and builds a missing index. Returns the number of changed files."""
         from anyio import to_thread
 
         async def work(writing: OpenWriter) -> int:
@@ -93,7 +93,7 @@ class Maintenance:
         return await self.rebuild(progress) if count is None else count
 
     async def apply(self, paths: Iterable[str]) -> int:
-        """Brings these files up to date (folders: all in them), gone ones too; returns how many had changed."""
+        """Updates these files and all files in these folders, also deleted ones. Returns how many had changed."""
 
         async def work(writing: OpenWriter) -> int:
             return await self._fill(writing, await self._named(writing, paths), None)
@@ -103,8 +103,11 @@ class Maintenance:
         return await self.rebuild() if count is None else count
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
-        """As `apply`, but what takes longer is left, and returned: files with much to read, and all where there is no
-        index. It need not wait for a `refresh` or `apply` that is at work: these let it in between."""
+        """Updates small files, also while `refresh` or `apply` is running: they pause for it.
+
+        Returns the number of changed files, and the paths that need `apply`: large files, and all files if there is no
+        index.
+        """
 
         async def work(writing: OpenWriter) -> tuple[int, list[str]]:
             named = await self._named(writing, paths)
@@ -133,7 +136,8 @@ class Maintenance:
         return changed, left
 
     async def rebuild(self, progress: Progress | None = None) -> int:
-        """Fills a new generation from the files and makes it the live one; the old one serves meanwhile."""
+        """Fills a new generation from the files and makes it live; the old one serves meanwhile. Returns the number of
+        files."""
         from anyio import CancelScope, to_thread
 
         paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
@@ -157,7 +161,7 @@ class Maintenance:
         return len(paths)
 
     async def close(self) -> None:
-        """Closes what is open; it opens again when needed."""
+        """Closes the open generation; it is opened again when needed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing.close()
@@ -186,8 +190,8 @@ class Maintenance:
         return changed
 
     async def _with_live(self, work: Callable[[OpenWriter], Awaitable[T]]) -> T | None:
-        """What `work` returns for the live generation; None if there is none that can be written, or it is damaged:
-        then it is to be built anew."""
+        """Returns `work` of the live generation; None if there is none that can be written, or it is damaged: then it
+        must be rebuilt."""
         while True:
             async with self._turn():
                 writing = await self._writer()
@@ -205,7 +209,7 @@ class Maintenance:
                     return None
 
     async def _let_others(self, writing: OpenWriter) -> None:
-        """Lets in who waits to write. Raises _Replaced if another generation is the live one afterwards."""
+        """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
         from anyio import CancelScope
 
         turn = self._turn()
@@ -217,7 +221,7 @@ class Maintenance:
             raise _Replaced
 
     async def _named(self, writing: OpenWriter, paths: Iterable[str]) -> list[str]:
-        """The indexed files at or below these paths, on disk or only in the index."""
+        """Returns the indexable files at or below these paths, on disk or in the index."""
         from anyio import to_thread
 
         held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
@@ -225,7 +229,7 @@ class Maintenance:
         return sorted({path for path in (*held, *there) if is_indexed(path)})
 
     def _to_read(self, path: str, known: IndexedFile | None) -> int:
-        """Bytes of a file that the index has not seen, about; 0 for one that is gone."""
+        """Returns about how many bytes of a file are not indexed yet; 0 for a deleted file."""
         try:
             size = self._files.stat(path).size
         except (ContextManagerError, OSError):
@@ -234,7 +238,7 @@ class Maintenance:
         return size - seen if size >= seen else size
 
     async def _embed_missing(self, writing: OpenWriter) -> None:
-        """Embeds what was indexed without an embedder."""
+        """Embeds the passages that were indexed without an embedder."""
         from anyio import to_thread
 
         embedder, to = self._embedder, writing.to
@@ -256,7 +260,7 @@ class Maintenance:
             await self._let_others(writing)
 
     async def _writer(self) -> OpenWriter | None:
-        """The live generation, open for writing; None if there is none that can be written."""
+        """Returns the live generation, open for writing; None if there is none that can be written."""
         if self._writing is not None and not self._is_live(self._writing):
             await self.close()
         if self._health.broken or not self._generations.serves():
@@ -285,7 +289,7 @@ class Maintenance:
         return self._writing
 
     async def _judge(self, writing: OpenWriter, error: Unavailable) -> None:
-        """Damage is mended by a rebuild; a full or read-only disk is not: then the error goes on to whoever asked."""
+        """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
         try:
             await writing.to.database.read(lookups.counts)
         except (Unavailable, driver().error):
@@ -303,7 +307,7 @@ class Maintenance:
         return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
 
     def _changed(self, known: Mapping[str, IndexedFile]) -> list[str]:
-        """Paths that are new, gone, or not as they were when they were indexed."""
+        """Returns the paths of files that are new, deleted, or changed since they were indexed."""
         changed: list[str] = []
         seen: set[str] = set()
         for stat in self._walk():
@@ -329,5 +333,5 @@ class Maintenance:
 
 
 def _last_transcripts(path: str) -> tuple[bool, str]:
-    """What a person or an agent has written first: it is little, and conversations may be many megabytes."""
+    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
     return path.startswith("raw/"), path

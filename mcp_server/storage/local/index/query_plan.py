@@ -1,4 +1,8 @@
-"""QueryPlan: a query as an index understands it, and the passages that its words fetch."""
+"""Query plans: the words of a query as the index sees them, and the passages that they fetch.
+
+A small scope (a conversation, a young project) is read whole: its words are counted directly, which is faster than the
+tables for the whole index. The result is the same, because BM25 is computed by FTS5's formula.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ from mcp_server.storage.local.index.scope import count, in_scope
 from mcp_server.storage.values import Depth
 
 K1, B = 1.2, 0.75
-"""BM25's constants, as FTS5 has them."""
+"""BM25's constants, as in FTS5."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallScope:
-    """The words of all passages of a scope: `stems` of one after the other, `owner` says whose each is, by its place
-    in `ids`."""
+    """The words of all passages of a small scope: `stems` of one passage after the other; `owner` is the place in `ids`
+    of the passage that each stem belongs to."""
 
     ids: NDArray[np.int64]
     stems: NDArray[np.uint32]
@@ -39,7 +43,7 @@ class SmallScope:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection, scope: Scope) -> SmallScope:
-        """Reads them, in order of their ids."""
+        """Reads the words of a scope, ordered by passage id."""
         import numpy as np
 
         rows = rows_in(connection, scope, "stems")
@@ -52,14 +56,14 @@ class SmallScope:
         )
 
     def holding(self, stem: int) -> int:
-        """In how many passages a word stands."""
+        """Returns the number of passages that contain a stem."""
         import numpy as np
 
         return len(np.unique(self.owner[self.stems == stem]))
 
     def best(self, words: Sequence[tuple[int, int]], passages: int, mean_words: float, most: int) -> list[int]:
-        """The passages that match words best, at most `most`: each word is its stem and in how many passages of the
-        whole index it stands; `passages` and `mean_words` are the whole index's."""
+        """Returns the ids of the `most` passages that match best. `words` are pairs of a stem and the number of
+        passages of the whole index that contain it; `passages` and `mean_words` are those of the whole index."""
         import numpy as np
 
         total = np.zeros(len(self.ids))
@@ -72,21 +76,21 @@ class SmallScope:
 
 
 def idf(passages: int, frequency: int) -> float:
-    """How much a word tells that stands in `frequency` of `passages`."""
+    """Returns a word's inverse document frequency: it is in `frequency` of `passages`."""
     return max(math.log(max((passages - frequency + 0.5) / (frequency + 0.5), 1e-6)), 1e-6)
 
 
 FETCHING_WORDS = 32
 
 COUNTED = 5_000
-"""A word in so many passages or fewer is counted in the scope; of a more common one the share is near enough."""
+"""Words in at most this many passages are counted within the scope; for more common ones the scope's share is used."""
 
 FIRST_FETCH = 1_000
-"""Passages fetched before the scope is looked at; if too small lie in it, it is joined to the search."""
+"""Passages that are fetched before the scope is applied; if too few of them are in it, it is joined to the search."""
 
 SLACK = 1.5
-"""How many more than its share of all says are fetched first for a scope: the turns that it leaves out may be those of
-a talk about just this."""
+"""Factor on the number of passages that are fetched first for a scope, because passages outside of it may match better.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,8 @@ class QueryPlan:
     """A query as this index understands it. `numbers` are the stems of `asked.lookup`; `fetch` is a MATCH expression,
     "" for none.
 
-    `frequencies` and `passages` are those of the scope, `everywhere` and `all_passages` those of the whole index,
-    which BM25 counts with. Derived lines count only where the scope asks for them.
+    `frequencies` and `passages` are those of the scope; `everywhere`, `all_passages` and `mean_words` those of the
+    whole index, which BM25 uses. Derived lines count only if the scope includes them.
     """
 
     asked: Query
@@ -109,12 +113,13 @@ class QueryPlan:
     fetch_lines: str
     fetching: tuple[tuple[int, int], ...] = ()
     small: SmallScope | None = None
-    """Words that fetch, as stems with their frequencies everywhere, and what they fetch from if the scope is small."""
+    """The fetching words as stems with their frequencies in the whole index; and the words of the scope if it is small.
+    """
 
 
 def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: Scope, postings: int) -> QueryPlan:
-    """Reads the words of a query and chooses those that fetch: the rarest always, then the next, as long as all
-    together stand in at most `postings` passages."""
+    """Returns the plan of a query: its words, and those that fetch. The rarest word always fetches, then the next ones,
+    while all together occur in at most `postings` passages."""
     asked = read_query(text, speakers(connection, scope.projects))
     terms = stems.terms(asked.lookup)
     everywhere = _documents(connection, "knowledge_terms", terms)
@@ -167,13 +172,14 @@ def plan_query(connection: sqlite3.Connection, stems: Stems, text: str, scope: S
 
 
 def _documents(connection: sqlite3.Connection, table: str, terms: Sequence[str]) -> tuple[int, ...]:
-    """In how many passages each term stands."""
+    """Returns the number of passages that contain each term."""
     found = (connection.execute(f"SELECT doc FROM {table} WHERE term = ?", (term,)).fetchone() for term in terms)
     return tuple(int(row[0]) if row else 0 for row in found)
 
 
 def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share: float, scope: Scope) -> int:
-    """In how many passages of the scope a word stands: counted where it is rare, else by the scope's share of all."""
+    """Returns the number of passages of the scope that contain a word; for a common word an estimate by the scope's
+    share."""
     if everywhere > COUNTED:
         return max(1, round(everywhere * share))
     if not everywhere:
@@ -189,7 +195,7 @@ def _frequency(connection: sqlite3.Connection, word: str, everywhere: int, share
 
 
 def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -> list[str]:
-    """The names of those who speak in these projects, or anywhere."""
+    """Returns the names of the speakers in these projects, or in all."""
     where = "" if projects is None else "AND s.project IN (SELECT value FROM json_each(?))"
     values = () if projects is None else (json.dumps(projects),)
     rows = connection.execute(
@@ -201,8 +207,7 @@ def speakers(connection: sqlite3.Connection, projects: tuple[int, ...] | None) -
 
 
 def fetch_by_words(connection: sqlite3.Connection, plan: QueryPlan, scope: Scope, depth: Depth) -> list[int]:
-    """The passages of the scope that match the fetching words best, and derived lines, as many as passages where they
-    are what is looked for."""
+    """Returns the ids of the passages of the scope that match the fetching words best, then of derived lines."""
     if plan.small is not None:
         found = plan.small.best(plan.fetching, plan.all_passages, plan.mean_words, depth.words)
     else:
@@ -214,9 +219,9 @@ def fetch_by_words(connection: sqlite3.Connection, plan: QueryPlan, scope: Scope
 def _matching(
     connection: sqlite3.Connection, table: str, fetch: str, wanted: int, plan: QueryPlan, scope: Scope
 ) -> list[int]:
-    """The passages of the scope in a keyword index that match best, at most `wanted`.
+    """Returns the best matching passages of the scope in a keyword index, at most `wanted`.
 
-    `bm25()` is `rank` by its other name: with `rank` SQLite sorts all that match, with this it keeps the best alone.
+    Ordering by `bm25()` keeps only the best; ordering by `rank`, which is the same value, would sort all matches.
     """
     if not fetch:
         return []

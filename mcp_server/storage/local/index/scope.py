@@ -1,4 +1,4 @@
-"""Filters, put into the numbers and the SQL of an index."""
+"""Scopes: filters as numbers and SQL of an index."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mcp_server.storage.values import Filters
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters as this index understands them: `condition` is SQL over a row `m` of knowledge_meta, with `values` for
-    its marks.
+    """Filters as this index understands them. `condition` is SQL over a row `m` of knowledge_meta, with `values` for
+    its placeholders.
 
-    `projects` and `without_session` stand in the condition too; the vector table can look at these itself. `other`
-    says whether there is anything beside them, `everything` that nothing is left out at all. `lines`: derived lines are
-    looked for as passages of their own, and counted; else they only stand by the turns that they come from.
+    `projects` and `without_session` are part of the condition, and separate for the vector table, which can check only
+    these. `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched
+    and counted as passages of their own.
     """
 
     condition: str
@@ -32,7 +32,7 @@ class Scope:
 
 
 def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
-    """Looks names up. A name that the index does not know restricts to nothing."""
+    """Returns the scope of filters. A name that the index does not know matches nothing."""
 
     def number(name: str) -> int:
         row = connection.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
@@ -90,7 +90,7 @@ def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bo
 
 
 def in_scope(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
-    """Those of these passages that lie in the scope, in the same order."""
+    """Returns those of these passages that are in the scope, in the same order."""
     if scope.everything or not ids:
         return list(ids)
     rows = connection.execute(
@@ -102,7 +102,7 @@ def in_scope(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -
 
 
 def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> int:
-    """How many passages a scope has."""
+    """Returns the number of passages in a scope."""
     if scope.other:
         (counted,) = connection.execute(
             f"SELECT count(*) FROM knowledge_meta m WHERE m.derived <= ? AND {scope.condition}",
@@ -125,11 +125,12 @@ def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> in
 
 
 SMALL_SCOPE = 1_000
-"""Passages. OpenReader so many takes some milliseconds; asking the tables takes more from about 3,000 on."""
+"""Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
+faster."""
 
 
 def is_small(connection: sqlite3.Connection, scope: Scope) -> bool:
-    """Whether a scope has few passages; found out without counting more."""
+    """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
     if scope.everything:
         return False
     (counted,) = connection.execute(

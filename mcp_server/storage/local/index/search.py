@@ -1,7 +1,7 @@
-"""One search of an open index, on its two connections: one looks by words, the other for the nearest vectors.
+"""One search of an open index on two connections: one fetches by words, the other by vectors.
 
-The thread that looks by words waits for the other one's answer and goes on, in one transaction, to the very end: to
-hand hundreds of candidates from thread to thread, over an event loop that has to wake up first, takes milliseconds.
+The thread of the first waits for the other one, and finishes the search in one transaction: handing hundreds of
+candidates from thread to thread over the event loop takes milliseconds.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32] | None
     Near = tuple[Vector, list[int]]
-    """The query's vector, None without one, and the passages nearest to it, nearest first."""
+    """The query's vector (None without one), and the nearest passages, nearest first."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for in which index. `embed` gives the query's vector; None where nothing is looked for by meaning.
-    It is called on the other connection's thread."""
+    """A search in an open index. `embed` returns the query's vector, on the second connection's thread; None for a
+    search by words alone."""
 
     opened: OpenReader
     text: str
@@ -48,7 +48,7 @@ class Search:
 
 
 async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
-    """What `then` makes of the query as the index reads it, its vector, and the candidates with their raw values."""
+    """Returns `then(plan, vector, candidates)`."""
     from concurrent.futures import Future
 
     near: Future[Near] = Future()

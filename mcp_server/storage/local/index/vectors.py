@@ -1,6 +1,6 @@
-"""Nearest neighbours: sqlite-vec where it can be loaded, else NumPy over the stored vectors.
+"""Nearest neighbors: by sqlite-vec if it can be loaded, else with NumPy over the stored vectors.
 
-A process without sqlite-vec that writes marks the vector table stale; the next writer that has it fills the table
+A process without sqlite-vec marks the vector table as stale when it writes; the next writer with sqlite-vec fills it
 again.
 """
 
@@ -15,7 +15,7 @@ from mcp_server.storage.local.index.schema import LINES, compared, create_vector
 from mcp_server.storage.local.index.scope import Scope, in_scope, is_small, rows_in
 
 ENOUGH = 0.5
-"""If such a share of the neighbours asked for lies in the scope, the rest of the scope is not searched for more."""
+"""If at least this share of the neighbors is in the scope, no more are searched."""
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
-    """The passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec; of a small
-    scope by itself."""
+    """Returns the passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec or, in a
+    small scope, directly."""
     if is_small(connection, scope):
         return nearest_of(connection, vector, scope, most)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(connection)))
@@ -56,7 +56,7 @@ def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
 
 @dataclass(slots=True)
 class Matrix:
-    """All vectors of one connection's index in memory, about 1 KB a passage: for machines without sqlite-vec."""
+    """All vectors of an index in memory, about 1 KB each: for machines without sqlite-vec."""
 
     version: tuple[int, int] | None = None
     ids: NDArray[np.int64] | None = None
@@ -66,7 +66,7 @@ class Matrix:
     def nearest(
         self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int
     ) -> list[int]:
-        """As the function above, by a plain product."""
+        """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
         import numpy as np
 
         self._fill(connection)
@@ -105,7 +105,7 @@ class Matrix:
 
 
 def refill(connection: sqlite3.Connection) -> bool:
-    """Fills a stale vector table from the stored vectors; True if there was something to do."""
+    """Fills a stale vector table from the stored vectors. Returns True if it was stale."""
     import numpy as np
 
     kept = state(connection)
@@ -155,7 +155,8 @@ def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
 
 
 def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
-    """The passages of a scope nearest to a unit vector, nearest first, just as the vector table compares them."""
+    """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
+    table."""
     import numpy as np
 
     size = 2 * len(vector)

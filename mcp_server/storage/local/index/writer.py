@@ -1,14 +1,34 @@
-"""Writes the changed passages of files into the index."""
+"""Writes files into an index: reads and plans them, embeds their passages, and writes many files in a transaction.
+
+While one batch is written on the thread of the database, the next one is read and embedded on another. A batch bounds
+the memory in use; a single huge file bounds it by its size.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import hashlib
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mcp_server.errors import ContextManagerError
-from mcp_server.storage.local.index.file_reader import RACY_NS, FileContent, IndexedFile, read_file
+from mcp_server.model import Passage
+from mcp_server.search.ranking import ends_with_question, first_person, tells_time
+from mcp_server.storage.local.index.connection import Stems
+from mcp_server.storage.local.index.file_reader import (
+    RACY_NS,
+    FileContent,
+    IndexedFile,
+    TranscriptPosition,
+    read_file,
+)
+from mcp_server.storage.local.index.schema import LINES, compared, state
 from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.text.derived_lines import sources_of
+from mcp_server.text.passages import indexed_text, own_text
+from mcp_server.text.words import words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,42 +38,21 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.files import WorkspaceFiles
     from mcp_server.storage.local.index.connection import Connected
 
-
-import hashlib
-import sqlite3
-from collections.abc import Iterable
-from itertools import groupby
-from typing import TYPE_CHECKING
-
-from mcp_server.model import Passage
-from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.local.index.connection import Stems
-from mcp_server.storage.local.index.file_reader import TranscriptPosition
-from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.text.derived_lines import sources_of
-from mcp_server.text.passages import indexed_text, own_text
-from mcp_server.text.words import words
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-
 PASSAGES = 1_500
-"""Passages of a transaction, about; a huge file is written in several."""
+"""About how many passages are written in a transaction; a huge file is written in several."""
 
 SOON = 100
-"""As many where somebody else may want to write in between: some hundredths of a second's work."""
+"""The same if others may write in between: some hundredths of a second."""
 
 FILES = 300
 
 Progress = Callable[[int, int], None]
-"""(files done, files in all)"""
+"""Called with (files done, all files)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Plans that are written together; of a single one with very many rows those from `first` to `last`."""
+    """Plans for one transaction. Of a single plan with very many rows, the rows from `first` to `last`."""
 
     plans: list[Plan]
     first: int = 0
@@ -62,10 +61,10 @@ class _Piece:
 
 @dataclass(slots=True)
 class Indexer:
-    """One database being filled. `failed` says what went wrong with the embedder.
+    """Writes files into one index file. `failed` is the problem with the embedder, if any.
 
-    `pause`, where it is given, is awaited between transactions, which then are small: somebody else may write meanwhile
-    whatever is not in `held` (looked at, and not all written), and says in `taken` what is done by that.
+    `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
+    `held` (read, but not yet written completely), and add the finished ones to `taken`.
     """
 
     to: Connected
@@ -83,12 +82,12 @@ class Indexer:
     async def run(
         self, paths: Sequence[str], known: Mapping[str, IndexedFile], progress: Progress | None = None
     ) -> int:
-        """Brings these files up to date; returns how many had changed. What cannot be read is noted, never raised."""
+        """Indexes these files. Returns how many had changed. Problems of files are recorded, never raised."""
         from anyio import to_thread
 
         changed = done = 0
         remaining = iter(paths)
-        batch = await to_thread.run_sync(self._look, remaining, known)
+        batch = await to_thread.run_sync(self._read_batch, remaining, known)
         while batch:
             self.held = frozenset(found.path for found in batch)
             plans = await self._plan(batch, known)
@@ -98,7 +97,7 @@ class Indexer:
                 await self._let_others()
             done += len(batch)
             changed += sum(not p.look.same for p in plans)
-            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._look, remaining, known))
+            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._read_batch, remaining, known))
             self.held = frozenset(found.path for found in batch)
             await self._let_others()
             if progress:
@@ -106,7 +105,7 @@ class Indexer:
         return changed
 
     def _pieces(self, plans: list[Plan]) -> list[_Piece]:
-        """What is written in one transaction each; the last one may be empty."""
+        """Returns the pieces that are written in one transaction each; the last one may be empty."""
         if sum(len(p.rows) for p in plans) <= 2 * self._most:
             return [_Piece(plans)]
         pieces = []
@@ -140,7 +139,7 @@ class Indexer:
             raise errors[0]
         return looks
 
-    def _look(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
+    def _read_batch(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
         looks: list[FileContent] = []
         passages = 0
         for path in paths:
@@ -190,7 +189,7 @@ class Indexer:
 
 
 def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
-    """Whether writing a look down would change nothing: no commit, so that nobody is told of a change."""
+    """Returns whether writing would change nothing; then there is no commit, and nobody is notified."""
     before = known.get(found.path)
     if before is None:
         return found.gone
@@ -207,7 +206,7 @@ UNFINISHED = -2
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage to be written, and its unit. Its words are split just before, as they take ten times its memory."""
+    """A passage to write. Its words are computed just before writing, because they take ten times its memory."""
 
     passage: Passage
     mark: int
