@@ -1,7 +1,7 @@
-"""What the advisor thinks of each session: `.local/advisor/{session}.json`, in S2's shape.
+"""The advisor's view of each session, in `.local/advisor/{session}.json`.
 
-It is written behind the caller's back, in one thread, so that no message waits for it; the newest of a session wins.
-Nothing reads it but people and programs who want to look: it is made again from the live set.
+A thread writes the files, so that no message waits for them; the newest state of a session wins. The server never reads
+them: they are for people and programs, and are made again from the live set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER = ".local/advisor"
 
 
 class AdvisorFiles:
-    """The port. `close` waits for what is still to be written."""
+    """Writes the advisor files of a workspace. `close` waits for pending writes."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -35,7 +35,7 @@ class AdvisorFiles:
         self._last: Future[None] | None = None
 
     def put_later(self, session: str, state: Mapping[str, Any]) -> None:
-        """Takes a session's state for writing and returns at once."""
+        """Queues a session's state for writing and returns at once."""
         from concurrent.futures import ThreadPoolExecutor
 
         with self._lock:
@@ -46,7 +46,7 @@ class AdvisorFiles:
                 self._last = self._writer.submit(self._write, session)
 
     def get(self, session: str) -> dict[str, Any] | None:
-        """The state of a session as it was last written; None if there is none that can be read."""
+        """Returns the last written state of a session; None if there is no readable one."""
         try:
             stored = json.loads(self._files.read_text(path_of(session)))
         except (ContextManagerError, ValueError):
@@ -54,14 +54,14 @@ class AdvisorFiles:
         return stored if isinstance(stored, dict) else None
 
     def flush(self) -> None:
-        """Waits until everything that was given is on disk, or was refused by it."""
+        """Waits until all queued states are written, or failed to be."""
         with self._lock:
             last = self._last
         if last is not None:
             last.result()
 
     def close(self) -> None:
-        """Writes what waits, and ends the thread."""
+        """Writes all queued states and ends the thread."""
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:
@@ -77,7 +77,7 @@ class AdvisorFiles:
 
 
 def written(state: Mapping[str, Any]) -> str:
-    """The state as JSON, an item or recommendation a line: readable, and without the slow way of indenting all."""
+    """Returns the state as JSON with one item or recommendation per line."""
 
     def value(entry: Any) -> str:
         if not isinstance(entry, list) or not entry:
@@ -89,5 +89,5 @@ def written(state: Mapping[str, Any]) -> str:
 
 
 def path_of(session: str) -> str:
-    """Where a session's state lies in the workspace."""
+    """Returns the path of a session's file."""
     return f"{FOLDER}/{file_id(session)}.json"

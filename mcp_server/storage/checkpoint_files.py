@@ -1,4 +1,4 @@
-"""Checkpoints on disk: `checkpoints/{session}/{id}.md`. A checkpoint exists once its file does."""
+"""Checkpoint files: `checkpoints/{session}/{id}.md`. A checkpoint exists if its file does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = 8_192  # bytes in which a front matter of ours always ends
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the front matter of a checkpoint says; see `Checkpoint`."""
+    """The front matter of a checkpoint; see `Checkpoint`."""
 
     id: str
     session: str
@@ -34,7 +34,7 @@ class Head:
 
 
 def new_id() -> str:
-    """An id that nobody guesses."""
+    """Returns a random id."""
     return PREFIX + secrets.token_hex(8)
 
 
@@ -45,22 +45,23 @@ class CheckpointFiles:
         self._files = files
 
     def write(self, checkpoint: Checkpoint, before: Checkpoint | None = None) -> str:
-        """Writes a checkpoint durably and returns its path. `before`: only if it still stands so; Conflict if not."""
+        """Writes a checkpoint durably and returns its path. Raises Conflict if the file is not equal to `before`, or
+        exists without it."""
         path = f"{folder_of(checkpoint.session)}/{checkpoint.id}.md"
         expected = None if before is None else render(before)
         self._files.write_atomic(path, render(checkpoint), expected, new=before is None)
         return path
 
     def replace(self, path: str, checkpoint: Checkpoint) -> None:
-        """Puts a checkpoint in the place of what a file holds, whatever that is. Call it under `locks.files()`."""
+        """Replaces the content of a checkpoint file. Call it under `locks.files()`."""
         self._files.write_atomic(path, render(checkpoint))
 
     def read(self, path: str) -> Checkpoint:
-        """The checkpoint of a file. Raises NotFound, or Invalid naming file and field."""
+        """Returns the checkpoint of a file. Raises NotFound, or Invalid with file and field."""
         return parse(self._files.read_text(path), path)
 
     def find(self, number: str) -> str:
-        """The path of a checkpoint. Raises NotFound with the nearest id."""
+        """Returns the path of a checkpoint. Raises NotFound with the nearest id."""
         known = {path.rsplit("/", 1)[-1].removesuffix(".md"): path for path in self._paths(FOLDER)}
         if number in known:
             return known[number]
@@ -69,7 +70,7 @@ class CheckpointFiles:
         raise NotFound(f"no checkpoint {number!r}{hint} (recover without an id lists them)")
 
     def heads(self, session: str | None = None) -> list[Head]:
-        """The checkpoints of a session or of all, the newest first; files that are none are passed over."""
+        """Returns the checkpoints of a session, or of all, newest first. Skips other files."""
         found: list[tuple[tuple[datetime, int, int], Head]] = []
         for path in self._paths(FOLDER if session is None else folder_of(session)):
             try:
@@ -102,5 +103,5 @@ class CheckpointFiles:
 
 
 def folder_of(session: str) -> str:
-    """The folder of a session's checkpoints."""
+    """Returns the folder of a session's checkpoints."""
     return f"{FOLDER}/{file_id(session)}"

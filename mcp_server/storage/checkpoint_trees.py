@@ -1,7 +1,7 @@
-"""The knowledge as it is at a moment, committed or not: what a checkpoint keeps of it, in git or as copies.
+"""Checkpoint trees: the knowledge at a moment, committed or not, kept in git or as copies.
 
-What goes in is the same for both: every file of `knowledge/` and `topics/`, and `anchors.yaml`. Left out, with the
-reason, is what may not be copied or is too large.
+A tree has every file of `knowledge/` and `topics/`, and `anchors.yaml`. Files with secrets and large files are left
+out, with the reason.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ PREFIX = "copy:"
 
 
 class CopiedTrees:
-    """The copies of one workspace."""
+    """Trees as copies in `.local/checkpoints/`; equal contents are stored once."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        """The paths whose bytes are kept already, under whatever name."""
+        """Returns the paths whose bytes are stored already, under any name."""
         return frozenset(path for path, data in contents.items() if self._files.exists(_place(_sha(data))))
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
-        """Keeps these files under a number, durably; returns the name of the whole."""
+        """Stores these files durably under a number. Returns the name of the tree."""
         names = {path: _sha(data) for path, data in contents.items()}
         folders: dict[str, dict[str, bytes]] = {}
         for path, name in names.items():
@@ -45,11 +45,11 @@ class CopiedTrees:
         return PREFIX + number
 
     def tree_of(self, number: str) -> str | None:
-        """The name of what is kept under a number; None for nothing."""
+        """Returns the name of the tree under a number; None if there is none."""
         return PREFIX + number if self._files.exists(_list(number)) else None
 
     def names(self, tree: str) -> dict[str, str]:
-        """The files of a whole: path → SHA-256. Raises Unavailable if it is not here."""
+        """Returns the files of a tree: path -> SHA-256. Raises Unavailable if it is not here."""
         number = tree.removeprefix(PREFIX)
         try:
             listed = json.loads(self._files.read_text(_list(number)))
@@ -61,22 +61,23 @@ class CopiedTrees:
             ) from error
 
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of these files of a whole; those that it does not have are left out."""
+        """Returns the bytes of these files of a tree; missing ones are left out."""
         names = self.names(tree)
         return {path: self._files.read_bytes(_place(names[path])) for path in paths if path in names}
 
     def remove(self, number: str) -> None:
-        """Lets go of what is kept under a number; `sweep` clears it away."""
+        """Deletes the tree under a number; `sweep` deletes its contents later."""
         if self._files.exists(_list(number)):
             self._files.remove(_list(number))
 
     def numbers(self) -> frozenset[str]:
-        """The numbers under which something is kept."""
+        """Returns the numbers of all trees."""
         listed = (stat.path.removeprefix(f"{FOLDER}/") for stat in self._files.walk(f"{FOLDER}/"))
         return frozenset(name.removesuffix(".json") for name in listed if "/" not in name and name.endswith(".json"))
 
     def sweep(self) -> int:
-        """Deletes contents that nothing names any more; returns how many. For one who is alone with the checkpoints."""
+        """Deletes contents that no tree has any more. Returns how many. Only for a process that is alone with the
+        checkpoints."""
         named = {_place(name) for number in self.numbers() for name in self.names(number).values()}
         stale = [stat.path for stat in self._files.walk(f"{FOLDER}/blobs/") if stat.path not in named]
         for path in stale:
@@ -99,22 +100,22 @@ def _list(number: str) -> str:
 FOLDERS = ("knowledge/", "topics/")
 ANCHORS = "anchors.yaml"
 LARGEST = 5_000_000
-"""Bytes of a file that is kept; knowledge is text, and larger files have their own place (`attachments/`)."""
+"""Larger files are left out: knowledge is text; large files belong in `attachments/`."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A tree that was kept, by its name, and the files that it does not hold, each with the reason."""
+    """The name of a stored tree, and the files that it does not contain, each with the reason."""
 
     tree: str
     left_out: tuple[tuple[str, str], ...] = ()
 
 
 class CheckpointTrees:
-    """The port. Methods are synchronous: call them in a worker thread. They need no lock: nobody else's files, index or
-    branch is touched."""
+    """The checkpoint trees of a workspace. Methods are synchronous and need no lock: they touch no branch, index or
+    file of others."""
 
     def __init__(self, files: Files, git: History) -> None:
         self._files = files
@@ -122,8 +123,8 @@ class CheckpointTrees:
         self._git = git
 
     def take(self, number: str, more: Iterable[str] = ()) -> Taken:
-        """Keeps the knowledge as it is now under a checkpoint's number, and the files `more` beside it. With git in its
-        store, else (or where git refuses) as copies. Raises Unavailable if the disk takes neither."""
+        """Stores the current knowledge under a checkpoint's number, with the files `more`. Uses git if it works, else
+        copies. Raises Unavailable if the disk refuses both."""
         contents, left_out = self._contents(more)
         for trees in self._places():
             try:
@@ -137,7 +138,7 @@ class CheckpointTrees:
         raise AssertionError  # the copies are always asked
 
     def refused(self) -> dict[str, str]:
-        """The files that `take` would leave out now, each with the reason."""
+        """Returns the files that `take` would leave out now, each with the reason."""
         contents, left_out = self._contents(())
         for trees in self._places():
             try:
@@ -147,8 +148,8 @@ class CheckpointTrees:
         return left_out
 
     def clean(self, number: str, clean: Callable[[str, bytes], bytes | None]) -> bool:
-        """Keeps under a checkpoint's number what `clean` (path, bytes) makes of its files, None for none, in the place
-        of what is there; False if that is the same."""
+        """Replaces the files of a checkpoint's tree by `clean(path, bytes)`; None removes a file. Returns False if
+        nothing changed."""
         changed = False
         for trees in self._places():
             tree = trees.tree_of(number)
@@ -162,15 +163,16 @@ class CheckpointTrees:
         return changed
 
     def names(self, tree: str) -> dict[str, str]:
-        """The files of a tree: path → name of the bytes, comparable within one tree's kind. Raises Unavailable."""
+        """Returns the files of a tree: path -> id of the bytes, comparable among trees of the same kind. Raises
+        Unavailable."""
         return self._of(tree).names(tree)
 
     def read(self, tree: str, paths: Iterable[str] | None = None) -> dict[str, bytes]:
-        """The bytes of these files of a tree, by default of all; those that it does not have are left out."""
+        """Returns the bytes of these files of a tree, by default of all; missing ones are left out."""
         return self._of(tree).read(tree, self.names(tree) if paths is None else paths)
 
     def remove(self, number: str) -> None:
-        """Lets go of a checkpoint's tree; nothing happens where there is none. What git keeps, `sweep` finds later."""
+        """Deletes a checkpoint's tree, if there is one. `sweep` deletes it later if git refuses."""
         for trees in self._places():
             try:
                 trees.remove(number)
@@ -178,7 +180,8 @@ class CheckpointTrees:
                 log.warning("the tree of %s was not cleared away: %s", number, error)
 
     def sweep(self, kept: frozenset[str]) -> int:
-        """Lets go of every tree but those of these checkpoints; returns how many. For one who is alone with them."""
+        """Deletes all trees except those of these checkpoints. Returns how many. Only for a process that is alone with
+        them."""
         stale = 0
         for trees in self._places():
             try:
@@ -191,11 +194,11 @@ class CheckpointTrees:
         return stale
 
     def current(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of these files as they are on disk; those that are not there are left out."""
+        """Returns the bytes of these files as they are now; missing ones are left out."""
         return {path: data for path in paths if (data := self._bytes(path)) is not None}
 
     def paths(self) -> list[str]:
-        """Every file of the knowledge as it is on disk."""
+        """Returns the paths of all current files of the knowledge."""
         listed = [stat.path for folder in FOLDERS for stat in self._files.walk(folder)]
         return listed + ([ANCHORS] if self._files.exists(ANCHORS) else [])
 
@@ -239,7 +242,7 @@ class CheckpointTrees:
 
 
 def _with_secrets(trees: Trees, contents: Mapping[str, bytes]) -> dict[str, str]:
-    """The files that hold a secret, and which kind. What is kept already tells nothing new."""
+    """Returns the files with secrets, and their kinds. Skips contents that are stored already."""
     kinds = {
         path: sorted({found.kind for found in secrets(contents[path].decode("utf-8", "replace"))})
         for path in sorted(contents.keys() - trees.known(contents))

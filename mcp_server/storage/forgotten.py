@@ -1,10 +1,10 @@
-"""`forgotten.jsonl`: what was deleted on request, as hashes, for everything that brings text into the memory.
+"""The requests to forget in `forgotten.jsonl`, as hashes. Everything that writes text cleans it here.
 
-    memory.forgotten.clean(text)             a text that is to be written
-    memory.forgotten.turn(turn, session)     a turn, all of it
-    memory.forgotten.document(path, text)    a whole file, which may itself be forgotten
+    memory.forgotten.clean(text)             a text before it is written
+    memory.forgotten.turn(turn, session)     a turn
+    memory.forgotten.document(path, text)    a whole file, which may be forgotten itself
 
-The file is read again when it changes: another process, or git, may have added a line.
+The file is read again when it changes: another process, or git, may add a line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SALT = 16
 
 
 class ForgottenTexts:
-    """The requests of one workspace, in the order in which they were made. Without any, cleaning costs nothing."""
+    """The requests of one workspace, oldest first. Without any, cleaning costs nothing."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -33,31 +33,31 @@ class ForgottenTexts:
         self._requests: tuple[Forgotten, ...] = ()
         self._together: tuple[Forgotten, ...] = ()
         self.problems: tuple[str, ...] = ()
-        """What is wrong in the file, for `status`; such lines are left out."""
+        """The problems of the file, for `status`; such lines are ignored."""
 
     def clean(self, text: str) -> str:
-        """The text without what was forgotten."""
+        """Returns the text without forgotten parts."""
         self._read()
         if not any(request.find(text) for request in self._together):
             return text
         return forgotten.clean(self._requests, text)
 
     def turn(self, turn: Turn, session: str) -> Turn:
-        """The turn of a conversation without what was forgotten."""
+        """Returns the turn without forgotten parts."""
         self._read()
         if all(request.turn(turn, session) == turn for request in self._together):
             return turn
         return forgotten.clean_turn(self._requests, turn, session)
 
     def path(self, path: str) -> str:
-        """A path that is to be written, without what was forgotten."""
+        """Returns the path without forgotten words."""
         self._read()
         for request in self._requests:
             path = request.path(path)
         return path
 
     def document(self, path: str, text: str) -> str | None:
-        """A file that is to be written, as forgetting would have left it; None if it was forgotten as a whole."""
+        """Returns the text of a file without forgotten parts; None if the whole file was forgotten."""
         self._read()
         for request in self._requests:
             data = cleaned(path, text.encode("utf-8", "surrogateescape"), request).data
@@ -67,17 +67,17 @@ class ForgottenTexts:
         return text
 
     def requests(self) -> Sequence[Forgotten]:
-        """Every request, the oldest first."""
+        """Returns all requests, oldest first."""
         self._read()
         return self._requests
 
     def salt(self) -> bytes:
-        """The salt for a new request: that of the last one, so that a text is hashed once for all; else a new one."""
+        """Returns the salt for a new request: the last one again, so that texts are hashed once, else a new one."""
         self._read()
         return self._requests[-1].salt if self._requests else secrets.token_bytes(SALT)
 
     def add(self, request: Forgotten) -> None:
-        """Adds a request durably; one that is there already is not added again. Call it under `locks.files()`."""
+        """Adds a request durably, unless it exists. Call it under `locks.files()`."""
         self._read()
         if any(known.id == request.id for known in self._requests):
             return
@@ -106,12 +106,12 @@ class ForgottenTexts:
             except Invalid as error:
                 problems.append(f"{PATH}: line {number}: {error}; what it names may come back: mend it from git")
         # Assigned together and last: another thread sees the old requests or the new ones.
-        self._together = _together(requests)
+        self._together = _by_salt(requests)
         self._requests, self.problems, self._seen = tuple(requests), tuple(problems), seen
 
 
-def _together(requests: Sequence[Forgotten]) -> tuple[Forgotten, ...]:
-    """Requests with the same salt as one: it finds what any of them finds, in one look at a text."""
+def _by_salt(requests: Sequence[Forgotten]) -> tuple[Forgotten, ...]:
+    """Merges requests with the same salt, so that one search of a text finds the words of all."""
     found: dict[bytes, Forgotten] = {}
     for request in requests:
         known = found.get(request.salt)

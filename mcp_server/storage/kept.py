@@ -1,6 +1,6 @@
-"""What a command replaced, kept so that the replacement can be undone: `.local/recovered/{id}/`.
+"""Copies of replaced files, so that a replacement can be undone: `.local/recovered/{id}/`.
 
-The copies lie there as plain files, so that whoever looks through the workspace finds what is in them.
+They are plain files, so that people can find them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 50
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Files as they were at a moment, before `why` changed them; None for one that was not there."""
+    """The files before `why` changed them; None for a file that did not exist."""
 
     id: str
     at: datetime
@@ -36,7 +36,7 @@ class KeptCopies:
         self._files = files
 
     def keep(self, before: Mapping[str, str | None], why: str, at: datetime) -> str:
-        """Keeps these files durably and returns the id; beyond fifty the oldest copies are deleted."""
+        """Copies these files durably and returns the id. Deletes the oldest copies beyond fifty."""
         number = f"{PREFIX}{secrets.token_hex(4)}"
         for path, text in before.items():
             if text is not None:
@@ -49,7 +49,7 @@ class KeptCopies:
         return number
 
     def all(self) -> list[Kept]:
-        """Every copy, the newest first; an unreadable one is left out."""
+        """Returns all copies, newest first. Skips unreadable ones."""
         found: list[Kept] = []
         for stat in self._files.walk(f"{FOLDER}/"):
             if stat.path.endswith("/about.json"):
@@ -60,7 +60,7 @@ class KeptCopies:
         return sorted(found, key=lambda kept: (kept.at, kept.id), reverse=True)
 
     def get(self, number: str) -> Kept:
-        """One copy. Raises NotFound."""
+        """Returns a copy. Raises NotFound."""
         try:
             about = json.loads(self._files.read_text(f"{FOLDER}/{number}/about.json"))
             files = {

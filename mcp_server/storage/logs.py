@@ -1,6 +1,6 @@
-"""Logs that programs and people read: JSON lines under `.local/logs/context/`, one file a kind, bounded by rotation.
+"""Logs for programs and people: JSON lines in `.local/logs/context/`, one file for each kind, limited by rotation.
 
-A line is what happened once, never state: losing a log loses nothing that anything depends on.
+Nothing depends on a log.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from mcp_server.storage.ports import Files
 
 FOLDER = ".local/logs/context"
 MOST_BYTES = 4_000_000
-"""Of one file; then it becomes `KIND.1.jsonl`, in the place of the one before."""
+"""Bytes of a log above which it becomes `KIND.1.jsonl`."""
 
 
 def append(files: Files, kind: str, record: Mapping[str, Any]) -> None:
-    """Adds one line. Raises OSError or Unavailable where the disk does not take it; callers go on without."""
+    """Appends a record. Raises Unavailable if the disk refuses it; callers continue without."""
     line = json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
     files.append_log(f"{FOLDER}/{kind}.jsonl", line, MOST_BYTES)
 
 
 def newest_first(files: Files, kind: str) -> Iterator[dict[str, Any]]:
-    """The lines of a log, the last one first; what is no JSON object is left out."""
+    """Yields the records of a log, newest first. Skips lines that are not JSON objects."""
     for name in (f"{kind}.jsonl", f"{kind}.1.jsonl"):
         try:
             lines = files.read_bytes(f"{FOLDER}/{name}").split(b"\n") if files.exists(f"{FOLDER}/{name}") else []

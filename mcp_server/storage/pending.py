@@ -1,4 +1,4 @@
-"""What agents want to write where only the user's word counts: `.local/pending/{id}.json`, one file a proposal."""
+"""Proposals: changes by agents that need the user's approval, in `.local/pending/{id}.json`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ID = re.compile(r"[a-z0-9_-]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change that waits. `fact` is what `remember` was given, `base` the hash of the file it was made for (None:
-    there was no file), `by` who proposed it."""
+    """A proposed change. `fact` are the arguments of `remember`, `base` is the hash of the file that it was made for
+    (None: no file), `by` who proposed it."""
 
     id: str
     at: datetime
@@ -32,13 +32,13 @@ class Proposal:
 
 
 class Pending:
-    """The proposals of one workspace. Methods are synchronous; those that write are called under `locks.files()`."""
+    """The proposals of one workspace. Methods are synchronous; call those that write under `locks.files()`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     def add(self, proposal: Proposal) -> Proposal:
-        """Keeps a proposal durably. One that says the same of the same file is not kept twice: it is returned."""
+        """Writes a proposal durably and returns it. Returns the existing one if it is equal."""
         for known in self.all():
             if (known.path, known.fact, known.base) == (proposal.path, proposal.fact, proposal.base):
                 return known
@@ -46,7 +46,7 @@ class Pending:
         return proposal
 
     def all(self) -> list[Proposal]:
-        """Every proposal, the oldest first; one that cannot be read is left out."""
+        """Returns all proposals, oldest first. Skips unreadable ones."""
         found: list[Proposal] = []
         for stat in self._files.walk(f"{FOLDER}/"):
             if stat.path.endswith(".json"):
@@ -55,20 +55,20 @@ class Pending:
         return sorted(found, key=lambda proposal: (proposal.at, proposal.id))
 
     def get(self, number: str) -> Proposal:
-        """One proposal. Raises NotFound naming those there are."""
+        """Returns a proposal. Raises NotFound with the existing ones."""
         if _ID.fullmatch(number) and self._files.exists(f"{FOLDER}/{number}.json"):
             return self._read(f"{FOLDER}/{number}.json")
         known = ", ".join(proposal.id for proposal in self.all()) or "none"
         raise NotFound(f"no proposal {number[:60]!r} waits; there are: {known}")
 
     def rebase(self, path: str, before: str | None, after: str | None) -> None:
-        """After one proposal was written, the others that were made for the same file are meant for what it is now."""
+        """Bases the other proposals for a file on its new text, after one of them was written."""
         for proposal in self.all():
             if proposal.path == path and proposal.base == before:
                 self._write(replace(proposal, base=after))
 
     def remove(self, number: str) -> None:
-        """Deletes a proposal; nothing happens if it is gone."""
+        """Deletes a proposal, if it exists."""
         try:
             self._files.remove(f"{FOLDER}/{number}.json")
         except NotFound:
@@ -92,5 +92,5 @@ class Pending:
 
 
 def hash_of(text: str | None) -> str | None:
-    """What `base` holds for a file's text."""
+    """Returns the hash of a text for `base`."""
     return None if text is None else hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,7 +1,7 @@
-"""The port of the topics: all of `topics/`, as it stands at the moment, with what is computed from it once per change.
+"""The topic files in `topics/`, with values that are computed from them once per change.
 
-A look at the folder costs a `stat` a file; only what changed since the last look is read again. A broken file is named
-in `problems` and stops no other.
+Reading costs one `stat` per file; only changed files are parsed again. A broken file is named in `problems` and does
+not affect the others.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ TOPICS = "topics/"
 PEOPLE = "knowledge/people/"
 
 FEW, LOOK_AGAIN = 100, 1.0
-"""Where there are more than a few topics, their files are looked at once in so many seconds: it takes milliseconds."""
+"""With more than FEW topics, the files are checked at most once in LOOK_AGAIN seconds, because it takes milliseconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSet:
-    """The topics of one moment by name, in the order of their paths; `problems` are sentences that name file and line.
-    `people` are the files of `knowledge/people/`."""
+    """The topics at one moment by name, ordered by path. `problems` are sentences with file and line. `people` are the
+    files of `knowledge/people/`."""
 
     topics: Mapping[str, Topic] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class TopicSet:
     _derived: dict[Hashable, Any] = field(default_factory=dict)
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` computes from these topics: computed with the first question, kept as long as they are."""
+        """Returns `make()`, computed once for these topics."""
         if key not in self._derived:
             self._derived[key] = make()
         return cast(T, self._derived[key])
@@ -46,7 +47,7 @@ class TopicSet:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was found in one file when it was this large and this old."""
+    """The content of a file of this size and time."""
 
     stamp: tuple[int, int]
     topic: Topic | None
@@ -54,7 +55,7 @@ class _Read:
 
 
 class TopicFiles:
-    """Reads `topics/`. Safe to call from several threads; a look takes milliseconds for a thousand topics."""
+    """Reads `topics/`. Safe to call from several threads; takes milliseconds for a thousand topics."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -64,7 +65,7 @@ class TopicFiles:
         self._looked = 0.0
 
     def read(self) -> TopicSet:
-        """The topics as their files are now, or were a moment ago: the same object as before if none has changed."""
+        """Returns the current topics; the same object as before if no file changed."""
         with self._lock:
             now = time.monotonic()
             if len(self._read) > FEW and now - self._looked < LOOK_AGAIN:
@@ -75,7 +76,7 @@ class TopicFiles:
             read = {path: self._one(path, stamp) for path, stamp in stats}
             if read.keys() != self._read.keys() or any(read[path] is not self._read[path] for path in read):
                 self._read = read
-                self._set = _together(read, people)
+                self._set = _by_name(read, people)
             elif people != self._set.people:
                 self._set = TopicSet(self._set.topics, self._set.problems, people)
             return self._set
@@ -100,8 +101,8 @@ class TopicFiles:
         return _Read(stamp, topic, warnings)
 
 
-def _together(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
-    """All topics by name; of two that are called the same, the first."""
+def _by_name(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
+    """Returns all topics by name; of two with the same name, the first."""
     topics: dict[str, Topic] = {}
     problems: list[str] = []
     for one in read.values():
@@ -115,6 +116,6 @@ def _together(read: Mapping[str, _Read], people: tuple[str, ...]) -> TopicSet:
 
 
 def named(topics: TopicSet, name: str) -> Topic | None:
-    """The topic that a person means: its name, however it is written, or its path."""
+    """Returns the topic of a name, in any spelling, or of a path; None if there is none."""
     by_path = {topic.path: topic for topic in topics.topics.values()}
     return topics.topics.get(name) or by_path.get(name) or topics.topics.get(slugify(name.removesuffix(".md")))

@@ -23,11 +23,11 @@ class Remote:
         self._repository = repository
 
     def names(self) -> list[str]:
-        """The remotes that the user has added."""
+        """Returns the names of the remotes."""
         return self._repository.text("remote").split() if self._repository.exists() else []
 
     def chosen(self, name: str | None) -> str:
-        """The remote of this name; without one the only remote there is. Raises NotFound with what to do."""
+        """Returns the remote of this name; without a name, the only remote. Raises NotFound with what to do."""
         names = self.names()
         if name is None and len(names) == 1:
             return names[0]
@@ -39,29 +39,29 @@ class Remote:
         return name
 
     def fetch(self, name: str) -> None:
-        """Gets what the remote has. Raises Unavailable with what git said."""
+        """Fetches from the remote. Raises Unavailable with the message of git."""
         try:
             self._repository.run("fetch", "--quiet", name, seconds=NETWORK_SECONDS)
         except Failed as error:
             raise Unavailable(f"{name} could not be fetched: {_short(error)}; what is here is committed") from error
 
     def tip(self, name: str, branch: str) -> str | None:
-        """The commit that the remote's branch was at when it was last fetched; None if it has no such branch."""
+        """Returns the commit of the remote's branch when it was last fetched; None if there is none."""
         try:
             return self._repository.text("rev-parse", "--quiet", "--verify", f"refs/remotes/{name}/{branch}^{{commit}}")
         except Failed:
             return None
 
     def counterpart(self, name: str, branch: str) -> str:
-        """The remote's branch that this one goes with: of the same name, else the only one that the remote has (a clone
-        of a repository whose HEAD names another one begins like this), else of the same name, which is to be made."""
+        """Returns the name of the remote's branch for this one: the same name; else the only branch of the remote, as
+        in a new clone whose HEAD has another name; else the same name, which will be created."""
         listed = self._repository.text("for-each-ref", "--format=%(refname:strip=3)", f"refs/remotes/{name}/")
         there = [one for one in listed.split() if one != "HEAD" and not one.startswith(("explore/", "extract/"))]
         return there[0] if len(there) == 1 and branch not in there else branch
 
     def push(self, name: str, branch: str) -> Literal["pushed", "behind"]:
-        """Pushes HEAD to the remote's branch; `behind` if the remote has commits that are not here. Raises
-        Unavailable with what git said."""
+        """Pushes HEAD to the remote's branch. Returns "behind" if the remote has other commits. Raises Unavailable with
+        the message of git."""
         try:
             where = f"HEAD:refs/heads/{branch}"
             self._repository.run("push", "--quiet", "--no-signed", name, where, seconds=NETWORK_SECONDS)
@@ -72,8 +72,8 @@ class Remote:
         return "pushed"
 
     def ahead_behind(self, name: str, branch: str) -> tuple[int, int] | None:
-        """How many commits are only here, and only on the remote as it was last fetched; None if it has no such
-        branch."""
+        """Returns the number of commits that are only here, and only on the remote when it was last fetched; None if it
+        lacks the branch."""
         tip = self.tip(name, branch)
         if tip is None:
             return None

@@ -19,7 +19,7 @@ class Tags:
         self._committer = committer
 
     def all(self, prefix: str = TAG_PREFIX) -> list[Tag]:
-        """Tags under a prefix, the oldest commit first."""
+        """Returns the tags under a prefix, ordered by the time of their commits."""
         if not self._repository.exists():
             return []
         names = "refname:strip=2 objectname *objectname creatordate:unix *committerdate:unix contents:subject"
@@ -33,7 +33,7 @@ class Tags:
         return sorted(found, key=lambda tag: (tag.at, tag.name))
 
     def create(self, name: str, commit: str, message: str = "") -> None:
-        """Names a commit. Raises Invalid for what git takes for no name, Conflict if the name is another commit's."""
+        """Creates a tag. Raises Invalid for an invalid name, Conflict if it is the tag of another commit."""
         try:
             self._repository.run("check-ref-format", f"refs/tags/{name}")
         except Failed as error:
@@ -53,7 +53,7 @@ class Tags:
             raise Unavailable(f"git could not write the tag {name}: {error}") from error
 
     def create_new(self, name: str, commit: str) -> bool:
-        """Names a commit; False, and nothing changes, if the name is taken. Raises Unavailable."""
+        """Creates a tag. Returns False if the name is taken. Raises Unavailable."""
         try:
             if self._repository.text("tag", "--list", name):
                 return False
@@ -63,14 +63,14 @@ class Tags:
         return True
 
     def remove(self, name: str) -> None:
-        """Takes a tag away. Raises Unavailable."""
+        """Deletes a tag. Raises Unavailable."""
         try:
             self._repository.run("update-ref", "-d", f"refs/tags/{name}")
         except Failed as error:
             raise Unavailable(f"git could not take the tag {name} away: {error}") from error
 
     def commits_since(self, moment: datetime, paths: Sequence[str]) -> list[tuple[str, datetime]]:
-        """Commits of the current branch under these paths since a moment, with theirs (UTC), the oldest first."""
+        """Returns the commits of the branch under these paths since a moment, with their moments (UTC), oldest first."""
         if not self._repository.exists() or self._repository.head() is None:
             return []
         try:

@@ -23,7 +23,7 @@ class Worktrees:
         self._repository = repository
 
     def branches(self, prefix: str) -> list[Branch]:
-        """The branches whose names begin with `prefix` (`explore/`)."""
+        """Returns the branches whose names begin with `prefix` (`explore/`)."""
         if not self._repository.exists() or self._repository.head() is None:
             return []
         said = self._repository.text(
@@ -40,7 +40,7 @@ class Worktrees:
         return found
 
     def any(self, prefix: str) -> bool:
-        """Whether there is such a branch: a quick look, without running git unless refs are packed."""
+        """Returns whether there is such a branch. Quick: does not run git unless refs are packed."""
         folder = self._repository.folder()
         loose = folder / "refs" / "heads" / prefix
         if loose.is_dir() and any(loose.rglob("*")):
@@ -49,13 +49,13 @@ class Worktrees:
         return packed.is_file() and f" refs/heads/{prefix}" in packed.read_text("utf-8", "replace")
 
     def add(self, branch: str, place: Path, start: str) -> None:
-        """Makes a branch at the commit `start`, checked out in a new folder."""
+        """Creates a branch at the commit `start` and checks it out in a new folder."""
         durable.make_folders(place.parent)
         self._git("worktree", "prune")
         self._git("worktree", "add", "--quiet", "-b", branch, str(place), start)
 
     def remove(self, branch: str, place: Path | None) -> None:
-        """Deletes a branch and its work tree, whatever is in it, also what a kill left of making them."""
+        """Deletes a branch and its folder with all content, also what a kill left of creating them."""
         place = place or self._places(half_made=True).get(branch)
         if place is not None and place.exists():
             try:  # twice: git locks a work tree while it is made, and a kill leaves it locked
@@ -70,8 +70,7 @@ class Worktrees:
             self._git("branch", "--quiet", "-D", branch)
 
     def _places(self, *, half_made: bool = False) -> dict[str, Path]:
-        """Where branches are checked out; with `half_made` also where git was killed while it did so: what is missing
-        there was never deleted by anybody."""
+        """Returns the folder of each checked-out branch; with `half_made` also of those that a kill left incomplete."""
         found: dict[str, Path] = {}
         for block in self._repository.text("worktree", "list", "--porcelain").split("\n\n"):
             lines = block.split("\n")
@@ -82,8 +81,8 @@ class Worktrees:
         return found
 
     def _git(self, *arguments: str) -> None:
-        """Without the variables that `Repository.run` sets: git hands them on to what it starts in the new work tree,
-        and would fill the index of this one."""
+        """Runs git without the variables of `Repository.run`, which git would pass on to the new work tree and fill
+        this one's index."""
         command = ["git", "-c", "core.hooksPath=/dev/null", "-C", str(self._repository.root), *arguments]
         try:
             done = subprocess.run(

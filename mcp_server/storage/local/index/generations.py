@@ -148,7 +148,7 @@ class Generations:
         return [number for number in self._numbers() if number != self.current()]
 
     def sweep_others(self) -> list[str]:
-        """Deletes the index files of other schemas and embedders that nobody uses. Returns the names of those in use."""
+        """Deletes unused index files of other schemas and embedders. Returns the names of those in use."""
         used: list[str] = []
         for file in sorted(self.folder.glob("memory-*.db")):
             found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)
