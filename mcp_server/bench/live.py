@@ -197,7 +197,7 @@ async def _look(memory: Memory, question: Question, gold: Sequence[KnownTurn], f
         compiled = await compile_gathered(memory, dataclasses.replace(gathered, inputs=inputs))
         share = len(inside(gold, compiled.text, units_of(compiled.receipt))) / len(gold)
         found.contexts.setdefault((phase, budget), []).append(share)
-    standing = {(one.turn, one.part) for one in await memory.live.standing(SESSION) or ()}
+    standing = {(one.turn, one.part) for one in await memory.live.shortened_chunks(SESSION) or ()}
     whole = [turn for turn in gold if (int(turn.unit.rpartition("#")[2]), 0) not in standing]
     found.live.setdefault(phase, []).append(len(whole) / len(gold))
 
@@ -205,7 +205,7 @@ async def _look(memory: Memory, question: Question, gold: Sequence[KnownTurn], f
 async def _count(memory: Memory, where: Where) -> None:
     """Where every turn is, and whether what `recover` would bring back is what was said."""
     turns = {turn.number: turn for turn in await session_turns(memory, SESSION)}
-    away = await memory.live.standing(SESSION) or ()
+    away = await memory.live.shortened_chunks(SESSION) or ()
     standing = {one.turn: one for one in away if one.part == 0}
     where.turns += len(turns)
     where.cold += sum(one.form == "cold" for one in standing.values())

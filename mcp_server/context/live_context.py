@@ -35,7 +35,7 @@ async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> L
 
     Where there is no live set (the session is over, its state was lost) cold storage says what is not whole.
     """
-    standing = await memory.live.standing(session)
+    standing = await memory.live.shortened_chunks(session)
     if standing is None:
         standing = await run_sync(_by_records, memory, session)
     return await run_sync(_shown, turns, standing) if standing else Live(tuple(turns))

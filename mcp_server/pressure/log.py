@@ -14,7 +14,7 @@ from mcp_server.memory import Memory
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
 from mcp_server.storage.cold_storage import path_of
-from mcp_server.storage.live_values import Entered, Reading
+from mcp_server.storage.live_values import LiveSetCounts, Reading
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -84,7 +84,7 @@ def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
     }
 
 
-def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
+def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts) -> None:
     """One line on how full a session is. `next_compaction_estimate`: the tokens at which it is compacted."""
     knobs = memory.settings.context
     if not knobs.log_compaction:

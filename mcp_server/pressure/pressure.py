@@ -32,7 +32,7 @@ from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Compared, Seen, Similar, compared
 from mcp_server.settings import Settings
-from mcp_server.storage.live_values import STEPS, Entered
+from mcp_server.storage.live_values import STEPS, LiveSetCounts
 from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.budget import Meter
 from mcp_server.text.summary import summarise
@@ -85,7 +85,7 @@ class Relief:
 
 
 async def relieve(
-    memory: Memory, session: str, new: Sequence[Turn], entered: Entered | None = None, seen: Seen | None = None
+    memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts | None = None, seen: Seen | None = None
 ) -> list[Relief]:
     """Does what is due after the turns `new`: curation after a user's message, compaction whenever the gauge is over
     its trigger, the limit where that was not enough. Call it under the transcript's lock; `entered` is how full these
@@ -97,7 +97,7 @@ async def relieve(
         await checkpoint.before(memory, session, "compaction", boundary - 1)
         return [await carry_out(memory, await _as_the_client(memory, session, boundary))]
     triggers = triggers_of(memory.settings)
-    entered = entered or await memory.live.entered(session)
+    entered = entered or await memory.live.counts(session)
     limit = memory.settings.context.limit_tokens
     full = entered.now.live / limit
     step = curation_step(full, triggers)
@@ -214,14 +214,14 @@ async def notes(
     turn: Turn,
     reliefs: Sequence[Relief],
     back: int = 0,
-    entered: Entered | None = None,
+    entered: LiveSetCounts | None = None,
 ) -> tuple[str, ...]:
     """What `observe` tells: the gauge from 10% on, what was done about it, how many chunks came `back`, and what still
     exceeds. The health log gets its line too, for each further hundredth of the limit and whenever something was
     done. `entered` is how full the live set is, if that is known."""
     session, delivery = row.session, row.delivery or "add"
     if entered is None or reliefs or back:
-        entered = await memory.live.entered(session)
+        entered = await memory.live.counts(session)
     full = gauges_of(memory, entered, turn.context_tokens)
     before = entered.earlier[-1].live if entered.earlier else -1
     if reliefs or back or 100 * before // full.limit != 100 * full.live_tokens // full.limit:

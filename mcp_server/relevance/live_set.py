@@ -18,19 +18,19 @@ from mcp_server.model import Turn
 from mcp_server.pressure.advisor_items import ESTIMATES, ItemType
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
-from mcp_server.storage.live_values import Entered
+from mcp_server.storage.live_values import LiveSetCounts
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
     """How full the session's context is. Without `client_tokens`: what the client said last, if that is not old."""
-    entered = await memory.live.entered(session)
+    entered = await memory.live.counts(session)
     if not entered.live + entered.cold:  # a set that was lost holds what it held
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
         entered = replace(entered, now=replace(entered.now, live=live))
     return gauges_of(memory, entered, client_tokens)
 
 
-def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
+def gauges_of(memory: Memory, entered: LiveSetCounts, client_tokens: int | None = None) -> Gauges:
     """As `gauges`, of a live set that was just looked at."""
     said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
     client = next((tokens for tokens in said if tokens is not None), None)
@@ -44,7 +44,7 @@ FIRST_LOADED = 1000
 """`part` of the first thing that was loaded with a turn: behind the turn's own tool calls."""
 
 
-async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()) -> Entered:
+async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Sequence[LiveChunk] = ()) -> LiveSetCounts:
     """Turns that were just recorded, and what was loaded with the last of them, become live; returns how full that
     makes the set. What was loaded before counts as accessed once more. A set that was lost, or that another version
     never kept, is made again first."""
@@ -68,7 +68,7 @@ async def enter(memory: Memory, session: str, turns: Sequence[Turn], loaded: Seq
         await memory.live.put(session, await _made_again(memory, session))
         entered = await memory.live.add(session, last.number + 1, again, *reading)
         await run_sync(_without_copies, memory, session)
-    return entered or await memory.live.entered(session)
+    return entered or await memory.live.counts(session)
 
 
 def _without_copies(memory: Memory, session: str) -> None:

@@ -30,7 +30,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class LiveSetCounts:
     """A live set after a change: the reading now and earlier ones (oldest first; the last one however old it is), and
     the number of chunks that are live, cold, and shortened."""
 

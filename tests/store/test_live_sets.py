@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
-from mcp_server.storage.live_values import Entered, Reading
+from mcp_server.storage.live_values import LiveSetCounts, Reading
 
 pytestmark = pytest.mark.anyio
 
@@ -43,18 +43,18 @@ async def test_a_turn_is_added_only_behind_the_turn_before_it(memory: Memory) ->
     live, keep = memory.live, timedelta(minutes=5)
     assert await live.add("s", 2, [chunk(2)], AT, None, keep) is None
     assert await live.of("s") == []
-    assert await live.standing("s") is None
+    assert await live.shortened_chunks("s") is None
     first = Reading(AT, 10, 500)
-    assert await live.add("s", 1, [chunk(1)], AT, 500, keep) == Entered(first, (), 1, 0, 0)
+    assert await live.add("s", 1, [chunk(1)], AT, 500, keep) == LiveSetCounts(first, (), 1, 0, 0)
     later = AT + timedelta(minutes=4)
     second = Reading(later, 20)
-    assert await live.add("s", 2, [chunk(2)], later, None, keep) == Entered(second, (first,), 2, 0, 0)
+    assert await live.add("s", 2, [chunk(2)], later, None, keep) == LiveSetCounts(second, (first,), 2, 0, 0)
     assert await live.readings("s") == [first, second]
-    assert await live.entered("s") == Entered(second, (first,), 2, 0, 0)
+    assert await live.counts("s") == LiveSetCounts(second, (first,), 2, 0, 0)
     latest = later + timedelta(minutes=9)
     await live.add("s", 3, [replace(chunk(3), form="cold")], latest, None, keep)
     assert [one.at for one in await live.readings("s")] == [later, latest]
-    assert await live.entered("s") == Entered(Reading(latest, 20), (second,), 2, 1, 1)
+    assert await live.counts("s") == LiveSetCounts(Reading(latest, 20), (second,), 2, 1, 1)
     await live.clear("s")
     assert await live.readings("s") == []
 
@@ -63,7 +63,7 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
     live = memory.live
     cold, short = replace(chunk(1), form="cold"), replace(chunk(2), form="summary", shown="in short")
     await live.put("s", [cold, short, chunk(3)])
-    assert await live.standing("s") == [
+    assert await live.shortened_chunks("s") == [
         Standing("c1.0", "message", 1, 0, "cold"),
         Standing("c2.0", "message", 2, 0, "summary", "in short"),
     ]

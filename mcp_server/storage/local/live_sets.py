@@ -13,7 +13,7 @@ from mcp_server.storage.live_values import (
     COLUMNS,
     READINGS,
     STEPS,
-    Entered,
+    LiveSetCounts,
     Reading,
     SessionState,
     chunk_of,
@@ -83,14 +83,14 @@ class LiveSets:
 
     async def add(
         self, session: str, turn: int, chunks: Sequence[LiveChunk], at: datetime, client: int | None, keep: timedelta
-    ) -> Entered | None:
+    ) -> LiveSetCounts | None:
         """Adds the chunks of turn number `turn` and a gauge reading. Earlier readings are kept for `keep`.
 
         Returns None, and adds nothing, if the set lacks the turn before: it was lost, or never built.
         """
         rows = _rows(session, chunks)
 
-        def write(connection: sqlite3.Connection) -> Entered | None:
+        def write(connection: sqlite3.Connection) -> LiveSetCounts | None:
             last = f"SELECT coalesce(max(turn), 0) FROM live_chunks WHERE session = ? AND {_SAID}"
             if connection.execute(last, (session,)).fetchone()[0] < turn - 1:
                 return None
@@ -100,7 +100,7 @@ class LiveSets:
             kept = [one for one in before[:-1] if timedelta() <= at - one.at <= keep] + before[-1:]
             listed = [[moment_text(one.at), one.live, one.client] for one in [*kept[-MOST_READINGS:], now]]
             put_entries(connection, {(READINGS, session): listed})
-            return Entered(now, tuple(kept), int(live), int(cold), int(shortened))
+            return LiveSetCounts(now, tuple(kept), int(live), int(cold), int(shortened))
 
         return await self._file.write(write, waits=False)  # rebuilt from the transcript if lost
 
@@ -113,14 +113,14 @@ class LiveSets:
         sql = f"SELECT count(*) FROM live_chunks WHERE session = ? AND form {'=' if cold else '<>'} 'cold'"
         return await self._file.read(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0]))
 
-    async def entered(self, session: str) -> Entered:
+    async def counts(self, session: str) -> LiveSetCounts:
         """Returns the readings and counts of the live set as it is now."""
 
-        def ask(connection: sqlite3.Connection) -> Entered:
+        def ask(connection: sqlite3.Connection) -> LiveSetCounts:
             tokens, live, cold, shortened = connection.execute(_COUNTS, (session,)).fetchone()
             *earlier, last = _readings(connection, session) or [Reading(datetime.fromtimestamp(0, UTC), 0)]
             now = Reading(last.at, int(tokens), last.client)
-            return Entered(now, tuple(earlier), int(live), int(cold), int(shortened))
+            return LiveSetCounts(now, tuple(earlier), int(live), int(cold), int(shortened))
 
         return await self._file.read(ask)
 
@@ -129,7 +129,7 @@ class LiveSets:
         sql = "SELECT count(*) FROM live_chunks WHERE session = ? AND form <> 'whole'"
         return await self._file.read(lambda connection: int(connection.execute(sql, (session,)).fetchone()[0]))
 
-    async def standing(self, session: str) -> list[Standing] | None:
+    async def shortened_chunks(self, session: str) -> list[Standing] | None:
         """Returns the chunks of a session that are not whole, in their order; None if it has no live set."""
         select = (
             "SELECT id, kind, turn, part, form, shown, name FROM live_chunks WHERE session = ? AND form <> 'whole' "

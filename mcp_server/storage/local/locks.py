@@ -82,14 +82,14 @@ class Locks:
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
-        """Makes this process the maintainer of the workspace. Returns None if another one is, or on a read-only disk."""
+        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
         try:
             return self._try("maintainer", shared=False)
         except Unavailable:
             return None
 
     def share(self, name: str) -> Held | None:
-        """Takes a shared lock on `name`. Returns None if another process has it exclusively. Works on a read-only disk."""
+        """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
         try:
             return self._try(f"share-{_safe(name)}", shared=True)
         except Unavailable:

@@ -23,11 +23,9 @@ from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
 from mcp_server.storage.local.git.objects import Objects
 from mcp_server.storage.local.git.past import FORMAT, Past, parse
-from mcp_server.storage.local.git.remote import Remote
+from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path
-from mcp_server.storage.local.git.tags import Tags
 from mcp_server.storage.local.git.trees import GitTrees
-from mcp_server.storage.local.git.worktrees import Worktrees
 
 MOST_READ = 500
 """Greatest number of files that are read for a commit message."""

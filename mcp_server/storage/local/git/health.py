@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.remote import NETWORK_SECONDS, Remote
+from mcp_server.storage.local.git.refs import NETWORK_SECONDS, Remote
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
 
 TRIAL = "refs/memory/trial"
