@@ -45,7 +45,7 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
             return view
         view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
         view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
-        view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
+        view["hooks"] = await run_sync(memory.git.hooks.state) if knobs.hooks else "switched off (git.hooks)"
         view["history"] = await run_sync(_reach, memory)
         view |= await run_sync(_remote, memory)
     except ContextManagerError as error:
