@@ -21,6 +21,7 @@ from mcp_server.model import Passage
 from mcp_server.search.query_syntax import Query
 from mcp_server.storage.local.database import driver
 from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index.candidates import Search, search
 from mcp_server.storage.local.index.connection import (
     Health,
     Lock,
@@ -35,7 +36,6 @@ from mcp_server.storage.local.index.generations import Generations
 from mcp_server.storage.local.index.lookups import Counts
 from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.search import Search, search
 from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
 from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.candidates import Found
+    from mcp_server.storage.local.index.candidates import Found, Vector
     from mcp_server.storage.local.index.query_plan import QueryPlan
-    from mcp_server.storage.local.index.search import Vector
     from mcp_server.storage.local.locks import Locks
 
 
