@@ -165,7 +165,7 @@ async def _look(
         inputs = dataclasses.replace(gathered.inputs, budget=budget)
         compiled = await compile_gathered(memory, dataclasses.replace(gathered, inputs=inputs))
         found.contexts.setdefault((phase, budget), []).append(share_inside(question, turns, compiled))
-    away = {(one.turn, one.part) for one in await memory.live.standing(SESSION) or ()}
+    away = {(one.turn, one.part) for one in await memory.live.shortened_chunks(SESSION) or ()}
     numbers = [int(turns[turn].unit.rpartition("#")[2]) for turn in question.gold]
     found.live.setdefault(phase, []).append(mean([(number, 0) not in away for number in numbers]))
 
@@ -173,7 +173,7 @@ async def _look(
 async def _count(memory: Memory, where: Where) -> None:
     """Counts where the turns are, and how many pieces `recover` gives back as they were said."""
     turns = {turn.number: turn for turn in await session_turns(memory, SESSION)}
-    away = await memory.live.standing(SESSION) or ()
+    away = await memory.live.shortened_chunks(SESSION) or ()
     first = {one.turn: one for one in away if one.part == 0}
     where.turns += len(turns)
     where.cold += sum(one.form == "cold" for one in first.values())

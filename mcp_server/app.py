@@ -35,25 +35,26 @@ from mcp_server.llm.providers import KEYS, Chosen, choose
 from mcp_server.memory import Memory, Rooms
 from mcp_server.settings import MACHINE_FILE, Settings, machine_settings
 from mcp_server.settings_file import default_document, machine_document, read_settings
-from mcp_server.storage.local.advisor_files import AdvisorFiles
+from mcp_server.storage.advisor_files import AdvisorFiles
+from mcp_server.storage.cold_storage import ColdStorage
+from mcp_server.storage.forgotten import ForgottenTexts
+from mcp_server.storage.llm_ledger import LlmLedger
 from mcp_server.storage.local.changes import Changes
-from mcp_server.storage.local.cold_storage import ColdStorage
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.forgotten import ForgottenTexts
 from mcp_server.storage.local.git.git import Git
 from mcp_server.storage.local.git.repository import ask_git
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.lexicon import LexiconFile
 from mcp_server.storage.local.live_sets import LiveSets
-from mcp_server.storage.local.llm_ledger import LlmLedger
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.paths import LOCAL
 from mcp_server.storage.local.project_folder import ProjectFolders
 from mcp_server.storage.local.state import State
-from mcp_server.storage.local.topic_files import TopicFiles
-from mcp_server.storage.local.transcripts import Transcripts
-from mcp_server.storage.local.workspace import BEGINNING, IfMissing, check_may_open, create, templates
-from mcp_server.storage.local.workspace import SETTINGS as CONFIG
+from mcp_server.storage.local.workspace import IfMissing, check_may_open, create
+from mcp_server.storage.templates import BEGINNING, templates
+from mcp_server.storage.templates import SETTINGS as CONFIG
+from mcp_server.storage.topic_files import TopicFiles
+from mcp_server.storage.transcripts import Transcripts
+from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.tokens import TokenCounter
 from mcp_server.understanding.model import recognizer
 
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm, Purpose
     from mcp_server.model import Turn
-    from mcp_server.storage.local.state import SessionRow
+    from mcp_server.storage.values import SessionRow
 
 
 @asynccontextmanager
@@ -121,17 +122,18 @@ async def open_memory(
         stack.callback(advisor.close)
         memory = Memory(
             settings=settings,
+            disk=LocalFolder(files.root, files.local),
             files=files,
             transcripts=Transcripts(files),
             state=state,
             live=LiveSets(state),
             cold=ColdStorage(files),
             advisor=advisor,
-            lexicon=LexiconFile(files.root, settings.advisor.lexicon),
+            lexicon=LexiconFile(files.root, settings.advisor.lexicon).read_or_shipped,
             topics=TopicFiles(files),
             locks=locks,
             index=index,
-            git=Git(root, lambda: now().astimezone(ZoneInfo(timezone))),
+            git=Git(root, lambda: now().astimezone(ZoneInfo(timezone)), files),
             folders=ProjectFolders(user_home(), Path(tempfile.gettempdir()), root),
             embedder=loaded,
             tokens=TokenCounter(),

@@ -1,4 +1,4 @@
-"""."""
+"""Appends to the logs of a memory, and formats their times."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 
 def append(memory: Memory, kind: str, record: Mapping[str, Any]) -> None:
-    """One line, if the disk takes it."""
+    """Appends a record to a log. Does nothing if the disk refuses it."""
     with contextlib.suppress(OSError, Unavailable):
         logs.append(memory.files, kind, record)
 
 
 def written(moment: datetime) -> str:
-    """ISO 8601, UTC, as S1 writes it."""
+    """Returns a moment as ISO 8601 in UTC, in whole seconds and with Z."""
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

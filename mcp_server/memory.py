@@ -15,20 +15,15 @@ if TYPE_CHECKING:
     from mcp_server.embed import Embedder
     from mcp_server.llm import Llm
     from mcp_server.model import Turn
-    from mcp_server.storage.local.advisor_files import AdvisorFiles
-    from mcp_server.storage.local.changes import Changes
-    from mcp_server.storage.local.cold_storage import ColdStorage
-    from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.forgotten import ForgottenTexts
-    from mcp_server.storage.local.git.git import Git
-    from mcp_server.storage.local.index.index import Index
-    from mcp_server.storage.local.lexicon import LexiconFile
-    from mcp_server.storage.local.live_sets import LiveSets
-    from mcp_server.storage.local.locks import Locks
-    from mcp_server.storage.local.project_folder import ProjectFolders
-    from mcp_server.storage.local.state import SessionRow, State
-    from mcp_server.storage.local.topic_files import TopicFiles
-    from mcp_server.storage.local.transcripts import Transcripts
+    from mcp_server.relevance.advisor_items import Lexicon
+    from mcp_server.storage.advisor_files import AdvisorFiles
+    from mcp_server.storage.cold_storage import ColdStorage
+    from mcp_server.storage.forgotten import ForgottenTexts
+    from mcp_server.storage.history_ports import History
+    from mcp_server.storage.ports import Changes, Files, Index, LiveSets, Locks, ProjectFolders, State
+    from mcp_server.storage.topic_files import TopicFiles
+    from mcp_server.storage.transcripts import Transcripts
+    from mcp_server.storage.values import LocalFolder, SessionRow
     from mcp_server.tokens import TokenCounter
     from mcp_server.understanding.model import Model
 
@@ -57,17 +52,20 @@ class Memory:
     """The ports of one workspace. Heavy ones (index, git, embedder, tokens) load on first use."""
 
     settings: Settings
-    files: WorkspaceFiles
+    disk: LocalFolder
+    """The workspace's folders on this machine, for parts that work only there: hooks, watchers, branch folders."""
+    files: Files
     transcripts: Transcripts
     state: State
     live: LiveSets
     cold: ColdStorage
     advisor: AdvisorFiles
-    lexicon: LexiconFile
+    lexicon: Callable[[], tuple[Lexicon, str]]
+    """Returns the advisor's word lists, and the problem of the user's own file if the built-in lists are used."""
     topics: TopicFiles
     locks: Locks
     index: Index
-    git: Git
+    git: History
     folders: ProjectFolders
     embedder: Embedder | None
     tokens: TokenCounter
@@ -92,6 +90,5 @@ class Memory:
 
     def problems(self) -> tuple[str, ...]:
         """Returns the notes and problems that `status` shows first."""
-        moved = self.state.moved_aside
-        damaged = (f"a damaged state.db was moved aside as {moved.name}; what it knew was read back",) if moved else ()
-        return (*self.startup_notes, *self.startup_problems, *damaged)
+        damage = self.state.damage
+        return (*self.startup_notes, *self.startup_problems, *((damage,) if damage else ()))

@@ -18,7 +18,19 @@ FILES = [
 ]
 
 ORDER = (
-    *("mcp_server", "errors", "garbage", "home", "endpoints", "data", "model", "project", "text", "settings"),
+    *(
+        "mcp_server",
+        "errors",
+        "garbage",
+        "concurrency",
+        "home",
+        "endpoints",
+        "data",
+        "model",
+        "project",
+        "text",
+        "settings",
+    ),
     *("settings_file", "tokens", "conversations", "understanding", "search", "embed", "topics", "llm", "history"),
     *(
         "knowledge",
@@ -134,6 +146,43 @@ def test_storage_imports_only_pure_files() -> None:
         if room_of(name) == "storage"
         for target in ARROWS[name] & VERBS
         if room_of(target) != "storage"
+    }
+    assert not wrong
+
+
+LOCAL_ONLY = {
+    "mcp_server.app": "builds the memory of a local workspace",
+    "mcp_server.cli.opening": "asks whether a folder is a workspace, before it is opened",
+    "mcp_server.cli.prune": "names the shipped lexicon",
+    "mcp_server.serve": "asks whether a folder may become a workspace, before it is opened",
+    "mcp_server.serve.http": "writes the token file",
+    "mcp_server.serve.instructions": "counts files before the workspace is opened",
+    "mcp_server.clients.hooks.alone": "searches without a server",
+    "mcp_server.clients.hooks.listener": "writes the address of the local listener",
+    "mcp_server.clients.installers.config_file": "writes files of clients",
+    "mcp_server.status.doctor": "reports this machine's SQLite",
+    "mcp_server.forgetting.find_secrets": "reads all objects of git and all files on disk",
+    "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",
+    "mcp_server.history.branch_folders": "checks branches out into folders",
+    "mcp_server.history.explore": "copies this machine's settings into a branch's folder",
+    "mcp_server.knowledge.compare_trees": "reads folders of branches",
+    "mcp_server.knowledge.reconstruct": "opens a folder of a branch as a memory of its own",
+}
+"""Modules that import `storage.local`, each with the reason. All others use what lies beside it in `storage`."""
+
+
+def test_only_named_modules_reach_past_the_ports_of_storage() -> None:
+    past = {name for name in OURS if any(found.startswith("mcp_server.storage.local") for found in imports(OURS[name]))}
+    assert {name for name in past if room_of(name) not in {"storage", "benchmarks", "bench"}} == set(LOCAL_ONLY)
+
+
+def test_ports_and_what_is_built_on_them_know_no_implementation() -> None:
+    wrong = {
+        (name, found)
+        for name, file in OURS.items()
+        if room_of(name) == "storage" and not name.startswith("mcp_server.storage.local")
+        for found in imports(file)
+        if found.startswith("mcp_server.storage.local") or found.split(".")[0] in {"sqlite3", "aiosqlite", "git"}
     }
     assert not wrong
 

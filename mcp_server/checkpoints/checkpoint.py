@@ -33,11 +33,10 @@ from mcp_server.model import Caller
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import gauges, live_set
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles, new_id
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
-from mcp_server.storage.local.session_states import SessionState
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.checkpoint_files import CheckpointFiles, new_id
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.live_values import SessionState
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.prose import clipped
 from mcp_server.text.redaction import redact
 
@@ -95,7 +94,7 @@ async def sweep(memory: Memory) -> int:
         return 0
     try:
         kept = frozenset(head.id for head in await run_sync(CheckpointFiles(memory.files).heads))
-        return await run_sync(CheckpointTrees(memory.files).sweep, kept)
+        return await run_sync(CheckpointTrees(memory.files, memory.git).sweep, kept)
     finally:
         held.release()
 
@@ -195,7 +194,7 @@ def _write(memory: Memory, draft: Checkpoint, more: Sequence[str]) -> tuple[Chec
     while (held := memory.locks.share(LOCK)) is None:  # another process sweeps
         time.sleep(0.005)
     try:
-        taken = CheckpointTrees(memory.files).take(draft.id, more)
+        taken = CheckpointTrees(memory.files, memory.git).take(draft.id, more)
         checkpoint = replace(
             draft,
             anchors=tuple(replace(one, place=-1) for one in anchors(memory)),
@@ -211,7 +210,7 @@ def _write(memory: Memory, draft: Checkpoint, more: Sequence[str]) -> tuple[Chec
 
 def _delete_old(memory: Memory, session: str) -> list[str]:
     """Deletes a session's old automatic checkpoints and returns their paths. Checkpoints that were asked for stay."""
-    files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files)
+    files, trees = CheckpointFiles(memory.files), CheckpointTrees(memory.files, memory.git)
     deleted: list[str] = []
     try:
         automatic = [head for head in files.heads(session) if head.reason != "asked"]

@@ -12,8 +12,8 @@ from mcp_server.context.inputs import LeftOff
 from mcp_server.context.slots.checkpoint import is_news
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles, folder_of
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.checkpoint_files import CheckpointFiles, folder_of
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.yaml_line import moment_text
 
 

@@ -30,11 +30,10 @@ from mcp_server.model import Caller, Turn
 from mcp_server.pressure.cold_records import ColdRecord, DropReason
 from mcp_server.relevance.chunks import LiveChunk, original_of
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
-from mcp_server.storage.local.recovery_intents import RecoveryIntent, RecoveryIntents
-from mcp_server.storage.local.session_states import SessionState
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.checkpoint_trees import ANCHORS, FOLDERS, CheckpointTrees
+from mcp_server.storage.intents import RecoveryIntent, RecoveryIntents
+from mcp_server.storage.live_values import SessionState
+from mcp_server.storage.values import Change, SessionRow
 
 TAG = "memory/before/"
 
@@ -173,7 +172,7 @@ def restore_files(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Restores anchors, and on request the knowledge. Returns the paths that were written or deleted, and those that
     were left unchanged because another program changed them meanwhile."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     before, after = _contents(memory, trees, own, intent), _contents(memory, trees, then, intent)
     wanted = [path for path in sorted(before.keys() | after.keys()) if before.get(path) != after.get(path)]
     done: list[str] = []
@@ -226,7 +225,7 @@ async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint,
     if not memory.git.available() or not memory.settings.git.auto_commit:
         why = "git.auto_commit is off" if memory.git.available() else "git is not installed here"
         return [f"{why}: nothing was committed; the files were restored"]
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     tag = f"{TAG}{intent.undo}"
     message = (
         f"recovery: back to checkpoint {then.id}\n\nSession: {then.session}, turn {then.turn}\n"

@@ -18,7 +18,7 @@ from mcp_server.knowledge.anchors import Anchor
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.local.checkpoint_trees import FOLDERS, CheckpointTrees
+from mcp_server.storage.checkpoint_trees import FOLDERS, CheckpointTrees
 from mcp_server.text.destinations import is_for_own_hand
 
 MOST_LISTED = 20
@@ -158,7 +158,7 @@ async def diff_text(memory: Memory, number: str, other: str | None = None) -> st
     then = await stored.read(memory, number)
     if other is None:
         return await describe_changes(memory, then, True, {})
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     since = await stored.read(memory, other)
     before = replace(_state_of(since), knowledge=await run_sync(_texts, memory, trees, since))
     after = replace(_state_of(then), knowledge=await run_sync(_texts, memory, trees, then))
@@ -167,7 +167,7 @@ async def diff_text(memory: Memory, number: str, other: str | None = None) -> st
 
 async def describe_changes(memory: Memory, then: Checkpoint, knowledge: bool, stays: Collection[str]) -> str:
     """Returns what restoring would change, in words, without the files in `stays`."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     here = there = None
     if knowledge:
         out = {*stays, *dict(then.left_out)}
@@ -211,7 +211,7 @@ def _texts_now(trees: CheckpointTrees) -> dict[str, str]:
 def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[str, str]:
     """Returns the files that restoring would not change, each with the reason: the checkpoint lacks them, its undo
     would lack them, or only the user may change them."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
     found = {path: f"{NO_UNDO}, it {why}" for path, why in trees.refused().items()}
     found |= {path: f"the checkpoint does not hold it, it {why}" for path, why in then.left_out}
     if caller.source == "cli" or not memory.settings.knowledge.approve:

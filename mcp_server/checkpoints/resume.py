@@ -16,9 +16,8 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import PREFIX
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.checkpoint_files import PREFIX
+from mcp_server.storage.values import Change, SessionRow
 
 NOTE = "before it was resumed elsewhere"
 

@@ -16,8 +16,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.relevance import clarity
 from mcp_server.relevance.chunks import LiveChunk
-from mcp_server.storage.local.live_sets import READINGS, STEPS
-from mcp_server.storage.local.session_states import Place, SessionState, SessionStates
+from mcp_server.storage.live_values import READINGS, STEPS, SessionState
+from mcp_server.storage.values import Place
 from mcp_server.understanding.model import Model
 
 TOPICS = "topics"
@@ -52,7 +52,7 @@ KEPT = (
 
 async def snapshot(memory: Memory, session: str) -> SessionState:
     """Returns the session's state as of this moment."""
-    return await SessionStates(memory.state).read(session, [kept.place(session) for kept in KEPT])
+    return await memory.live.read_state(session, [kept.place(session) for kept in KEPT])
 
 
 def without_notes_texts(state: SessionState, session: str) -> SessionState:
@@ -78,7 +78,7 @@ async def replace_state(
     entries = _with_notes(stored.entries, session, lambda notes: with_texts(notes, said))
     if turn < turns:
         entries[as_of.NAMESPACE] = {session: as_of.entry(turn, turns)}
-    await SessionStates(memory.state).put(session, places, entries, chunks)
+    await memory.live.replace_state(session, places, entries, chunks)
 
 
 def _with_notes(

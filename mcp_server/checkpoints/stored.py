@@ -14,8 +14,8 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.knowledge import notes
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles, Head
+from mcp_server.storage.checkpoint_files import CheckpointFiles, Head
+from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.yaml_line import moment_text
 

@@ -25,7 +25,7 @@ from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.inputs import COMPILER_VERSION, CompileInputs, differing_fields
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
 from mcp_server.text.markdown import split_front_matter
 
 WORTH_A_REFERENCE = 40
@@ -205,7 +205,7 @@ def _now(memory: Memory) -> tuple[TextOf, TurnOf]:
 
 def _then(memory: Memory, checkpoint: Checkpoint) -> tuple[TextOf, TurnOf]:
     """Returns readers of the files in the checkpoint's tree, without text that was forgotten on request since."""
-    trees = CheckpointTrees(memory.files)
+    trees = CheckpointTrees(memory.files, memory.git)
 
     def read(path: str) -> str | None:
         if checkpoint.knowledge_tree is None:

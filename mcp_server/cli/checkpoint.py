@@ -45,7 +45,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
     """The checkpoints that are kept, the newest first."""
     from mcp_server.checkpoints.stored import listed, reason_text, time_text
     from mcp_server.memory import Memory
-    from mcp_server.storage.local.checkpoint_files import Head
+    from mcp_server.storage.checkpoint_files import Head
 
     async def ask(memory: Memory) -> list[Head]:
         return (await listed(memory, session))[:limit]

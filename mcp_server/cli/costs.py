@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
-    from mcp_server.storage.local.llm_ledger import Spent
+    from mcp_server.storage.llm_ledger import Spent
 
 
 @click.command("costs")

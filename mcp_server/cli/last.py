@@ -28,7 +28,7 @@ SHOWN = 12
 def command(session: str | None, as_json: bool) -> None:
     """Show the exact text that was last pushed into a prompt, and why; and why nothing was pushed since."""
     from mcp_server.errors import NotFound
-    from mcp_server.storage.local import logs
+    from mcp_server.storage import logs
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
         found = islice(logs.newest_first(memory.files, "injection"), LOOKED_BACK)

@@ -24,7 +24,7 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
     from mcp_server.conversations.projects import names_of
     from mcp_server.conversations.sessions import list_sessions
     from mcp_server.memory import Memory
-    from mcp_server.storage.local.state import SessionRow
+    from mcp_server.storage.values import SessionRow
 
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
         return list(await list_sessions(memory, open_only=open_only, limit=limit)), await names_of(memory)

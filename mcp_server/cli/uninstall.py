@@ -147,7 +147,7 @@ async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Cli
 
 async def _deletion(memory: Memory) -> Deletion:
     """Returns what `--purge` would delete. Raises Refused while a server uses it, or if it is not a memory's folder."""
-    root, local = memory.files.root, memory.files.local
+    root, local = memory.disk.root, memory.disk.local
     if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
         raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
     held = memory.locks.try_maintainer()

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from anyio.to_thread import run_sync
 
+from mcp_server.concurrency import both
 from mcp_server.context import previous_session, push_policy
 from mcp_server.context.compiler import Compiled, compile_inputs
 from mcp_server.context.exclusions import of_others, why_out, without
@@ -41,9 +42,8 @@ from mcp_server.relevance.clarity import block_of
 from mcp_server.search.newer import MOST, newest_first, with_note
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines, settled
 from mcp_server.settings import Settings
-from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.state import SessionRow
-from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import is_derived
 from mcp_server.text.destinations import MEMORY as MEMORY_FILE
 from mcp_server.text.markdown import marked_line, split_front_matter

@@ -33,7 +33,7 @@ async def live_context(memory: Memory, session: str, turns: Sequence[Turn]) -> L
 
     If there is no live set (the session has ended, or its state was lost), it is read from cold storage.
     """
-    standing = await memory.live.standing(session)
+    standing = await memory.live.shortened_chunks(session)
     if standing is None:
         standing = await run_sync(_by_records, memory, session)
     return await run_sync(_shown, turns, standing) if standing else Live(tuple(turns))

@@ -10,7 +10,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.model import Turn
 from mcp_server.project import Project
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.words import words
 
 PHRASES = tuple(

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
+from mcp_server.concurrency import both
 from mcp_server.context import briefs, pauses, previous_session, push_policy, windows
 from mcp_server.context.briefs import compiled_within
 from mcp_server.context.compile import compiler_settings
@@ -39,9 +40,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.project import Project
 from mcp_server.search.search import embed_ahead
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.index.together import both
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage import logs
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.passages import own_text
 from mcp_server.text.redaction import redact
 from mcp_server.topics import watch

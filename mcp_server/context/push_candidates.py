@@ -15,8 +15,8 @@ from mcp_server.memory import Memory
 from mcp_server.model import Hit
 from mcp_server.project import Project
 from mcp_server.search.search import Found, SearchRequest, find, find_page_lines
-from mcp_server.storage.local.index.depth import Depth
-from mcp_server.storage.local.workspace import is_untouched_template
+from mcp_server.storage.templates import is_untouched_template
+from mcp_server.storage.values import Depth
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.topics import watch
 from mcp_server.topics.activations import Correction

@@ -9,8 +9,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
-from mcp_server.storage.local.checkpoint_files import folder_of
-from mcp_server.storage.local.git.commits import Committed
+from mcp_server.storage.checkpoint_files import folder_of
+from mcp_server.storage.history_values import Committed
 from mcp_server.text.transcript_head import slug_in
 
 PENDING_COMMITS = "pending_commits"

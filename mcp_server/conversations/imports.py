@@ -16,8 +16,7 @@ from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import GLOBAL, Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
 from mcp_server.project import slugify
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.redaction import redact, redact_turn
 from mcp_server.text.transcript_head import slug_of_title, title_of
 from mcp_server.text.yaml_line import to_utc

@@ -21,8 +21,7 @@ from mcp_server.conversations.source_keys import TurnKey, content_sha, repeated
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Delivery, Kind, Role, ToolCall, TranscriptHead, Turn
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.redaction import redact, redact_turn, secrets
 from mcp_server.text.transcript_head import slug_of_title, title_of
 from mcp_server.text.yaml_line import read_moment, to_utc

@@ -94,7 +94,7 @@ async def _hidden(memory: Memory, path: str) -> str | None:
 
 
 def _current(memory: Memory, path: str) -> str:
-    if memory.files.resolve(path).is_dir():
+    if memory.files.is_folder(path):
         prefix = path.rstrip("/") + "/"
         return "\n".join(stat.path for stat in memory.files.walk(prefix)) or "(empty folder)"
     return memory.files.read_text(path)

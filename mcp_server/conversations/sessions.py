@@ -18,8 +18,7 @@ from mcp_server.errors import ContextManagerError, NotFound
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Delivery, Kind, Turn
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.transcript import Transcript
 
 CONTINUING = "continuing"

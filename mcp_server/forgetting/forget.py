@@ -26,13 +26,13 @@ from mcp_server.forgetting.target import ForgetTarget, resolve_target
 from mcp_server.knowledge import live, session_notes
 from mcp_server.memory import Memory
 from mcp_server.relevance import clarity
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles
-from mcp_server.storage.local.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.checkpoint_files import CheckpointFiles
+from mcp_server.storage.checkpoint_trees import CheckpointTrees
+from mcp_server.storage.forgotten import PATH as FORGOTTEN
+from mcp_server.storage.intents import Intent, Intents
 from mcp_server.storage.local.copies import UNNAMED, Copies, Copy
-from mcp_server.storage.local.forgotten import PATH as FORGOTTEN
 from mcp_server.storage.local.git.forget_history import History, Survey
-from mcp_server.storage.local.intents import Intent, Intents
+from mcp_server.storage.values import Change
 from mcp_server.text.forgotten import MARK, NAME, Forgotten
 from mcp_server.text.transcript_head import stem_of
 
@@ -106,7 +106,7 @@ class _Run:
     copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
-        self.copies = Copies(self.memory.files)
+        self.copies = Copies(self.memory.disk)
 
 
 async def plan_forget(memory: Memory, target: ForgetTarget) -> Receipt:
@@ -136,7 +136,7 @@ async def forget(
     async with _alone(memory):
         await _resume(memory, step)
         if history:
-            await run_sync(History(memory.files.root).check)
+            await run_sync(History(memory.disk.root).check)
         step("looking for copies")
         request, runs = await resolve_target(memory, target)
         request, found = await run_sync(_found, memory, request, runs)
@@ -197,7 +197,7 @@ async def _resume(memory: Memory, step: Step) -> list[Receipt]:
 
 def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[Forgotten, tuple[Copy, ...]]:
     """Returns the request with all data for carrying it out, and every file with a copy."""
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     cuts = frozenset(request.window(cut) for cut in copies.cuts(runs)) if runs else frozenset()
     request = replace(request, cuts=cuts)
     found = list(copies.find(request))
@@ -215,14 +215,14 @@ def _found(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[For
 
 
 def _inside_words(memory: Memory, request: Forgotten, runs: Sequence[str]) -> tuple[str, ...]:
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     return tuple(place for run in runs for place in copies.inside_words(request, run))
 
 
 def _survey(memory: Memory, request: Forgotten) -> Survey:
     if not memory.git.available():
         return Survey(0)
-    return History(memory.files.root).survey(request)
+    return History(memory.disk.root).survey(request)
 
 
 # ---------------------------------------------------------------- doing
@@ -335,7 +335,7 @@ def _clean_trees(run: _Run) -> None:
     def clean(path: str, data: bytes) -> bytes | None:
         return cleaned(path, data, run.request).data
 
-    trees = CheckpointTrees(run.memory.files)
+    trees = CheckpointTrees(run.memory.files, run.memory.git)
     for head in CheckpointFiles(run.memory.files).heads():
         trees.clean(head.id, clean)
 
@@ -365,10 +365,10 @@ async def _in_git(run: _Run, left: list[str]) -> Receipt:
             commit = await _committed(run, left)
         except ContextManagerError as error:
             left.append(f"not committed: {error}. Commit it yourself with the line `Forget: {request.id}`")
-        past = History(memory.files.root)
+        past = History(memory.disk.root)
         rewritten = False
         if intent.history:
-            place = backup_place(memory.files.root, request.id)
+            place = backup_place(memory.disk.root, request.id)
             run.step("backup of the history")
             await run_sync(past.back_up, place)
             run.step("rewriting the history")

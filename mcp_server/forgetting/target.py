@@ -15,7 +15,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import KnowledgeChange
 from mcp_server.storage.local.copies import Copies
 from mcp_server.storage.local.git.forget_history import History
-from mcp_server.storage.local.paths import LOCAL
+from mcp_server.storage.values import LOCAL
 from mcp_server.text import redaction
 from mcp_server.text.entries import entries
 from mcp_server.text.forgotten import MARK, SHORTEST, Forgotten, joined
@@ -244,7 +244,7 @@ class StoredSecret:
 
 def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
     """Yields every secret in the workspace's files, then every further one in git's objects. Reads all of them."""
-    copies = Copies(memory.files)
+    copies = Copies(memory.disk)
     known: set[str] = set()
     for path in copies.walk():
         if not _OWN_KEYS.fullmatch(path):
@@ -253,7 +253,7 @@ def stored_secrets(memory: Memory) -> Iterator[StoredSecret]:
                 yield found
     if not memory.git.available():
         return
-    for oid, data in History(memory.files.root).texts():
+    for oid, data in History(memory.disk.root).texts():
         for found in _in_text(f"git object {oid[:10]}", data, lines=False):
             if found.words not in known:
                 known.add(found.words)

@@ -18,8 +18,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Conflict, Invalid, NotFound
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import Branch
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.git.worktrees import Branch
 from mcp_server.text.redaction import secrets
 
 LOCAL, MAKING = ".local", ".making"
@@ -101,7 +101,7 @@ class BranchFolders:
 
     async def clear(self, memory: Memory) -> None:
         """Deletes unfinished branches of killed processes, not those that another process is making."""
-        for mark in list((memory.files.local / self.prefix).glob(f"*{MAKING}")):
+        for mark in list((memory.disk.local / self.prefix).glob(f"*{MAKING}")):
             name = mark.name.removesuffix(MAKING)
             held = await run_sync(memory.locks.try_exclusive, self.prefix + name)
             if held is not None:
@@ -118,7 +118,7 @@ class BranchFolders:
         await run_sync(lambda: _beside(place, MAKING).unlink(missing_ok=True))
 
     def _place(self, memory: Memory, name: str) -> Path:
-        return memory.files.local / self.prefix / name
+        return memory.disk.local / self.prefix / name
 
 
 def local_folder(place: Path) -> Path:

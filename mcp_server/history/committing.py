@@ -38,8 +38,7 @@ from mcp_server.history.commit_rules import (
 )
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.changes import changes
-from mcp_server.storage.local.git.tags import PREFIX, Tag
+from mcp_server.storage.history_values import TAG_PREFIX, Tag
 from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
@@ -125,7 +124,7 @@ async def report(memory: Memory) -> Swept:
 
 async def _swept(memory: Memory, ask: bool) -> Swept:
     held = await run_sync(incoming.held_paths, memory)
-    found = [one for one in await run_sync(changes, memory.git, memory.files.root, OURS) if one.path not in held]
+    found = [one for one in await run_sync(memory.git.changes, OURS) if one.path not in held]
     if not found:
         return Swept()
     written_in: Mapping[str, str] = await memory.state.entries(WRITTEN_IN)
@@ -214,7 +213,7 @@ async def tag(memory: Memory, kind: Kind, name: str, note: str = "") -> Tag:
     head = await run_sync(memory.git.head)
     if head is None:
         raise NotFound("nothing was committed yet, so there is nothing to name")
-    whole = f"{PREFIX}{kind}/{name}"
+    whole = f"{TAG_PREFIX}{kind}/{name}"
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, whole, head, note)
     return next(found for found in await run_sync(memory.git.tags.all, whole) if found.name == whole)

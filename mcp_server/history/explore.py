@@ -22,11 +22,9 @@ from mcp_server.history.committing import OURS, commit_changes
 from mcp_server.history.merging import Joined, join
 from mcp_server.memory import Memory
 from mcp_server.settings import MACHINE_FILE
+from mcp_server.storage.history_ports import History
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.git.changes import changes
-from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.tags import PREFIX, unused
-from mcp_server.storage.local.git.worktrees import Branch
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ async def create(memory: Memory, name: str) -> Exploration:
         raise Refused(f"changes from another machine wait ({', '.join(held[:5])}); first: context-manager approve")
     await commit_changes(memory)
     async with EXPLORATIONS.making(memory, name) as place:
-        await run_sync(_copy_machine_settings, memory.files.root, place)
+        await run_sync(_copy_machine_settings, memory.disk.root, place)
         await memory.state.put(STATE, name, memory.clock().isoformat())
     return await _one(memory, name)
 
@@ -89,7 +87,7 @@ async def explorations(memory: Memory) -> list[Exploration]:
     """Returns all explorations, oldest first. Raises Unavailable without git."""
     branches = await EXPLORATIONS.all(memory)
     begun = await memory.state.entries(STATE)
-    found = [await run_sync(_shown, branch, begun.get(EXPLORATIONS.short(branch))) for branch in branches]
+    found = [await run_sync(_shown, memory.git, branch, begun.get(EXPLORATIONS.short(branch))) for branch in branches]
     return sorted(found, key=lambda one: one.begun)
 
 
@@ -110,7 +108,7 @@ async def drop(memory: Memory, name: str) -> Dropped:
     tag: str | None = None
     if branch.ahead:
         taken = {found.name for found in await run_sync(memory.git.tags.all)}
-        tag = unused(f"{PREFIX}before/drop-{name}", taken.__contains__)
+        tag = unused(f"{TAG_PREFIX}before/drop-{name}", taken.__contains__)
         async with memory.locks.git():
             await run_sync(memory.git.tags.create, tag, branch.commit)
     await _remove(memory, branch)
@@ -136,8 +134,8 @@ async def _committed(memory: Memory, name: str) -> Branch:
     """Commits the changes in an exploration's folder and returns its branch."""
     branch = await EXPLORATIONS.find(memory, name)
     if branch.place is not None:
-        there = Git(branch.place, memory.git.clock)
-        found = await run_sync(changes, there, branch.place, OURS)
+        there = memory.git.in_folder(branch.place)
+        found = await run_sync(there.changes, OURS)
         if found:
             text = await run_sync(message, "explore", found)
             async with memory.locks.git():
@@ -154,13 +152,15 @@ async def _remove(memory: Memory, branch: Branch) -> None:
 
 
 async def _one(memory: Memory, name: str) -> Exploration:
-    return await run_sync(_shown, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name))
+    return await run_sync(
+        _shown, memory.git, await EXPLORATIONS.find(memory, name), await memory.state.get(STATE, name)
+    )
 
 
-def _shown(branch: Branch, begun: str | None) -> Exploration:
+def _shown(git: History, branch: Branch, begun: str | None) -> Exploration:
     since = datetime.fromisoformat(begun) if begun else branch.at
     place: Path | None = branch.place
-    uncommitted = len(Git(place).uncommitted(OURS)) if place is not None else 0
+    uncommitted = len(git.in_folder(place).uncommitted(OURS)) if place is not None else 0
     last = max(since, branch.at) if branch.ahead else since
     return Exploration(
         EXPLORATIONS.short(branch),

@@ -24,9 +24,8 @@ from anyio.to_thread import run_sync
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
 from mcp_server.history.moments import moment
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.changes import changes
-from mcp_server.storage.local.git.past import BlamedLine, Commit
-from mcp_server.storage.local.workspace import BEGINNING
+from mcp_server.storage.history_values import BlamedLine, Commit
+from mcp_server.storage.templates import BEGINNING
 from mcp_server.text.fencing import neutralise
 
 KNOWLEDGE = ("knowledge", "topics", "archive", "anchors.yaml")
@@ -100,7 +99,7 @@ async def when(memory: Memory, text: str, limit: int = 20) -> list[Happening]:
         for one in found
     ]
     needle = text.lower()
-    for change in await run_sync(changes, memory.git, memory.files.root, KNOWLEDGE):
+    for change in await run_sync(memory.git.changes, KNOWLEDGE):
         before, after = ((version or "").lower().count(needle) for version in (change.before, change.after))
         if before != after:
             happened.append(Happening(_verb(before, after), change.path, None, None, "not committed yet"))
@@ -219,7 +218,7 @@ def _file_and_lines(memory: Memory, what: str) -> tuple[str | None, list[tuple[i
     place = _PLACE.fullmatch(what)
     for path, lines in ((what, None), (place[1], place) if place else ("", None)):
         try:
-            if path and "\n" not in path and memory.files.resolve(path).is_file():
+            if path and "\n" not in path and memory.files.exists(path) and not memory.files.is_folder(path):
                 first = int(lines[2]) if lines else 0
                 return memory.files.relative(path), [(first, int(lines[3] or first))] if lines else []
         except ContextManagerError:

@@ -18,8 +18,8 @@ from mcp_server.errors import Conflict, Refused, Unavailable
 from mcp_server.history import incoming
 from mcp_server.history.three_way import merged
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.git.merging import Plan, Resolve
+from mcp_server.storage.history_values import Plan, Resolve
+from mcp_server.storage.values import Change
 from mcp_server.text.markdown import split_front_matter
 
 TRIES = 5
@@ -96,7 +96,7 @@ def _joined(
     refuse_staged(memory, cleaned)
     held = incoming.hold(memory, cleaned, remote) if remote else frozenset()
     known = set(beside)
-    written = merger.apply(cleaned, memory.files, resolve, held)
+    written = merger.apply(cleaned, resolve, held)
     for path in sorted(set(beside) - known):  # second versions of uncommitted files
         if not memory.files.exists(path):
             memory.files.write_bytes_atomic(path, beside[path] or b"", new=True)

@@ -17,9 +17,8 @@ from mcp_server.history.history import KNOWLEDGE
 from mcp_server.history.merging import TRIES, refuse_staged, resolver
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.git.merging import Plan
-from mcp_server.storage.local.git.past import Commit
+from mcp_server.storage.history_values import Commit, Plan
+from mcp_server.storage.values import Change
 from mcp_server.text.destinations import is_for_own_hand
 from mcp_server.text.fencing import neutralise
 
@@ -134,7 +133,7 @@ def _reverted(memory: Memory, revision: str, caller: Caller, apply: bool) -> Rev
         return told
     refuse_staged(memory, plan)
     message = f'maintenance: revert "{commit.subject}"\n\nThis reverts commit {commit.id}.'
-    merger.apply(plan, memory.files, resolve)
+    merger.apply(plan, resolve)
     made = merger.commit(plan, [head], message)
     return None if made is None else Reverted(told.reverts, told.subject, told.paths, told.diff, made)
 

@@ -9,8 +9,8 @@ from mcp_server.checkpoints.enrich import enrich_all
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.pressure.reword import reword_all
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.checkpoint_files import FOLDER
+from mcp_server.storage.checkpoint_files import FOLDER
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 

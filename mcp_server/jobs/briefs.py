@@ -11,7 +11,7 @@ from mcp_server.conversations import sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.jobs.maintainer import next_burst
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 

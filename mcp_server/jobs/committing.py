@@ -15,7 +15,6 @@ from mcp_server.history import committing, explore, sync
 from mcp_server.history import committing as tagging
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.memory import Memory
-from mcp_server.storage.local.git.merging import remove_leftovers
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ async def keep_committed(memory: Memory) -> None:
     """Commits on the cadence, tags days that are over, drops old explorations, pushes where that is wanted, until it is
     cancelled; then commits what is left."""
     try:
-        await run_sync(remove_leftovers, memory.files.local)
+        await run_sync(memory.git.merging.remove_leftovers)
         while True:
             await look(memory)
             await anyio.sleep(LOOK_SECONDS)

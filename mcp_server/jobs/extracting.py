@@ -20,7 +20,7 @@ from mcp_server.jobs.maintainer import next_burst
 from mcp_server.knowledge import live
 from mcp_server.knowledge.extract import extract_pending, is_waiting, queue_outdated
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ async def keep_extracted(memory: Memory, environ: Mapping[str, str] | None = Non
         try:
             is_queued = is_queued or await queue_outdated(memory) >= 0
             if memory.settings.lifecycle.extraction_trigger == "on_session_end" and await is_waiting(memory):
-                aside = environ is not None and await child.run("knowledge", memory.files.root, environ)
+                aside = environ is not None and await child.run("knowledge", memory.disk.root, environ)
                 if not aside:
                     await extract_pending(memory, REST)
         except ContextManagerError as error:  # a full disk, a locked file: the next look may go better

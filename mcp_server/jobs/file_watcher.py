@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mcp_server.storage.local.index.looking import FOLDERS, is_indexed
+from mcp_server.storage.values import FOLDERS, is_indexed
 
 if TYPE_CHECKING:
     from anyio import Event

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
 
 from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
@@ -20,7 +19,8 @@ from mcp_server.forgetting import forget
 from mcp_server.jobs.file_watcher import changed_paths
 from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.ports import Listener
+from mcp_server.storage.values import Change
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +84,7 @@ async def run(memory: Memory, duties: Sequence[Duty] = ()) -> None:
         memory.changes.indexed = False
 
 
-async def next_burst(
-    changes: MemoryObjectReceiveStream[Change], concerns: Callable[[Change], bool], quiet: float, most: float
-) -> None:
+async def next_burst(changes: Listener, concerns: Callable[[Change], bool], quiet: float, most: float) -> None:
     """Waits for a change that `concerns` accepts, and then until no change came for `quiet` seconds, at most for `most`
     seconds."""
     while not concerns(await changes.receive()):
@@ -211,7 +209,7 @@ async def _watch(memory: Memory, wanted: Wanted) -> None:
         tasks.start_soon(_set_at_the_end, over)
         while not over.is_set():
             try:
-                async for paths in changed_paths(memory.files.root, over):
+                async for paths in changed_paths(memory.disk.root, over):
                     if not paths:
                         wanted.add(None)
                     for path in paths:  # `_listen` adds them to `wanted`
@@ -230,7 +228,7 @@ async def _set_at_the_end(over: anyio.Event) -> None:
         over.set()
 
 
-async def _listen(changes: MemoryObjectReceiveStream[Change], wanted: Wanted) -> None:
+async def _listen(changes: Listener, wanted: Wanted) -> None:
     """Adds the changes of the watcher and of this process to `wanted`, a moment after they were published."""
     async for change in changes:
         await anyio.sleep(GATHER_SECONDS)

@@ -22,7 +22,7 @@ from mcp_server.jobs import child
 from mcp_server.jobs.cron import latest
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mappin
     while True:
         try:
             if await due(memory, jobs):
-                aside = environ is not None and await child.run("jobs", memory.files.root, environ)
+                aside = environ is not None and await child.run("jobs", memory.disk.root, environ)
                 if not aside:
                     await run_due(memory, jobs)
         except ContextManagerError as error:  # a locked state, a full disk: the next look may go better

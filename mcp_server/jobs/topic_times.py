@@ -9,8 +9,8 @@ from anyio.to_thread import run_sync
 
 from mcp_server.jobs import cron
 from mcp_server.memory import Memory
-from mcp_server.storage.local import activations
-from mcp_server.storage.local.activations import Event
+from mcp_server.storage import activations
+from mcp_server.storage.activations import Event
 from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
 

@@ -19,7 +19,7 @@ from mcp_server.knowledge.anchors import Anchor, items_of, kind_of, names_one_of
 from mcp_server.knowledge.anchors_text import with_entry, without_entries
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, original_of
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.named_things import item_id
 from mcp_server.text.redaction import redact
 from mcp_server.text.yaml import load

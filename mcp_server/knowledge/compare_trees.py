@@ -20,8 +20,8 @@ from mcp_server.knowledge.reconstruct import STATE, branch_of
 from mcp_server.knowledge.regenerating import Delta, delta
 from mcp_server.knowledge.writing import FOLDERS
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import LONGEST_TEXT
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.changes import LONGEST_TEXT
 from mcp_server.text.derived_lines import Source, sources_of
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter
@@ -59,7 +59,7 @@ class Comparison:
 
 async def compare(memory: Memory, names: Sequence[str]) -> Comparison:
     """The memory as it is beside these reconstructions. Raises NotFound for one that there is not, Unavailable."""
-    places = {LIVE: memory.files.root}
+    places = {LIVE: memory.disk.root}
     for name in names:
         branch = await branch_of(memory, name)
         if branch.place is None:

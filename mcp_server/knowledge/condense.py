@@ -24,7 +24,7 @@ from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.prune_knowledge import prune_memory
 from mcp_server.knowledge.writing import ChangedFile, renew_memory
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text import entries
 from mcp_server.text.derived_lines import Source
 from mcp_server.text.destinations import ARCHIVE, MEMORY

@@ -20,7 +20,7 @@ from mcp_server.knowledge.notes import MAX_ITEMS, from_dict, settled_items
 from mcp_server.llm import LlmUnavailable
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 from mcp_server.text.derived_lines import Line, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact, secrets

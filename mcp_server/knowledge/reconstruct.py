@@ -28,15 +28,15 @@ from mcp_server.knowledge.extract import extract
 from mcp_server.knowledge.regenerating import holds_nothing, stripped, without_empty
 from mcp_server.knowledge.writing import FLUSHED, FOLDERS
 from mcp_server.memory import Memory
+from mcp_server.storage.history_values import TAG_PREFIX, Branch, unused
 from mcp_server.storage.local.changes import Changes
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.git.changes import changes
 from mcp_server.storage.local.git.git import Git
-from mcp_server.storage.local.git.tags import PREFIX, unused
-from mcp_server.storage.local.git.worktrees import Branch
 from mcp_server.storage.local.locks import Locks
 from mcp_server.storage.local.state import State
-from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.ports import Files
+from mcp_server.storage.transcripts import Transcripts
+from mcp_server.storage.values import LocalFolder
 from mcp_server.text.destinations import MEMORY
 from mcp_server.text.markdown import split_front_matter
 
@@ -122,7 +122,7 @@ async def _as_it_is(memory: Memory, name: str, place: Path) -> str:
     git, there = Git(place, memory.git.clock), WorkspaceFiles(place, local_folder(place))
 
     def copied() -> list[str]:
-        paths = [path for path in memory.git.differing(OURS) if not (memory.files.root / path).is_dir()]
+        paths = [path for path in memory.git.differing(OURS) if not (memory.disk.root / path).is_dir()]
         for path in paths:
             try:
                 there.write_bytes_atomic(path, memory.files.read_bytes(path), None)
@@ -152,7 +152,7 @@ async def _made(
         done = await extract(there, names=extractors, anew=True, show=show)
         weekly = await condense(there, "weekly", with_indexes=False)
         await run_sync(_tidy, there.files, emptied)
-        found = await run_sync(changes, there.git, place, CARRIED)
+        found = await run_sync(there.git.changes, CARRIED)
         if found:
             text = await run_sync(message, "extract", found)
             async with memory.locks.git():
@@ -173,6 +173,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
     try:
         yield replace(
             memory,
+            disk=LocalFolder(files.root, files.local),
             files=files,
             transcripts=Transcripts(files),
             state=state,
@@ -186,7 +187,7 @@ async def _beside(memory: Memory, place: Path, use_model: bool) -> AsyncIterator
         shutil.rmtree(local, ignore_errors=True)
 
 
-def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
+def _strip(files: Files) -> tuple[dict[str, frozenset[str]], int]:
     """Takes the derived lines out of every file; returns which headings that left empty, by path, and how many lines
     it were."""
     emptied: dict[str, frozenset[str]] = {}
@@ -204,7 +205,7 @@ def _strip(files: WorkspaceFiles) -> tuple[dict[str, frozenset[str]], int]:
     return emptied, removed
 
 
-def _tidy(files: WorkspaceFiles, emptied: dict[str, frozenset[str]]) -> None:
+def _tidy(files: Files, emptied: dict[str, frozenset[str]]) -> None:
     """Takes out headings that are empty now and were not, and files in which nothing is left."""
     for path, headings in emptied.items():
         text = files.text_or_none(path)
@@ -218,7 +219,7 @@ def _tidy(files: WorkspaceFiles, emptied: dict[str, frozenset[str]]) -> None:
             files.write_atomic(path, text[: len(text) - len(body)] + after, text)
 
 
-def _derived_files(files: WorkspaceFiles) -> list[str]:
+def _derived_files(files: Files) -> list[str]:
     found = [stat.path for folder in FOLDERS for stat in files.walk(folder) if stat.path.endswith(".md")]
     return [*found, *([MEMORY] if files.exists(MEMORY) else [])]
 
@@ -226,7 +227,7 @@ def _derived_files(files: WorkspaceFiles) -> list[str]:
 async def _tagged(memory: Memory, name: str, commit: str) -> str:
     """`memory/extract/NAME`: from here on knowledge is what these extractors make of it (S4 §3.4)."""
     taken = {found.name for found in await run_sync(memory.git.tags.all)}
-    tag = unused(f"{PREFIX}extract/{name}", taken.__contains__)
+    tag = unused(f"{TAG_PREFIX}extract/{name}", taken.__contains__)
     async with memory.locks.git():
         await run_sync(memory.git.tags.create, tag, commit)
     return tag

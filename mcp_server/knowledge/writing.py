@@ -27,8 +27,8 @@ from mcp_server.knowledge.page_indexes import PEOPLE_INDEX, PROJECT_INDEX, over_
 from mcp_server.knowledge.places import GENERAL_PAGE, USER_FILE, by_file, place_of
 from mcp_server.knowledge.states import settled
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.ports import Files
+from mcp_server.storage.values import Change
 from mcp_server.text.derived_lines import Line, is_derived, without_sources
 from mcp_server.text.destinations import MEMORY, Place, place_for
 from mcp_server.text.entries import entries, statement
@@ -134,7 +134,7 @@ async def write_lines(
     return changed
 
 
-def _not_remembered(files: WorkspaceFiles, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
+def _not_remembered(files: Files, lines: Sequence[tuple[Line, str]]) -> list[tuple[Line, str]]:
     """Returns the lines without the facts that MEMORY.md says by hand: a fact that was remembered is not told twice."""
     if not any(line.kind == "fact" for line, _ in lines):
         return list(lines)
@@ -196,7 +196,7 @@ async def renew_memory(memory: Memory, dry_run: bool = False) -> ChangedFile | N
     return changed
 
 
-def _bodies(files: WorkspaceFiles) -> dict[str, str]:
+def _bodies(files: Files) -> dict[str, str]:
     """Returns the bodies of the pages that MEMORY.md repeats lines of."""
     paths = [USER_FILE, GENERAL_PAGE, *(stat.path for stat in files.walk("knowledge/projects/"))]
     texts = {path: files.readable(path) for path in paths if path.endswith(".md") and path != PROJECT_INDEX}
@@ -208,7 +208,7 @@ def page_of(line: Line) -> str:
     return place_of(replace(line, kind="open")).path
 
 
-def _open_pages(files: WorkspaceFiles, reports: Sequence[Line]) -> set[str]:
+def _open_pages(files: Files, reports: Sequence[Line]) -> set[str]:
     return {path for path in map(page_of, reports) if files.exists(path)}
 
 
@@ -221,9 +221,7 @@ def _sessions_by_journal(derived: Iterable[Derived]) -> dict[str, list[str]]:
     return found
 
 
-def _at_home(
-    files: WorkspaceFiles, placed: Mapping[str, list[tuple[Place, Line]]]
-) -> dict[str, list[tuple[Place, Line]]]:
+def _at_home(files: Files, placed: Mapping[str, list[tuple[Place, Line]]]) -> dict[str, list[tuple[Place, Line]]]:
     """Lines by the file in which they stand. What went to the archive stays there, and does not come back when its
     conversation is read again; a journal that is archived goes on there."""
     home: dict[str, list[tuple[Place, Line]]] = {}
@@ -242,7 +240,7 @@ def _at_home(
     return home
 
 
-def _holding(files: WorkspaceFiles, transcripts: frozenset[str]) -> list[str]:
+def _holding(files: Files, transcripts: frozenset[str]) -> list[str]:
     """The files, also in the archive, in which a line names one of these transcripts as its source; not the indexes,
     which only repeat it."""
     marks = [f"[src: {path}#" for path in transcripts]
@@ -299,7 +297,7 @@ async def _written_page(batch: _Batch, path: str, stored: object, dry_run: bool)
     return None if page.shown == before else ChangedFile.of(path, before or "", page.shown or "")
 
 
-def put_page(files: WorkspaceFiles, path: str, before: str | None, after: str | None) -> None:
+def put_page(files: Files, path: str, before: str | None, after: str | None) -> None:
     """Writes a page, or deletes it if `after` is None. Raises Conflict if the file is no longer as `before`."""
     if after is None:
         if before is not None:

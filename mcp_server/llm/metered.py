@@ -21,9 +21,9 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.llm import Completion, LlmUnavailable, Provider, Purpose
 from mcp_server.memory import Memory
 from mcp_server.settings import LlmSection
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.llm_ledger import EMBEDDING, LlmLedger, Spent
+from mcp_server.storage import logs
+from mcp_server.storage.llm_ledger import EMBEDDING, LlmLedger, Spent
+from mcp_server.storage.ports import Files
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 
@@ -50,7 +50,7 @@ class MeteredLlm:
     small: Provider
     knobs: LlmSection
     ledger: LlmLedger
-    files: WorkspaceFiles
+    files: Files
     clock: Callable[[], datetime]
     local_date: Callable[[datetime], str]
     own: Mapping[Purpose, Provider] = field(default_factory=dict)

@@ -78,7 +78,7 @@ async def view_of(
     by_number = {turn.number: turn for turn in turns}
 
     def judged() -> tuple[Advice, list[ContextItem], str]:
-        lexicon, problem = memory.lexicon.read_or_shipped()
+        lexicon, problem = memory.lexicon()
         items = items_of(chunks, by_number, estimated=delivery == "add")
         said = advise(
             items,

@@ -29,8 +29,8 @@ from mcp_server.relevance.chunks import LiveChunk, chunks_of
 from mcp_server.relevance.gauges import checkpoint_step
 from mcp_server.relevance.live_set import gauges_of
 from mcp_server.relevance.similar import Lookups
-from mcp_server.storage.local.live_sets import Entered
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.live_values import LiveSetCounts
+from mcp_server.storage.values import SessionRow
 
 STEPS = "checkpoint_steps"
 """Namespace of the state: session → the last step of the client's gauge that made a checkpoint."""
@@ -102,7 +102,7 @@ async def after_turn(
             failed("noting decisions and open items", error)
         return entries, [chunk for turn in turns for chunk in chunks_of(session, turn, memory.tokens.count)]
 
-    async def entering() -> Entered:
+    async def entering() -> LiveSetCounts:
         entries, chunks = await run_sync(computed)
         return await live_set.enter(memory, session, turns, chunks, loaded, entries)
 

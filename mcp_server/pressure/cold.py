@@ -35,8 +35,8 @@ from mcp_server.relevance.chunks import LiveChunk, original_of, score
 from mcp_server.relevance.live_set import change, live_set
 from mcp_server.relevance.similar import Lookups, says_something
 from mcp_server.search.search import SearchRequest, find
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage import logs
+from mcp_server.storage.values import Change
 from mcp_server.text.words import bounded, content_words
 
 IMMUNE = 3

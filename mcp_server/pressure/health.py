@@ -19,7 +19,7 @@ from mcp_server.model import Delivery
 from mcp_server.relevance.gauges import Gauges
 from mcp_server.relevance.live_set import live_set
 from mcp_server.settings import Context
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.values import SessionRow
 
 MOST = 20
 """Most open conversations in the list, those with the latest messages."""

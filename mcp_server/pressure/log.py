@@ -26,9 +26,9 @@ from mcp_server.logs import append, written
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold_records import ColdRecord
 from mcp_server.relevance.gauges import Gauges, grows_fast
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.cold_storage import path_of
-from mcp_server.storage.local.live_sets import Entered, Reading
+from mcp_server.storage import logs
+from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.live_values import LiveSetCounts, Reading
 
 if TYPE_CHECKING:
     from mcp_server.pressure.pressure import Plan
@@ -96,7 +96,7 @@ def _drop(memory: Memory, record: ColdRecord) -> dict[str, Any]:
     }
 
 
-def health(memory: Memory, session: str, gauges: Gauges, entered: Entered) -> None:
+def health(memory: Memory, session: str, gauges: Gauges, entered: LiveSetCounts) -> None:
     """Writes one line on how full a session is. `next_compaction_estimate` is the number of tokens that triggers
     compaction."""
     knobs = memory.settings.context

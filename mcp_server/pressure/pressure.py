@@ -35,9 +35,8 @@ from mcp_server.relevance.gauges import AGAIN_PER, Triggers, curation_step
 from mcp_server.relevance.live_set import change, gauges, gauges_of, live_set
 from mcp_server.relevance.similar import Compared, Lookups, Similar, compared
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.live_sets import STEPS, Entered
-from mcp_server.storage.local.state import SessionRow
+from mcp_server.storage.live_values import STEPS, LiveSetCounts
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.budget import Meter
 from mcp_server.text.destinations import place_for
 from mcp_server.text.redaction import secrets
@@ -91,7 +90,7 @@ class Relief:
 
 
 async def relieve(
-    memory: Memory, session: str, new: Sequence[Turn], entered: Entered, lookups: Lookups
+    memory: Memory, session: str, new: Sequence[Turn], entered: LiveSetCounts, lookups: Lookups
 ) -> list[Relief]:
     """Runs what is due after the turns `new`, and returns it: curation after a user's message, compaction whenever the
     gauge is over its trigger, the limit if that was not enough.
@@ -226,7 +225,7 @@ async def notes(
     turn: Turn,
     reliefs: Sequence[Relief],
     back: int,
-    entered: Entered,
+    entered: LiveSetCounts,
 ) -> tuple[str, ...]:
     """Returns the notes for `observe`'s answer: the gauge from 10% on, what was done, how many chunks came `back`, and
     a context that is still over its limit. `entered` is the state of the live set after the turn.
@@ -235,7 +234,7 @@ async def notes(
     """
     session, delivery = row.session, row.delivery or "add"
     if reliefs or back:
-        entered = await memory.live.entered(session)
+        entered = await memory.live.counts(session)
     full = gauges_of(memory, entered, turn.context_tokens)
     before = entered.earlier[-1].live if entered.earlier else -1
     if reliefs or back or 100 * before // full.limit != 100 * full.live_tokens // full.limit:

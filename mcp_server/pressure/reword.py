@@ -20,7 +20,7 @@ from mcp_server.llm.queue import work_off
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk
 from mcp_server.relevance.live_set import change
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.redaction import redact
 from mcp_server.text.words import content_words

@@ -14,9 +14,9 @@ from mcp_server.history.revert import reverted_commits
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import cold_records, find_cold, one_line
 from mcp_server.recovery.recover import KEPT_COLD, WRITABLE, Kind
-from mcp_server.storage.local.checkpoint_files import CheckpointFiles
-from mcp_server.storage.local.git.past import Version, blob_id
-from mcp_server.storage.local.kept import KeptCopies
+from mcp_server.storage.checkpoint_files import CheckpointFiles
+from mcp_server.storage.history_values import Version, blob_id
+from mcp_server.storage.kept import KeptCopies
 from mcp_server.text import entries
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.entries import entry_id

@@ -29,7 +29,7 @@ from mcp_server.model import Turn
 from mcp_server.relevance import clarity_scores
 from mcp_server.relevance.clarity_scores import BlockItem, ClarityWeights, PruningRules, Tracker, Verdict
 from mcp_server.settings import Settings
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.text.named_things import CATEGORIES
 from mcp_server.topics.topic_context import items_of_active
 

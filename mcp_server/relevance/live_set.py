@@ -20,20 +20,20 @@ from mcp_server.model import Turn
 from mcp_server.relevance.advisor_items import ESTIMATES
 from mcp_server.relevance.chunks import ChunkKind, LiveChunk, chunk_id, chunks_of
 from mcp_server.relevance.gauges import GROWTH_WINDOW, Gauges
-from mcp_server.storage.local.live_sets import Entered
+from mcp_server.storage.live_values import LiveSetCounts
 from mcp_server.text.redaction import redact
 
 
 async def gauges(memory: Memory, session: str, client_tokens: int | None = None) -> Gauges:
     """Returns how full the session's context is. Without `client_tokens` the client's last recent count is used."""
-    entered = await memory.live.entered(session)
+    entered = await memory.live.counts(session)
     if not entered.live + entered.cold:  # a set that was lost holds what it held
         live = sum(chunk.tokens for chunk in await live_set(memory, session) if chunk.form != "cold")
         entered = replace(entered, now=replace(entered.now, live=live))
     return gauges_of(memory, entered, client_tokens)
 
 
-def gauges_of(memory: Memory, entered: Entered, client_tokens: int | None = None) -> Gauges:
+def gauges_of(memory: Memory, entered: LiveSetCounts, client_tokens: int | None = None) -> Gauges:
     """Returns the gauges of a live set that was just read."""
     said = (client_tokens, entered.now.client, *(one.client for one in reversed(entered.earlier)))
     client = next((tokens for tokens in said if tokens is not None), None)
@@ -51,7 +51,7 @@ async def enter(
     chunks: Sequence[LiveChunk],
     loaded: Sequence[ContextChunk] = (),
     entries: Mapping[tuple[str, str], Any] = MappingProxyType({}),
-) -> Entered:
+) -> LiveSetCounts:
     """Adds turns that were just recorded to the session's live set. Returns how full the set is.
 
     `chunks` are those of the turns, `loaded` what entered the client's context with the last of them: an item that was
@@ -67,7 +67,7 @@ async def enter(
         await memory.live.put(session, await _made_again(memory, session))
         entered = await memory.live.add(session, last.number + 1, items, *reading)
         await run_sync(_without_copies, memory, session)
-    return entered or await memory.live.entered(session)
+    return entered or await memory.live.counts(session)
 
 
 def _without_copies(memory: Memory, session: str) -> None:

@@ -24,9 +24,7 @@ from mcp_server.search import gate, ranking
 from mcp_server.search.newer import MOST, newest_first, with_note
 from mcp_server.search.query_syntax import parse_query, period, plain_query
 from mcp_server.settings import Settings
-from mcp_server.storage.local.index.answers import Candidates
-from mcp_server.storage.local.index.depth import USUAL, Depth
-from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters
 from mcp_server.text.derived_lines import Source, is_derived, sources_of, without_sources
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.passages import is_imported, own_text

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mcp_server.storage.local.state_tables import conversations
-from mcp_server.storage.local.walking import count_files
+from mcp_server.storage.local.files import WorkspaceFiles
+from mcp_server.storage.local.state import count_conversations
 
 FIRST = """\
 A long memory for conversations, kept as markdown files. Nothing is stored in it yet.
@@ -35,10 +35,9 @@ def now(root: Path | None, local: Path | None, hooks: bool = False, folder: str 
     """
     if root is None or local is None or not (root / "memory-config.yaml").exists():
         return FIRST_WITH_HOOKS if hooks else FIRST
-    files = ", ".join(
-        f"{count} {category} file{'s' if count > 1 else ''}" for category, count in sorted(count_files(root).items())
-    )
-    count, last = conversations(local)
+    counts = sorted(WorkspaceFiles(root).count().items())
+    files = ", ".join(f"{count} {category} file{'s' if count > 1 else ''}" for category, count in counts)
+    count, last = count_conversations(local)
     heard = (
         f"{count} conversation{'s' if count > 1 else ''}, the last on {last[:10]}" if last else "no conversation yet"
     )

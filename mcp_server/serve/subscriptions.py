@@ -15,14 +15,14 @@ from typing import Any
 from urllib.parse import unquote
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server import MCPServer
 from mcp.server.connection import Connection as Peer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
 from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.ports import Listener
+from mcp_server.storage.values import Change
 
 DEBOUNCE = 0.5
 """Seconds in which changes are collected before clients are notified."""
@@ -65,7 +65,7 @@ class Subscriptions:
                 await peer.send_resource_updated(uri)
 
     @staticmethod
-    async def bursts(changes: MemoryObjectReceiveStream[Change]) -> AsyncIterator[list[Change]]:
+    async def bursts(changes: Listener) -> AsyncIterator[list[Change]]:
         """Yields the changes, collected over `DEBOUNCE` seconds, without end."""
         while True:
             gathered = [await changes.receive()]

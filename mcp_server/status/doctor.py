@@ -103,24 +103,18 @@ def _disk(memory: Memory) -> Check:
         memory.files.remove(PROBE)
     except ContextManagerError as error:
         return Check("disk", False, str(error), "nothing can be recorded until this folder can be written")
-    return Check("disk", True, f"{memory.files.root} can be written durably")
+    return Check("disk", True, f"{memory.disk.root} can be written durably")
 
 
 def _space(memory: Memory) -> Check:
-    free = shutil.disk_usage(memory.files.root).free
+    free = shutil.disk_usage(memory.disk.root).free
     said = f"{free / 1e9:.1f} GB free"
     return Check("space", free >= LITTLE, said, "" if free >= LITTLE else "free some: a full disk stops recording")
 
 
 async def _state(memory: Memory) -> Check:
     rows = await memory.state.sessions()
-    if memory.state.moved_aside:
-        return Check(
-            "state",
-            True,
-            f"a damaged state.db was moved to {memory.state.moved_aside.name} and read back from the transcripts",
-        )
-    return Check("state", True, f"{len(rows)} conversations known")
+    return Check("state", True, memory.state.damage or f"{len(rows)} conversations known")
 
 
 async def _index(memory: Memory) -> Check:

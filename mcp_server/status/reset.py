@@ -17,8 +17,8 @@ from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
 from mcp_server.pressure.cold import expired_records
-from mcp_server.storage.local.cold_storage import path_of
-from mcp_server.storage.local.walking import FileStat
+from mcp_server.storage.cold_storage import path_of
+from mcp_server.storage.values import FileStat
 
 INDEX, STATE, ADVISOR = ".local/index/", ".local/state.db", ".local/advisor/"
 LOGS, COLD = ".local/logs/", ".local/cold-storage/"

@@ -24,9 +24,7 @@ from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.pressure.health import health
 from mcp_server.relevance import clarity_views
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.git.health import lfs_problem
-from mcp_server.storage.local.walking import count_files
+from mcp_server.storage import logs
 from mcp_server.text.fencing import neutralise
 from mcp_server.topics import listing
 
@@ -102,7 +100,7 @@ async def status(memory: Memory, view: str = "all", session: str | None = None, 
                 raise
             problems.append(str(error))
     problems += [str(message) for message in views.get("index", {}).get("messages", ())]
-    report = StatusReport(str(memory.files.root), views, tuple(dict.fromkeys(problems)))
+    report = StatusReport(str(memory.disk.root), views, tuple(dict.fromkeys(problems)))
     return await run_sync(_fitted, memory, report, max_tokens)
 
 
@@ -110,7 +108,7 @@ def _trust(memory: Memory) -> list[str]:
     """Returns problems: changes that wait for approval, unfinished requests to forget, and errors in the lexicon."""
     memory.forgotten.requests()
     waits = waiting_sentence(memory)
-    lexicon = memory.lexicon.read_or_shipped()[1] if memory.settings.advisor.lexicon else ""
+    lexicon = memory.lexicon()[1] if memory.settings.advisor.lexicon else ""
     unfinished = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory)]
     return [*filter(None, (waits, lexicon)), *memory.forgotten.problems, *unfinished]
 
@@ -259,7 +257,7 @@ async def _llm(memory: Memory) -> Mapping[str, Any]:
 
 async def _sizes(memory: Memory) -> Mapping[str, Any]:
     return {
-        "files": dict(sorted((await run_sync(count_files, memory.files.root)).items())),
+        "files": dict(sorted((await run_sync(memory.files.count)).items())),
         "bytes": await run_sync(_bytes, memory),
     }
 
@@ -307,14 +305,14 @@ async def git_view(memory: Memory) -> Mapping[str, Any]:
             return view
         view["branch"] = await run_sync(memory.git.branch) or "none (an old version is checked out)"
         view["uncommitted_files"] = len(await run_sync(memory.git.uncommitted, committing.OURS))
-        view["hooks"] = await run_sync(memory.git.hooks.standing) if knobs.hooks else "switched off (git.hooks)"
+        view["hooks"] = await run_sync(memory.git.hooks.state) if knobs.hooks else "switched off (git.hooks)"
         view["history"] = await run_sync(_reach, memory)
         view |= await run_sync(_remote, memory)
     except ContextManagerError as error:
         view["trouble"] = str(error)
     said = await memory.state.get(committing.STATE, committing.PUSH)
     view["auto_push"] = knobs.auto_push
-    trouble = [report.note, said["said"] if said else "", await run_sync(lfs_problem, memory.files.root)]
+    trouble = [report.note, said["said"] if said else "", await run_sync(memory.git.health.large_files)]
     view["left_out"] = [f"{path}: {why}" for path, why in sorted(report.left_out.items())][:MOST_SHOWN]
     view["warnings"] = [f"{path}: {why}" for path, why in sorted(report.warned.items())]
     view["waiting_for_your_commit"] = sorted(report.waiting)[:MOST_SHOWN]

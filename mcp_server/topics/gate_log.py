@@ -7,23 +7,21 @@ A decision is a line with `was_useful: null`. A later line `gate_outcome` says w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from anyio.to_thread import run_sync
 
 from mcp_server.logs import append, written
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.storage import logs
+from mcp_server.storage.topic_files import TopicSet
 from mcp_server.topics.similarity import similarity
 from mcp_server.topics.topic import WatchedMessage
 
 if TYPE_CHECKING:
     from mcp_server.topics.judge import Verdict
-
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
 
 KIND = "gate"
 NAMESPACE = "gate"

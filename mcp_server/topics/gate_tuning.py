@@ -21,7 +21,7 @@ from anyio.to_thread import run_sync
 
 from mcp_server.errors import Unavailable
 from mcp_server.memory import Memory
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 from mcp_server.topics import front_matter
 from mcp_server.topics.gate_log import decisions
 

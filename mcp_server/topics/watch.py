@@ -21,11 +21,10 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.conversations.source_keys import content_sha
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller, Turn
-from mcp_server.storage.local import activations
-from mcp_server.storage.local.activations import Event, Standing
-from mcp_server.storage.local.changes import Change
-from mcp_server.storage.local.state import SessionRow
-from mcp_server.storage.local.topic_files import TopicSet
+from mcp_server.storage import activations
+from mcp_server.storage.activations import Event, SessionTopics
+from mcp_server.storage.topic_files import TopicSet
+from mcp_server.storage.values import Change, SessionRow
 from mcp_server.text.fencing import neutralise
 from mcp_server.text.words import bounded
 from mcp_server.topics import gate_log, judge
@@ -128,14 +127,14 @@ def first_tier_of_prompt(memory: Memory, prompt: str) -> Seen:
     return Seen(message, topics, first_tier(memory, topics, message) if topics.topics else Tier1())
 
 
-async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, Standing]:
+async def judge_prompt(memory: Memory, session: str, prompt: str, seen: Seen) -> tuple[TopicSet, SessionTopics]:
     """Judges a prompt that a client's hook reports before the turn is recorded. Returns the topics and the session's
     activations after it. The recorded turn is judged again only if an LLM took longer than a prompt can wait (until
     then the scores decide), or if the time limit skipped a pattern."""
     message, topics, tier1 = seen.message, seen.topics, seen.tier1
     if not topics.topics:
-        return topics, Standing()
-    standing = await activations.standing(memory.state, session)
+        return topics, SessionTopics()
+    standing = await activations.session_topics(memory.state, session)
     stored = standing.active
     if fingerprint(prompt) in stored.ahead or standing.last == ("user", content_sha(prompt)):
         return topics, standing
@@ -220,7 +219,7 @@ def describe_trigger(matches: Sequence[Match], score: float | None) -> str:
 async def _heard(memory: Memory, row: SessionRow, turns: Sequence[Turn], loaded: Sequence[str]) -> tuple[str, ...]:
     topics = await run_sync(memory.topics.read)
     ttl = memory.settings.watchers.topic_ttl
-    standing = await activations.standing(memory.state, row.session)
+    standing = await activations.session_topics(memory.state, row.session)
     exchange, before = standing.exchanges, standing.active
     after = await _take_waiting(memory, row, exchange, before) if standing.waiting else before
     spoken = [turn for turn in turns if turn.role in ("user", "agent") and turn.name != COMPACTION]

@@ -29,7 +29,7 @@ async def two(tmp_path: Path, hub: Path, clock: Clock, new_workspace: Path) -> A
     """A memory with one fact, and its clone on another machine."""
     shutil.copytree(new_workspace, tmp_path / "one")
     async with copy(tmp_path / "one", clock) as one:
-        git(one.files.root, "remote", "add", "origin", str(hub))
+        git(one.disk.root, "remote", "add", "origin", str(hub))
         await remember(one, NewFact("Ana lives in Zurich"), TESTS)
         await sync(one)
         git(tmp_path, "clone", "--quiet", str(hub), "other")

@@ -62,7 +62,7 @@ When a new email arrives:
 
 def write(memory: Memory, path: str, text: str) -> None:
     """Writes a file as a person would, past us."""
-    place = memory.files.root / path
+    place = memory.disk.root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, encoding="utf-8")
 

@@ -111,7 +111,7 @@ async def test_with_the_setting_off_it_is_written_at_once(workspace: Path) -> No
 async def test_a_secret_is_refused_before_it_waits(memory: Memory) -> None:
     with pytest.raises(Refused, match="secret"):
         await propose(memory, "the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
-    assert not (memory.files.local / "pending").exists()
+    assert not (memory.disk.local / "pending").exists()
 
 
 async def test_identity_goes_nowhere_else(memory: Memory) -> None:
@@ -121,10 +121,10 @@ async def test_identity_goes_nowhere_else(memory: Memory) -> None:
 
 async def test_a_proposal_that_somebody_forged_writes_nowhere_else(memory: Memory) -> None:
     number = await propose(memory)
-    path = memory.files.local / "pending" / f"{number}.json"
+    path = memory.disk.local / "pending" / f"{number}.json"
     forged = json.loads(path.read_text()) | {"path": "knowledge/memory/MEMORY.md"}
     path.write_text(json.dumps(forged))
-    (memory.files.local / "pending" / "broken.json").write_text("{")
+    (memory.disk.local / "pending" / "broken.json").write_text("{")
     (found,) = await waiting(memory)
     assert "is not a file" in found.problem
     with pytest.raises((Refused, Conflict)):

@@ -289,7 +289,7 @@ async def test_the_block_is_in_the_compiled_text_and_in_its_receipt_and_within_i
 
 async def test_a_failing_tracker_costs_no_turn(memory: Memory) -> None:
     await said(memory, "ClaraCore")
-    (memory.files.root / "anchors.yaml").write_bytes(b"\xff\xfe not utf-8")
+    (memory.disk.root / "anchors.yaml").write_bytes(b"\xff\xfe not utf-8")
     await said(memory, "still here")
     assert [turn.content for turn in await session_turns(memory, "s")] == ["ClaraCore", "still here"]
 

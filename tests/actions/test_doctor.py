@@ -32,7 +32,7 @@ async def test_a_passage_that_the_index_lost_is_noticed(memory: Memory) -> None:
     memory.files.write_atomic("knowledge/people/ana.md", "# Ana\n\nAna sails.\n\n# Boat\n\nThe boat is blue.\n")
     await catch_up(memory)
     assert "files compared" in (await checks(memory))["index"].detail
-    (index,) = (memory.files.local / "index").glob("*.db")
+    (index,) = (memory.disk.local / "index").glob("*.db")
     with sqlite3.connect(index) as connection:
         connection.execute("DELETE FROM knowledge_fts WHERE words LIKE '%sails%'")
     connection.close()
@@ -53,7 +53,7 @@ async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names")
 async def test_files_whose_names_cannot_be_used_are_named(memory: Memory) -> None:
-    (memory.files.root / "knowledge/people/Ana: notes.md").write_text("# Ana\n")
+    (memory.disk.root / "knowledge/people/Ana: notes.md").write_text("# Ana\n")
     found = (await checks(memory))["files"]
     assert not found.ok
     assert "Ana: notes.md" in found.detail

@@ -24,7 +24,7 @@ from mcp_server.conversations.sessions import show_session
 from mcp_server.errors import Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, Turn
-from mcp_server.storage.local.workspace import BEGINNING
+from mcp_server.storage.templates import BEGINNING
 from tests.gitting import git, subjects
 
 pytestmark = pytest.mark.anyio

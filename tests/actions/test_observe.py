@@ -17,6 +17,7 @@ from mcp_server.conversations.sessions import close_idle, end_session, restore_a
 from mcp_server.errors import Conflict, Invalid
 from mcp_server.memory import Memory
 from mcp_server.model import Caller, ToolCall
+from mcp_server.storage.local.locks import Locks
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio
@@ -51,9 +52,10 @@ async def test_a_message_takes_three_reads_and_two_writes_of_the_state(
     await said(memory, "Which berth did we choose?")
     await said(memory, "Berth 12.", role="agent")
     calls: list[str] = []
+    state: Any = memory.state  # the local one, whose transactions are counted
 
     def counted(name: str) -> Callable[..., Any]:
-        transaction = getattr(memory.state, name)
+        transaction = getattr(state.file, name)
 
         def call(fn: Callable[[Any], Any], **options: bool) -> Any:
             calls.append(name)
@@ -62,7 +64,7 @@ async def test_a_message_takes_three_reads_and_two_writes_of_the_state(
         return call
 
     for name in ("read", "write"):
-        monkeypatch.setattr(memory.state, name, counted(name))
+        monkeypatch.setattr(state.file, name, counted(name))
     await said(memory, "And which mainsail?")
     assert sorted(calls) == ["read", "read", "read", "write", "write"]
 
@@ -255,6 +257,7 @@ async def test_who_speaks_while_silent_sessions_are_closed_is_not_shut_out(memor
         async with memory.locks.transcript("s"):
             begin.set()
             with anyio.fail_after(60):
+                assert isinstance(memory.locks, Locks)
                 while not any(lock.statistics().tasks_waiting for lock in memory.locks._inside.values()):  # noqa: ASYNC110
                     await anyio.sleep(0.001)  # it has seen that the session is silent, and wants the lock
             row = await memory.state.session("s")

@@ -99,6 +99,6 @@ async def test_reading_counts_as_a_reference(memory: Memory) -> None:
 @pytest.mark.parametrize("path", ["././.local/secret.md", "memory://././.local/secret.md", "knowledge/link.md"])
 async def test_no_roundabout_way_leads_to_the_machines_own_files(memory: Memory, path: str) -> None:
     memory.files.write_atomic(".local/secret.md", "the token\n")
-    (memory.files.root / "knowledge/link.md").symlink_to("../.local/secret.md")
+    (memory.disk.root / "knowledge/link.md").symlink_to("../.local/secret.md")
     with pytest.raises(Refused, match="machine's own"):
         await read(memory, path)

@@ -15,9 +15,9 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.recovery.recover import recover
 from mcp_server.recovery.recoverable import recoverable
+from mcp_server.storage.kept import FOLDER, MOST
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import Repository
-from mcp_server.storage.local.kept import FOLDER, MOST
 from mcp_server.text.destinations import ARCHIVE, MEMORY
 from mcp_server.text.forgotten import Forgotten
 from tests.actions.full_memory import multiply
@@ -316,7 +316,7 @@ async def test_only_so_many_replaced_files_are_kept(memory: Memory) -> None:
         await recover(memory, f"{NOTES}@{commits[number % 2]}", USER, apply=True)
     kept = [one for one in await recoverable(memory, limit=1000) if one.kind == "replaced"]
     assert len(kept) == MOST
-    assert len(list(memory.files.resolve(FOLDER).iterdir())) == MOST
+    assert len(list((memory.disk.root / FOLDER).iterdir())) == MOST
 
 
 async def test_a_damaged_copy_is_not_offered(memory: Memory) -> None:

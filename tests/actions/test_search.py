@@ -18,13 +18,13 @@ from mcp_server.project import Project
 from mcp_server.search.ranking import RankingWeights
 from mcp_server.search.search import SearchRequest, find, search, snippet, weights_of
 from mcp_server.settings_file import read_settings
-from mcp_server.storage.local.index.depth import Depth
+from mcp_server.storage.values import Depth
 
 pytestmark = pytest.mark.anyio
 
 
 def write(memory: Memory, path: str, text: str) -> None:
-    place = memory.files.root / path
+    place = memory.disk.root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, encoding="utf-8")
 

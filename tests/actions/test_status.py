@@ -30,7 +30,7 @@ async def test_it_counts_what_is_stored(memory: Memory) -> None:
     assert report.views["sizes"]["files"]["conversation"] == 1
     assert report.views["index"]["state"] == "ready"
     assert "Fix the login page" in report.markdown
-    assert json.loads(json.dumps(report.as_dict(), default=str))["workspace"] == str(memory.files.root)
+    assert json.loads(json.dumps(report.as_dict(), default=str))["workspace"] == str(memory.disk.root)
 
 
 async def test_one_view_or_one_session_can_be_asked_for(memory: Memory) -> None:
@@ -79,7 +79,7 @@ async def test_the_doctor_finds_a_healthy_machine_healthy(memory: Memory) -> Non
 
 async def test_the_instructions_are_short_and_true(memory: Memory) -> None:
     def instructions() -> str:
-        return now(memory.files.root, memory.files.local)
+        return now(memory.disk.root, memory.disk.local)
 
     assert "no conversation yet" in instructions()
     await observe(memory, NewTurn("user", "hi", "s"), Caller())
@@ -100,7 +100,7 @@ async def test_a_title_is_stored_text_and_harmless(memory: Memory) -> None:
 @pytest.mark.parametrize("chosen", [".", "..", "knowledge", "raw/conversations", ".git"])
 async def test_a_local_folder_among_the_memorys_own_files_is_named_and_not_used(workspace: Path, chosen: str) -> None:
     async with open_memory(workspace, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR": chosen}) as memory:
-        assert memory.files.local == workspace.resolve() / ".local"
+        assert memory.disk.local == workspace.resolve() / ".local"
         assert [one for one in memory.problems() if "local_dir" in one]
 
 

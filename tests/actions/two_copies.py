@@ -28,12 +28,12 @@ def edit(memory: Memory, path: str, old: str, new: str) -> None:
     """An edit as an editor makes it."""
     text = memory.files.read_text(path)
     assert old in text
-    write(memory.files.root, path, text.replace(old, new))
+    write(memory.disk.root, path, text.replace(old, new))
 
 
 def same(one: Memory, other: Memory) -> bool:
     """Whether two copies hold the same files, and are at the same commit."""
-    places = [memory.files.root for memory in (one, other)]
+    places = [memory.disk.root for memory in (one, other)]
     trees = [git(place, "rev-parse", "HEAD^{tree}") for place in places]
     clean = [git(place, "status", "--porcelain") for place in places]
     return trees[0] == trees[1] and clean == ["", ""]

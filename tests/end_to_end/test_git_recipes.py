@@ -120,8 +120,8 @@ async def test_private_knowledge_is_encrypted_in_every_commit(workspace: Path, t
         run(['cd "$MEMORY"', 'git-crypt unlock "$KEY"'], tmp_path / "other", KEY=str(key))
         async with open_memory(tmp_path / "other", PLAIN) as other:
             for copy, word in ((memory, "nuts"), (other, "pollen")):
-                text = (copy.files.root / private).read_text()
-                write(copy.files.root, private, f"{text}- allergic to {word}\n")
+                text = (copy.disk.root / private).read_text()
+                write(copy.disk.root, private, f"{text}- allergic to {word}\n")
             await sync(memory)
             await sync(other)
             await sync(memory)

@@ -151,7 +151,7 @@ async def test_everything_is_done_beside_half_staged_work(repository: Path, tmp_
         git(tmp_path, "clone", "--quiet", "--bare", str(repository), "hub.git")
         git(repository, "remote", "add", "hub", str(tmp_path / "hub.git"))
         async with open_memory(tmp_path / "other", PLAIN) as other:
-            git(other.files.root, "remote", "add", "hub", str(tmp_path / "hub.git"))
+            git(other.disk.root, "remote", "add", "hub", str(tmp_path / "hub.git"))
             await remember(other, NewFact("Bo bakes bread"), TESTS)
             await sync(other)
         await sync(memory, "hub")

@@ -128,7 +128,7 @@ from mcp_server.knowledge.reconstruct import reconstruct
 from mcp_server.app import open_memory
 from mcp_server.storage.local import durable
 from mcp_server.storage.local.git.repository import Repository
-from mcp_server.storage.local.git.worktrees import Worktrees
+from mcp_server.storage.local.git.refs import Worktrees
 from tests.killing import die_at
 from tests.serving import PLAIN
 

@@ -12,14 +12,14 @@ from mcp_server.jobs import briefs as job
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_brief_follows_what_it_is_made_of(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "QUIET_SECONDS", 0.01)
-    place = Path(memory.files.local / "brief" / briefs.GLOBAL_FILE)
+    place = Path(memory.disk.local / "brief" / briefs.GLOBAL_FILE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(job.keep_briefs, memory)
         with anyio.fail_after(60):

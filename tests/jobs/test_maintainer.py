@@ -19,7 +19,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.search.query_syntax import plain_query
 from mcp_server.search.search import SearchRequest, search
-from mcp_server.storage.local.changes import Change
+from mcp_server.storage.values import Change
 
 pytestmark = pytest.mark.anyio
 KEYWORDS_ONLY = {"CONTEXT_MANAGER_SEARCH__EMBEDDER": "none"}
@@ -54,7 +54,7 @@ async def finds(memory: Memory, word: str, how: str = "keyword") -> bool:
 
 
 def write(memory: Memory, path: str, text: str) -> None:
-    place = memory.files.root / path
+    place = memory.disk.root / path
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, encoding="utf-8")
 
@@ -65,8 +65,8 @@ async def test_what_was_there_and_what_anybody_writes_is_found(memory: Memory) -
         await until(lambda: finds(memory, "walrus"))
         write(memory, "knowledge/reference/deep/b.md", "penguin")
         await until(lambda: finds(memory, "penguin"))
-        (memory.files.root / "knowledge/reference/deep").rename(memory.files.root / "knowledge/reference/other")
-        (memory.files.root / "knowledge/reference/a.md").unlink()
+        (memory.disk.root / "knowledge/reference/deep").rename(memory.disk.root / "knowledge/reference/other")
+        (memory.disk.root / "knowledge/reference/a.md").unlink()
 
         async def moved() -> bool:
             return bool(await memory.index.document("knowledge/reference/other/b.md")) and not await finds(
@@ -110,7 +110,7 @@ async def test_a_link_keeps_nothing_from_being_found_and_no_search_waits_for_wha
 ) -> None:
     """It leads to a folder beside the workspace, or around to the workspace itself."""
     (tmp_path / place).mkdir(exist_ok=True)
-    (memory.files.root / "knowledge" / "linked").symlink_to(tmp_path / place)
+    (memory.disk.root / "knowledge" / "linked").symlink_to(tmp_path / place)
     async with maintaining(memory):
         for animal in ("walrus", "penguin", "heron"):  # the last one comes by the watcher for sure
             (tmp_path / place / f"{animal}.md").write_text("not ours", encoding="utf-8")
@@ -153,7 +153,7 @@ async def test_another_process_takes_over_and_others_notice(
 
 async def test_a_deleted_or_damaged_index_is_built_again(memory: Memory) -> None:
     write(memory, "knowledge/reference/a.md", "walrus")
-    folder = memory.files.local / "index"
+    folder = memory.disk.local / "index"
     async with maintaining(memory):
         await until(lambda: finds(memory, "walrus"))
         for place in folder.iterdir():

@@ -14,7 +14,7 @@ from mcp_server.errors import NotFound
 from mcp_server.jobs import scheduler
 from mcp_server.jobs.scheduler import Job, planned, run_due, run_now
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.conftest import KEYWORDS_ONLY, Clock
 
 pytestmark = pytest.mark.anyio

@@ -84,7 +84,7 @@ async def test_manual_topics_are_never_set_off_and_removed_ones_are_forgotten(me
     await fire_due(memory)
     clock.forward(hours=1)
     assert await fire_due(memory) == ("standup",)
-    (memory.files.root / "topics" / "standup.md").unlink()
+    (memory.disk.root / "topics" / "standup.md").unlink()
     await fire_due(memory)
     write(memory, "topics/standup.md", DAILY)
     clock.forward(days=1)

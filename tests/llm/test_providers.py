@@ -16,8 +16,8 @@ from mcp_server.llm import Llm, LlmUnavailable
 from mcp_server.llm.metered import costs
 from mcp_server.memory import Memory
 from mcp_server.status.status import status
-from mcp_server.storage.local import logs
-from mcp_server.storage.local.llm_ledger import LlmLedger, Spent
+from mcp_server.storage import logs
+from mcp_server.storage.llm_ledger import LlmLedger, Spent
 from tests.llm.endpoint import IN, OUT, Endpoint, Reply, endpoint
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from mcp_server.memory import Memory
 from mcp_server.model import Caller
 from mcp_server.pressure.reword import reword_all
 from mcp_server.relevance.live_set import live_set
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.actions.lifecycle.test_extract import ANA, LINE, talk
 from tests.actions.pressure.test_reword import BETTER, KNOBS, compact
 from tests.conftest import KEYWORDS_ONLY
@@ -66,7 +66,7 @@ async def extracted(memory: Memory) -> bool:
 async def committed(memory: Memory) -> bool:
     await remember(memory, NewFact("Ana moved to Basel"), Caller())
     await commit_changes(memory)
-    (newest,) = subjects(memory.files.root, "-1")
+    (newest,) = subjects(memory.disk.root, "-1")
     assert newest in ("memory: Ana lives in Basel now", "memory: MEMORY.md: Ana moved to Basel")
     return newest == "memory: Ana lives in Basel now"
 

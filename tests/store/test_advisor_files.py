@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.storage.local.advisor_files import AdvisorFiles, path_of
+from mcp_server.storage.advisor_files import AdvisorFiles, path_of
 from mcp_server.storage.local.files import WorkspaceFiles
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.checkpoint_trees import LARGEST, CheckpointTrees
+from mcp_server.storage.checkpoint_trees import LARGEST, CheckpointTrees
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.git import Git
 
@@ -39,7 +39,7 @@ def trees(tmp_path: Path, request: pytest.FixtureRequest) -> CheckpointTrees:
     files = WorkspaceFiles(root)
     for path, data in FILES.items():
         files.write_bytes_atomic(path, data)
-    return CheckpointTrees(files)
+    return CheckpointTrees(files, Git(files.root))
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_git_sees_neither_index_nor_branch_change(tmp_path: Path) -> None:
     git(root, "add", "knowledge/a.md")
     (root / "knowledge/a.md").write_text("two")
     before = git(root, "status", "--porcelain=v2", "--branch")
-    taken = CheckpointTrees(WorkspaceFiles(root)).take("ckp_1")
+    taken = CheckpointTrees(WorkspaceFiles(root), Git(root)).take("ckp_1")
     assert git(root, "status", "--porcelain=v2", "--branch") == before
     assert git(root, "cat-file", "-t", "refs/memory/checkpoints/ckp_1").strip() == "tree"
     assert taken.tree == "git:ckp_1"
@@ -146,7 +146,7 @@ def test_a_repository_that_refuses_is_no_reason_to_keep_nothing(tmp_path: Path) 
     (root / "knowledge").mkdir(parents=True)
     (root / "knowledge/a.md").write_text("one")
     (root / ".git").mkdir()  # no repository at all
-    trees = CheckpointTrees(WorkspaceFiles(root))
+    trees = CheckpointTrees(WorkspaceFiles(root), Git(root))
     taken = trees.take("ckp_1")
     assert taken.tree == "copy:ckp_1"
     assert trees.read(taken.tree) == {"knowledge/a.md": b"one"}

@@ -251,7 +251,7 @@ def test_a_hooks_folder_of_the_users_goes_on_working_and_is_not_written_to(
         root, "config", "--global", "--unset", "core.hooksPath"
     )
     repository.hooks.ensure()  # the user has given it up
-    assert repository.hooks.standing() == "in .git/hooks"
+    assert repository.hooks.state() == "in .git/hooks"
     assert subjects(root) == ["by hand"]
 
 
@@ -266,7 +266,7 @@ def test_hooks_also_look_at_commits_in_a_linked_worktree(root: Path, tmp_path: P
     write(tmp_path / "tree", CORE, "- x\n" * 221)
 
     assert commit(tmp_path / "tree").startswith("refused")
-    assert Git(tmp_path / "tree").hooks.standing() != ""
+    assert Git(tmp_path / "tree").hooks.state() != ""
 
 
 def test_hooks_of_a_workspace_whose_git_folder_lies_elsewhere_are_seen_to_be_in_place(

@@ -9,7 +9,7 @@ import pytest
 
 from mcp_server.memory import Memory
 from mcp_server.relevance.chunks import LiveChunk, Standing
-from mcp_server.storage.local.live_sets import Entered, LiveSets, Reading
+from mcp_server.storage.live_values import LiveSetCounts, Reading
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ def chunk(turn: int, tokens: int = 10, part: int = 0) -> LiveChunk:
 
 
 async def test_chunks_come_back_as_they_were_in_the_order_in_which_they_came(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     chunks = [chunk(2), chunk(1, part=1), chunk(1), chunk(10)]
     await live.put("s", chunks)
     await live.put("other", [chunk(3, 999)])
@@ -30,7 +30,7 @@ async def test_chunks_come_back_as_they_were_in_the_order_in_which_they_came(mem
 
 
 async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     await live.put("s", [chunk(1), chunk(2)])
     await live.put("s", [replace(chunk(1), form="cold")])
     assert await live.tokens("s") == 10
@@ -40,30 +40,30 @@ async def test_what_is_cold_costs_nothing_and_keeps_its_row(memory: Memory) -> N
 
 
 async def test_a_turn_is_added_only_behind_the_turn_before_it(memory: Memory) -> None:
-    live, keep = LiveSets(memory.state), timedelta(minutes=5)
+    live, keep = memory.live, timedelta(minutes=5)
     assert await live.add("s", 2, [chunk(2)], AT, None, keep) is None
     assert await live.of("s") == []
-    assert await live.standing("s") is None
+    assert await live.shortened_chunks("s") is None
     first = Reading(AT, 10, 500)
-    assert await live.add("s", 1, [chunk(1)], AT, 500, keep) == Entered(first, (), 1, 0, 0)
+    assert await live.add("s", 1, [chunk(1)], AT, 500, keep) == LiveSetCounts(first, (), 1, 0, 0)
     later = AT + timedelta(minutes=4)
     second = Reading(later, 20)
-    assert await live.add("s", 2, [chunk(2)], later, None, keep) == Entered(second, (first,), 2, 0, 0)
+    assert await live.add("s", 2, [chunk(2)], later, None, keep) == LiveSetCounts(second, (first,), 2, 0, 0)
     assert await live.readings("s") == [first, second]
-    assert await live.entered("s") == Entered(second, (first,), 2, 0, 0)
+    assert await live.counts("s") == LiveSetCounts(second, (first,), 2, 0, 0)
     latest = later + timedelta(minutes=9)
     await live.add("s", 3, [replace(chunk(3), form="cold")], latest, None, keep)
     assert [one.at for one in await live.readings("s")] == [later, latest]
-    assert await live.entered("s") == Entered(Reading(latest, 20), (second,), 2, 1, 1)
+    assert await live.counts("s") == LiveSetCounts(Reading(latest, 20), (second,), 2, 1, 1)
     await live.clear("s")
     assert await live.readings("s") == []
 
 
 async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     cold, short = replace(chunk(1), form="cold"), replace(chunk(2), form="summary", shown="in short")
     await live.put("s", [cold, short, chunk(3)])
-    assert await live.standing("s") == [
+    assert await live.shortened_chunks("s") == [
         Standing("c1.0", "message", 1, 0, "cold"),
         Standing("c2.0", "message", 2, 0, "summary", "in short"),
     ]
@@ -73,7 +73,7 @@ async def test_what_does_not_stand_whole_is_told_apart(memory: Memory) -> None:
 
 
 async def test_it_is_known_which_sessions_have_a_set_and_what_of_them_stands_whole(memory: Memory) -> None:
-    live = LiveSets(memory.state)
+    live = memory.live
     assert (await live.sessions(), await live.whole(), await live.any_of("s")) == ([], frozenset(), False)
     await live.put("s", [chunk(1), replace(chunk(2), form="cold"), replace(chunk(3), form="summary", shown="short")])
     await live.put("other", [chunk(4)])

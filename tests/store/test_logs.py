@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 pytestmark = pytest.mark.anyio
 
@@ -14,7 +14,7 @@ async def test_records_come_back_newest_first_and_torn_lines_do_not(memory: Memo
     assert list(logs.newest_first(memory.files, "test")) == []
     for number in range(3):
         logs.append(memory.files, "test", {"number": number, "text": "čaj\u2028\ud800"})
-    place = memory.files.resolve(f"{logs.FOLDER}/test.jsonl")
+    place = memory.disk.root / f"{logs.FOLDER}/test.jsonl"
     with place.open("ab") as file:
         file.write(b'{"number": 9\n[1]\n')
     found = list(logs.newest_first(memory.files, "test"))
@@ -31,4 +31,4 @@ async def test_a_full_log_makes_room_and_keeps_the_one_before(memory: Memory, mo
     assert numbers[0] == 99
     assert numbers == list(range(99, 99 - len(numbers), -1))
     assert 10 <= len(numbers) <= 25
-    assert len(list(memory.files.resolve(logs.FOLDER).iterdir())) <= 2
+    assert len(list((memory.disk.root / logs.FOLDER).iterdir())) <= 2

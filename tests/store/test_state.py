@@ -13,7 +13,8 @@ from mcp_server.conversations.source_keys import content_sha, keys_of
 from mcp_server.errors import Unavailable
 from mcp_server.model import Turn
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import SessionRow, State
+from mcp_server.storage.local.state import State
+from mcp_server.storage.values import SessionRow
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, 18, 45, 3, 120_000, tzinfo=UTC)

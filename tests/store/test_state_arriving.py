@@ -12,7 +12,8 @@ import pytest
 from mcp_server.conversations.source_keys import TurnKey
 from mcp_server.model import Role
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state import SessionRow, State
+from mcp_server.storage.local.state import State
+from mcp_server.storage.values import SessionRow
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 16, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from mcp_server.errors import Conflict, Invalid, Refused
 from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.transcripts import Transcripts
 from mcp_server.text.transcript import render_turn
 
 START = datetime(2026, 2, 16, 18, 45, tzinfo=UTC)
@@ -173,7 +173,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from mcp_server.model import Turn
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.transcripts import Transcripts
 transcripts = Transcripts(WorkspaceFiles(Path(sys.argv[1])))
 at = datetime(2026, 2, 16, tzinfo=UTC)
 path = sys.argv[2]

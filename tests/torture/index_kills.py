@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 import anyio
 from mcp_server.app import catch_up, open_memory
-from mcp_server.storage.local.index import filling
+from mcp_server.storage.local.index import writer as filling
 from tests.killing import die_at
 from tests.serving import PLAIN
 

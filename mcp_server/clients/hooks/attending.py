@@ -54,7 +54,7 @@ async def _keep_listening(memory: Memory) -> None:
 
 async def begun(memory: Memory) -> None:
     """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
-    local = str(memory.files.local)
+    local = str(memory.disk.local)
     if alone.starting(local):  # lists one folder, faster than starting a thread
         await run_sync(_wait_for_the_door, local)
 

@@ -28,6 +28,7 @@ from mcp_server.checkpoints.checkpoint import make
 from mcp_server.clients.capture import capture
 from mcp_server.clients.hooks import alone
 from mcp_server.clients.importers.claude_code.record import subagent_session
+from mcp_server.concurrency import both
 from mcp_server.context import briefs, push, windows
 from mcp_server.context.window_text import is_the_clients
 from mcp_server.conversations import sessions
@@ -36,7 +37,6 @@ from mcp_server.conversations.projects import project_of
 from mcp_server.errors import ContextManagerError, NotFound, Refused
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local.index.together import both
 from mcp_server.text.redaction import redact
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may handle them only later
+    for entry in alone.reports(str(memory.disk.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)

@@ -55,15 +55,15 @@ async def listen(memory: Memory, handle: Handle) -> None:
     """Answers hook commands until it is cancelled. Raises OSError if no socket can be made."""
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
-    async with _bound(memory.files.local) as (listener, place):
+    async with _bound(memory.disk.local) as (listener, place):
         address = wire.address(token, os.getpid(), place)
-        await run_sync(_announce, memory.files.local, address)
+        await run_sync(_announce, memory.disk.local, address)
         try:
-            await run_sync(marker.started, memory.files.local)
+            await run_sync(marker.started, memory.disk.local)
             door = _Door(memory, handle, token.encode())
             await listener.serve(door.answer)
         finally:
-            _withdraw(memory.files.local, address)
+            _withdraw(memory.disk.local, address)
 
 
 @dataclass(slots=True)

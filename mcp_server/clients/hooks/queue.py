@@ -38,7 +38,7 @@ _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
 async def watch(memory: Memory, handle: Handle) -> None:
     """Drains the queue now and whenever it changes, until it is cancelled."""
-    folder = anyio.Path(memory.files.local / wire.QUEUE)
+    folder = anyio.Path(memory.disk.local / wire.QUEUE)
     seen: int | None = None
     while True:
         try:
@@ -49,7 +49,7 @@ async def watch(memory: Memory, handle: Handle) -> None:
         if now != seen:
             seen = now
             await drain(memory, handle)
-            pause = RETRY_SECONDS if await run_sync(waiting, memory.files.local) else LOOK_SECONDS
+            pause = RETRY_SECONDS if await run_sync(waiting, memory.disk.local) else LOOK_SECONDS
         await anyio.sleep(pause)
 
 
@@ -59,7 +59,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
     A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
-    folder = memory.files.local / wire.QUEUE
+    folder = memory.disk.local / wire.QUEUE
     if not await run_sync(_waiting, folder):
         return 0
     held = await run_sync(memory.locks.try_exclusive, "hook-queue")
@@ -83,7 +83,7 @@ async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:
     """Handles a taken entry. Returns True if that succeeded."""
     entry = await run_sync(_entry, place)
     if entry is None:
-        await run_sync(_reject, place, memory.files.local, "it is not a valid event")
+        await run_sync(_reject, place, memory.disk.local, "it is not a valid event")
         return False
     try:
         await handle(memory, entry["event"], {**entry["given"], "at": entry["at"]})
@@ -91,7 +91,7 @@ async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:
         kind = str(error) if isinstance(error, ContextManagerError) else f"{type(error).__name__}: {error}"
         taken = _TAKEN.fullmatch(place.name)
         if taken and int(taken["tries"]) >= TRIES:
-            await run_sync(_reject, place, memory.files.local, kind)
+            await run_sync(_reject, place, memory.disk.local, kind)
         else:
             log.warning("a queued %s failed and will be retried: %s", entry["event"], kind)
         return False

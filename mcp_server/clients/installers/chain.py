@@ -83,7 +83,7 @@ def _server(found: Found, answered: Answered, memory: Memory, machine: Machine) 
         return Check(_title(found), False, f"{found.file}: {' '.join(found.words)}: {answered.problem}", again)
     said = f"connected in {answered.seconds:.1f} s, {len(answered.tools)} tools"
     other = found.workspace or machine.home / ".context-manager"
-    if os.path.realpath(other.expanduser()) != str(memory.files.root):
+    if os.path.realpath(other.expanduser()) != str(memory.disk.root):
         return Check(_title(found), False, f"{said}, but to another memory: {other}", again, matters=False)
     if answered.version != __version__:
         return Check(_title(found), False, f"{said}, but version {answered.version}", again, matters=False)
@@ -147,7 +147,7 @@ def _tried(words: Sequence[str], machine: Machine) -> tuple[str, float]:
 
 def _hook_door(memory: Memory) -> Check:
     """Can hooks reach the process that maintains the workspace? Asking for no event at all changes nothing."""
-    local = memory.files.local
+    local = memory.disk.local
     held = memory.locks.try_maintainer()
     stalls = False
     if held is not None:
@@ -183,8 +183,8 @@ def _lives(address: Path) -> bool:
 
 
 def _queue(memory: Memory) -> Check:
-    waiting = queue.waiting(memory.files.local)
-    folder = memory.files.local / queue.REJECTED
+    waiting = queue.waiting(memory.disk.local)
+    folder = memory.disk.local / queue.REJECTED
     rejected = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
     if rejected:
         return Check(

@@ -1,4 +1,4 @@
-"""What changed in the workspace, told to whoever listens in this process."""
+"""Change notices within this process."""
 
 from __future__ import annotations
 
@@ -10,24 +10,17 @@ from math import inf
 from anyio import WouldBlock, create_memory_object_stream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """`kind` is turn, file, index or session; `path` and `session` say which, where that is known."""
-
-    kind: str
-    path: str | None = None
-    session: str | None = None
-
+from mcp_server.storage.values import Change
 
 MOST_FRESH = 1_000
+"""Changed files that are remembered; beyond that the oldest are dropped."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """A fan-out: every listener hears every change published after it began to listen.
+    """A fan-out: every listener gets every change that is published after it began to listen.
 
-    `indexed` says that a process, this one or another, indexes what changes; only then is it worth waiting for.
+    `indexed` is True while some process indexes changes; only then is it worth waiting for the index.
     """
 
     indexed: bool = False
@@ -37,17 +30,17 @@ class Changes:
 
     @property
     def fresh(self) -> Mapping[str, int]:
-        """The files that changed and that searches may not see yet; the numbers are for `settled`."""
+        """Returns the changed files that searches may not see yet, with the numbers that `settled` expects."""
         return dict(self._fresh)
 
     def settled(self, seen: Mapping[str, int]) -> None:
-        """Searches see these files of `fresh` as they were then: those that have not changed since are dropped."""
+        """Removes these files from `fresh`, unless they changed since: searches see them."""
         for path, number in seen.items():
             if self._fresh.get(path) == number:
                 del self._fresh[path]
 
     def publish(self, change: Change) -> None:
-        """Tells every listener, never waits."""
+        """Sends a change to every listener. Never waits."""
         if change.path is not None and self.indexed:
             self._published += 1
             self._fresh.pop(change.path, None)
@@ -62,7 +55,7 @@ class Changes:
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[MemoryObjectReceiveStream[Change]]:
-        """A stream of changes for the length of the block."""
+        """Yields a stream of the changes that are published during the block."""
         send, receive = create_memory_object_stream[Change](inf)
         self._listeners.add(send)
         try:

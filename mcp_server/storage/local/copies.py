@@ -15,11 +15,10 @@ from pathlib import Path
 from mcp_server.errors import Conflict, ContextManagerError
 from mcp_server.forgetting.cleaning import Cleaned, Place, cleaned
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.paths import LOCAL, is_usable
+from mcp_server.storage.local.files import WorkspaceFiles, is_usable
+from mcp_server.storage.values import LOCAL, LocalFolder
 from mcp_server.text.forgotten import Forgotten, cut_short, joined
 
-INTENTS = f"{LOCAL}/forget"
 _LEFT_OUT = re.compile(
     rf"(?:{re.escape(LOCAL)}/(?:index|locks|forget)/.*|{re.escape(LOCAL)}/state\.db(?:-wal|-shm|-journal)?|forgotten\.jsonl)"
 )
@@ -47,8 +46,8 @@ UNNAMED = "files with such a name are not written here: delete it, or rename it 
 class Copies:
     """The files of one workspace. Methods are synchronous: call them in a worker thread."""
 
-    def __init__(self, files: WorkspaceFiles) -> None:
-        self._files = files
+    def __init__(self, disk: LocalFolder) -> None:
+        self._files = WorkspaceFiles(disk.root, disk.local)
 
     def walk(self) -> Iterator[str]:
         """Yields the paths of all files that may contain a copy."""

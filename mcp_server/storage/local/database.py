@@ -14,38 +14,43 @@ than its statement-by-statement methods, for the reason above.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcp_server.errors import Unavailable
+from mcp_server.storage.local.locks import Held, Locks
 
 if TYPE_CHECKING:
     import aiosqlite
 
+
 T = TypeVar("T")
+Create = Callable[[sqlite3.Connection], None]
 
 BUSY_SECONDS = 30.0
-"""How long a call waits for another process's transaction. Ours are short; this is for a stalled machine."""
+"""Time that a call waits for another process's transaction. Ours are short: this is for a stalled machine."""
 
 # Primary result codes of SQLite (extended codes carry the primary one in their low byte): sqlite.org/rescode.html
 _PERM, _BUSY, _LOCKED, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB = 3, 5, 6, 8, 10, 11, 13, 14, 26
 
 
 class DatabaseBroken(Unavailable):
-    """The file is not a database, or is damaged. What it holds can be rebuilt; the caller moves it aside."""
+    """The file is not a database, or is damaged. The caller moves it aside and rebuilds its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """The SQLite in use: its module (DB-API 2.0), its version, and whether it can load extensions (sqlite-vec)."""
+    """The SQLite library in use: its module (DB-API 2.0), version, and whether it can load extensions (sqlite-vec)."""
 
     module: ModuleType
     name: str
@@ -54,14 +59,14 @@ class Driver:
 
     @property
     def error(self) -> type[Exception]:
-        """The driver's own base exception: pysqlite3's is not sqlite3's."""
+        """Returns the driver's base exception: pysqlite3 has its own."""
         error: type[Exception] = self.module.Error
         return error
 
 
 @functools.cache
 def driver() -> Driver:
-    """The interpreter's sqlite3 if it loads extensions, else a pysqlite3 that does, else sqlite3 as it is."""
+    """Returns the interpreter's sqlite3 if it loads extensions, else a pysqlite3 that does, else sqlite3."""
     if _loads_extensions(sqlite3):
         return Driver(sqlite3, "sqlite3", sqlite3.sqlite_version, True)
     try:
@@ -128,11 +133,11 @@ class Database:
         # by itself.
         connection._thread.daemon = True
         try:
-            with CancelScope(shield=True):  # cancelled in the middle, nobody would have it, and nobody close it
+            with CancelScope(shield=True):  # if cancelled in between, nobody would close it
                 try:
                     await connection
-                except Exception:  # it could not be opened, so nothing runs there any more
-                    connection._thread.join()  # it was told to stop, and says so to a loop that must still be there
+                except Exception:  # it could not be opened
+                    connection._thread.join()  # wait while the event loop still runs
                     raise
         except chosen.error as error:
             raise _explained(error, path) or error from error
@@ -143,23 +148,23 @@ class Database:
         return cls(path, connection, connection._conn, durable)
 
     async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """What `fn(connection)` returns; all its SELECTs see one snapshot, and anything it writes is rolled back."""
+        """Returns `fn(connection)`. Its SELECTs see one snapshot, and its writes are rolled back."""
         return await self._run("BEGIN", fn, "ROLLBACK")
 
     async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
-        """What `fn(connection)` returns, once its transaction is committed; if it raises, nothing of it happened.
+        """Returns `fn(connection)` after its transaction is committed. If it raises, the transaction is rolled back.
 
-        Without `waits` the commit does not wait for the disk: no crash of the process loses it, a power cut may, until
-        a commit that waits comes after it.
+        Without `waits` the commit does not wait for the disk: a crash of the process does not lose it, a power cut
+        may, until the next commit that waits.
         """
         return await self._run("BEGIN IMMEDIATE", fn, "COMMIT", waits=waits)
 
     async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs `fn(connection)` without a transaction, for what SQLite allows only so: VACUUM, some PRAGMAs."""
+        """Returns `fn(connection)`, run outside a transaction: VACUUM and some PRAGMAs need that."""
         return await self._on_thread(lambda: fn(self._raw))
 
     async def data_version(self) -> int:
-        """A number that changes with every commit of another connection, of any process; own writes leave it alone."""
+        """Returns a number that changes with every commit of another connection, but not with own commits."""
         row = await self._on_thread(lambda: self._raw.execute("PRAGMA data_version").fetchone())
         return int(row[0])
 
@@ -169,7 +174,7 @@ class Database:
 
         if self._open:
             self._open = False
-            with CancelScope(shield=True):  # the thread answers to the event loop, which must still be there
+            with CancelScope(shield=True):  # the thread needs the running event loop
                 await self._connection.close()
 
     async def _run(self, begin: str, fn: Callable[[sqlite3.Connection], T], end: str, *, waits: bool = True) -> T:
@@ -185,7 +190,7 @@ class Database:
                 raw.execute("PRAGMA synchronous = FULL")
 
         def whole() -> T:
-            if raw.in_transaction:  # left by an `outside` that began one and failed
+            if raw.in_transaction:  # left open by a failed `outside`
                 raw.execute("ROLLBACK")
             raw.execute(begin)
             try:
@@ -220,7 +225,7 @@ def _connect(
     read_only: bool,
     busy_seconds: float,
 ) -> sqlite3.Connection:
-    """Runs on the thread. Switching to WAL ignores the busy handler: two processes opening at once need this loop."""
+    """Opens a connection, on its thread. Retries, because switching to WAL ignores the busy handler."""
     if not read_only:
         # SQLite would create it readable for everybody; -wal and -shm take over the mode of the file.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
@@ -251,13 +256,11 @@ def _connect_once(
         if not read_only:
             raw.execute("PRAGMA journal_mode = WAL").fetchone()
             raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            if durable:  # macOS's fsync leaves it in the drive's cache; elsewhere these say nothing
+            if durable:  # macOS's fsync leaves data in the drive's cache; no effect elsewhere
                 raw.execute("PRAGMA fullfsync = ON")
                 raw.execute("PRAGMA checkpoint_fullfsync = ON")
         raw.execute("PRAGMA foreign_keys = ON")
-        raw.execute(
-            "SELECT count(*) FROM sqlite_master"
-        ).fetchone()  # a file that is no database says so here, not later
+        raw.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails here if the file is not a database
         if prepare is not None:
             prepare(raw)
     except BaseException:
@@ -286,7 +289,7 @@ def _primary_code(error: BaseException) -> int | None:
 
 
 def _explained(error: Exception, path: Path) -> Unavailable | None:
-    """Our words for what can go wrong with the file itself; None for anything else, such as the caller's own error."""
+    """Returns our error for a problem with the file; None for other errors, such as wrong SQL."""
     if not isinstance(error, (sqlite3.Error, driver().error)):
         return None
     where = f".local/{path.name}" if path.parent.name == ".local" else str(path)
@@ -303,3 +306,136 @@ def _explained(error: Exception, path: Path) -> Unavailable | None:
             return Unavailable(f"reading or writing {where} failed ({error}); check the disk and its free space")
         case _:
             return None
+
+
+class StateFile:
+    """A database file that may be deleted, replaced or damaged while it is open. Made by `StateFile.open`.
+
+    A missing file is created. A damaged one is moved aside under a new name, never deleted, and an empty one replaces
+    it. `create` makes the missing tables, in one transaction.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        locks: Locks,
+        create: Create,
+        database: Database,
+        moved_aside: Path | None,
+    ) -> None:
+        self._path, self._locks, self._create = path, locks, create
+        self._database, self._inode = database, _inode(path)
+        self.replaced = 0
+        """How often the file was replaced while it was open."""
+        self._reopening: object = None  # an anyio.Lock, made on first use, because importing anyio takes time
+        self.moved_aside = moved_aside
+        """The new path of the damaged file, if there was one."""
+
+    @classmethod
+    async def open(cls, path: Path, locks: Locks, create: Create) -> StateFile:
+        """Opens or creates the file. Raises Unavailable if that fails."""
+        return cls(path, locks, create, *await _opened(path, locks, create))
+
+    async def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        await self._database.close()
+
+    async def data_version(self) -> int:
+        """Returns a number that changes when another connection commits, or when the file is replaced."""
+        version = await self._using(lambda database: database.data_version())
+        return self._inode << 32 | version
+
+    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`, as `Database.read` does."""
+        return await self._using(lambda database: database.read(fn))
+
+    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
+        """Returns `fn(connection)` after its commit, as `Database.write` does."""
+        return await self._using(lambda database: database.write(fn, waits=waits))
+
+    async def outside(self, fn: Callable[[sqlite3.Connection], T]) -> T:
+        """Returns `fn(connection)`, run outside a transaction."""
+        return await self._using(lambda database: database.outside(fn))
+
+    async def _using(self, act: Callable[[Database], Awaitable[T]]) -> T:
+        """Returns the result of `act` with the current file. Reopens a file that was replaced or is damaged."""
+        if _inode(self._path) != self._inode:
+            await self._reopen(self._database)
+        database = self._database
+        try:
+            return await act(database)
+        except DatabaseBroken as error:
+            await self._reopen(database)
+            raise Unavailable(
+                f".local/{self._path.name} was damaged and is replaced; what it knew is read back from transcripts. "
+                "Repeat the call"
+            ) from error
+
+    async def _reopen(self, seen: Database) -> None:
+        import anyio
+
+        self._reopening = lock = self._reopening or anyio.Lock()
+        assert isinstance(lock, anyio.Lock)
+        async with lock:
+            if self._database is not seen:  # another task was first
+                return
+            self._locks.check_there()
+            self._database, aside = await _opened(self._path, self._locks, self._create)
+            self._inode = _inode(self._path)
+            self.replaced += 1
+            self.moved_aside = aside or self.moved_aside
+            with contextlib.suppress(Unavailable, driver().error):
+                await seen.close()
+
+
+async def _opened(path: Path, locks: Locks, create: Create) -> tuple[Database, Path | None]:
+    """Opens the file. Returns it, and the new path of a damaged file that was moved aside."""
+    try:
+        return await _open(path, create), None
+    except DatabaseBroken:
+        held = await _alone(locks)  # only one of several processes moves it aside
+        try:
+            return await _open(path, create), None
+        except DatabaseBroken:
+            aside = _move_aside(path)
+            return await _open(path, create), aside
+        finally:
+            held.release()
+
+
+async def _alone(locks: Locks) -> Held:
+    """Waits for a lock of its own, because the caller may hold any of the three in `Locks`."""
+    from anyio import sleep
+
+    while True:
+        held = locks.try_exclusive("state")
+        if held is not None:
+            return held
+        await sleep(0.01)
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _move_aside(path: Path) -> Path:
+    numbered = (path.with_name(f"{path.name}.damaged-{number}") for number in count(1))
+    aside = next(free for free in numbered if not free.exists())
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return path.rename(aside)
+
+
+async def _open(path: Path, create: Create) -> Database:
+    with contextlib.suppress(OSError):  # opening the file reports what is wrong
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    database = await Database.open(path)
+    try:
+        await database.write(create)
+    except BaseException:
+        await database.close()
+        raise
+    return database

@@ -10,15 +10,86 @@ import contextlib
 import difflib
 import errno
 import os
+import re
+import shutil
+import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.model import Category
 from mcp_server.storage.local import durable
-from mcp_server.storage.local.paths import LOCAL, parts_of
-from mcp_server.storage.local.walking import FileStat as FileStat  # for callers of `walk`
-from mcp_server.storage.local.walking import unusable, walk
+from mcp_server.storage.values import LOCAL, FileStat
+
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\\:]")
+
+
+def is_usable(name: str) -> bool:
+    """Returns True if a file or folder of this name can be part of a path on every system."""
+    forbidden = _FORBIDDEN.search(name) or _DEVICE.fullmatch(name) or name.endswith((".", " "))
+    return not forbidden and len(name.encode()) <= 255
+
+
+def _parts(path: str) -> list[str]:
+    """Returns the parts of a relative path that is valid on every system. Raises Refused for any other path."""
+    if not path.strip():
+        raise Refused("the path is empty; name a file inside the workspace, such as knowledge/memory/MEMORY.md")
+    found = _FORBIDDEN.search(path)
+    if found:
+        raise Refused(
+            f"{path!r} holds {found.group()!r}, which no path here may; use letters, digits, '-', '_', '.' and '/'"
+        )
+    if path.startswith(("/", "~")):
+        raise Refused(f"{path!r} is absolute; give a path relative to the workspace")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    for part in parts:
+        if part == "..":
+            raise Refused(f"{path!r} leaves the workspace ('..'); give a path inside it")
+        if part.lower() == ".git":
+            raise Refused(f"{path!r} leads into git's own folder; use the history tools instead")
+        if _DEVICE.fullmatch(part) or part.endswith((".", " ")):
+            raise Refused(f"{path!r} holds {part!r}, a name that Windows reserves; choose another one")
+        if len(part.encode()) > 255:
+            raise Refused(f"{part[:60]}… is too long for a file name; choose a shorter one")
+    return parts
+
+
+def _walk(folder: Path, prefix: str) -> Iterator[FileStat]:
+    """Yields every file below `folder`, ordered by name, with `prefix` before its path; none without the folder."""
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:  # the folder is missing or not readable
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or not is_usable(entry.name):
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                yield FileStat(prefix + entry.name, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
+        except OSError:  # deleted since it was listed
+            continue
+
+
+SETTLED_NS = 2_000_000_000
+"""A folder that changed less than this before it was listed may change again without a later time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The subfolders and markdown files of a folder that was last changed at `mtime_ns`."""
+
+    mtime_ns: int
+    folders: tuple[str, ...]
+    names: tuple[str, ...]
 
 
 class WorkspaceFiles:
@@ -28,6 +99,7 @@ class WorkspaceFiles:
         self.root = Path(os.path.realpath(root))
         self.local = Path(os.path.realpath(local)) if local is not None else self.root / LOCAL
         self._seen = _inode(self.root)
+        self._folders: dict[str, _Listed] = {}
 
     def check_there(self) -> None:
         """Raises Unavailable if the workspace was moved or deleted while in use, instead of creating it again.
@@ -46,7 +118,7 @@ class WorkspaceFiles:
 
     def resolve(self, path: str) -> Path:
         """Returns the real place of `path`. Raises Refused if it is outside the workspace on any system."""
-        parts = parts_of(path)
+        parts = _parts(path)
         base, rest = (self.local, parts[1:]) if parts[:1] == [LOCAL] else (self.root, parts)
         try:
             real = Path(os.path.realpath(base.joinpath(*rest)))
@@ -75,7 +147,19 @@ class WorkspaceFiles:
         """Returns size and time of a file. Raises NotFound with the nearest name."""
         with self._explaining(path, "read"):
             found = self.resolve(path).stat()
-            return FileStat(path, found.st_size, found.st_mtime_ns)
+            return FileStat(path, found.st_size, found.st_mtime_ns, not found.st_mode & 0o222)
+
+    def version(self, path: str) -> tuple[int, int, int] | None:
+        """Returns a value that changes whenever the file may have changed; None if there is no such file."""
+        try:
+            found = (self.root / path).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def is_folder(self, path: str) -> bool:
+        """Returns True if there is a folder. Raises Refused as `resolve` does."""
+        return self.resolve(path).is_dir()
 
     def read_bytes(self, path: str, start: int = 0, size: int = -1) -> bytes:
         """Returns the file, or `size` bytes from `start`. Raises NotFound with the nearest, Invalid for a folder."""
@@ -121,12 +205,22 @@ class WorkspaceFiles:
         self.write_bytes_atomic(path, data, None if expected is None else expected.encode("utf-8", "replace"), new=new)
 
     def write_bytes_atomic(
-        self, path: str, data: bytes, expected: bytes | None = None, *, new: bool = False, mode: int | None = None
+        self,
+        path: str,
+        data: bytes,
+        expected: bytes | None = None,
+        *,
+        new: bool = False,
+        sealed: bool = False,
+        mode: int | None = None,
     ) -> None:
-        """Replaces the file's bytes, as `write_atomic` does for text. `mode` is as in `durable.put`."""
+        """Replaces the file's bytes, as `write_atomic` does for text. With `sealed`, the file becomes read-only.
+
+        `mode` is as in `durable.put`.
+        """
         real = self.resolve(path)
         with self._explaining(path, "write"):
-            durable.put(real, data, path, expected, new=new, mode=mode)
+            durable.put(real, data, path, expected, new=new, mode=0o444 if sealed else mode)
 
     def write_all_atomic(self, folder: str, contents: Mapping[str, bytes], *, synced: bool = True) -> None:
         """Replaces files of one folder, by name, each atomically. All are on disk when it returns.
@@ -147,6 +241,29 @@ class WorkspaceFiles:
         with self._explaining(path, "write"):
             return durable.append(real, data, at_offset, path)
 
+    def append_log(self, path: str, line: bytes, most: int) -> None:
+        """Appends a line to a log, without waiting for the disk. Lines of several processes do not mix.
+
+        Above `most` bytes the log is renamed to `NAME.1.jsonl`, which replaces the one before. Raises Unavailable.
+        """
+        place = self.resolve(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            try:
+                handle = os.open(place, flags, 0o600)
+            except FileNotFoundError:
+                self.make_folder(path.rpartition("/")[0])
+                handle = os.open(place, flags, 0o600)
+            try:
+                os.write(handle, line)
+                full = os.fstat(handle).st_size > most
+            finally:
+                os.close(handle)
+            if full:
+                place.replace(place.with_name(f"{place.stem}.1{place.suffix}"))
+        except OSError as error:
+            raise _explained(error, path, "write") from error
+
     def walk(self, prefix: str = "") -> Iterator[FileStat]:
         """Yields every file below a folder, ordered by name; none if there is no such folder.
 
@@ -154,11 +271,67 @@ class WorkspaceFiles:
         """
         clean = self.relative(prefix) if prefix.strip("/") else ""
         top = self.resolve(clean) if clean not in ("", ".") else self.root
-        yield from walk(top, "" if clean in ("", ".") else f"{clean}/")
+        yield from _walk(top, "" if clean in ("", ".") else f"{clean}/")
 
     def unusable(self, prefix: str) -> Iterator[str]:
-        """Yields the paths below a folder that `walk` skips because of their names."""
-        yield from unusable(self.resolve(prefix), f"{self.relative(prefix)}/")
+        """Yields the paths below a folder that `walk` skips because of their names. Of a folder, only its own path."""
+        top, base = self.resolve(prefix), f"{self.relative(prefix)}/"
+        for here, folders, names in os.walk(top):
+            kept = [name for name in folders if not name.startswith(".")]
+            odd = [name for name in (*kept, *names) if not name.startswith(".") and not is_usable(name)]
+            folders[:] = sorted(name for name in kept if name not in odd)
+            yield from (base + Path(here, name).relative_to(top).as_posix() for name in sorted(odd))
+
+    def names(self, prefix: str, part: str) -> list[str]:
+        """Returns the paths of the markdown files below a folder whose names contain `part`, in no order.
+
+        Skips hidden files and links. Folders that have not changed are not listed again.
+        """
+        found: list[str] = []
+        waiting = [prefix.rstrip("/") + "/"]
+        while waiting:
+            folder = waiting.pop()
+            listed = self._listed_folder(folder)
+            if listed is not None:
+                found += [folder + name for name in listed.names if part in name]
+                waiting += [f"{folder}{name}/" for name in listed.folders]
+        return found
+
+    def _listed_folder(self, folder: str) -> _Listed | None:
+        real = self.root / folder
+        try:
+            mtime_ns = real.stat().st_mtime_ns
+            known = self._folders.get(folder)
+            if known is not None and known.mtime_ns == mtime_ns:
+                return known
+            now = time.time_ns()
+            with os.scandir(real) as entries:
+                shown = [entry for entry in entries if not entry.name.startswith(".")]
+                folders = tuple(entry.name for entry in shown if entry.is_dir(follow_symlinks=False))
+                names = tuple(
+                    entry.name for entry in shown if entry.name.endswith(".md") and entry.is_file(follow_symlinks=False)
+                )
+        except OSError:
+            self._folders.pop(folder, None)
+            return None
+        listed = _Listed(mtime_ns, folders, names)
+        if 0 <= mtime_ns < now - SETTLED_NS:
+            self._folders[folder] = listed
+        return listed
+
+    def count(self) -> Counter[str]:
+        """Returns the number of markdown files of each category; "other" for files in other folders."""
+        known = set(get_args(Category))
+        counts: Counter[str] = Counter()
+        for prefix in ("knowledge/", "topics/", "archive/", "raw/conversations/"):
+            for stat in _walk(self.root / prefix, prefix):
+                parts = stat.path.split("/")
+                name = {"people": "person", "projects": "project", "procedures": "procedure"}.get(parts[1], parts[1])
+                if parts[0] != "knowledge":
+                    name = "conversation" if parts[0] == "raw" else parts[0].rstrip("s")
+                if stat.path.endswith(".md"):
+                    counts[name if name in known else "other"] += 1
+        return counts
 
     def contents(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Yields path and bytes of every file that `walk` lists below a folder. Skips files that cannot be read.
@@ -166,7 +339,7 @@ class WorkspaceFiles:
         Faster than `read_bytes` for each file, because the paths of `walk` need no check for links.
         """
         base, top = self.relative(prefix), self.resolve(prefix)
-        for found in walk(top, ""):
+        for found in _walk(top, ""):
             with contextlib.suppress(OSError):
                 yield f"{base}/{found.path}", (top / found.path).read_bytes()
 
@@ -200,6 +373,21 @@ class WorkspaceFiles:
                     removed = True
             if removed:
                 durable.sync_folder(real)
+
+    def remove_folder(self, path: str) -> None:
+        """Deletes a folder and all its files. Does nothing if it is missing."""
+        shutil.rmtree(self.resolve(path), ignore_errors=True)
+
+    def erase(self, path: str) -> None:
+        """Overwrites a file with zeros and deletes it, both durably. Does nothing if it is missing."""
+        with contextlib.suppress(FileNotFoundError):
+            with self.resolve(path).open("r+b") as stream:
+                size = stream.seek(0, os.SEEK_END)
+                stream.seek(0)
+                stream.write(b"\0" * size)
+                stream.flush()
+                os.fsync(stream.fileno())
+            self.remove(path)
 
     def make_folder(self, path: str) -> None:
         """Creates a folder and its parents, for this user only. Does nothing if it exists."""
@@ -269,7 +457,7 @@ def _holds_more_than_local(root: Path) -> bool:
 
 def _plain(name: str) -> str:
     """Returns a name within a folder. Raises Refused if it leads out of the folder, or could on some system."""
-    if len(parts_of(name)) != 1:
+    if len(_parts(name)) != 1:
         raise Refused(f"{name!r} is not a file name without a folder")
     return name
 

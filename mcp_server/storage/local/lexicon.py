@@ -14,7 +14,7 @@ GROUPS, LISTS = ("technologies", "layers"), ("generic",)
 
 
 class LexiconFile:
-    """The port. The file is read with the first question, and again when it was changed."""
+    """The lexicon file. It is read on first use, and again after a change."""
 
     def __init__(self, root: Path, chosen: str | None) -> None:
         self._path = root / Path(chosen).expanduser() if chosen else SHIPPED
@@ -23,7 +23,7 @@ class LexiconFile:
         self._lexicon: Lexicon | None = None
 
     def read(self) -> Lexicon:
-        """The lexicon. Raises Invalid naming file and line of what is wrong in it."""
+        """Returns the lexicon. Raises Invalid with file and line."""
         try:
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
@@ -36,7 +36,7 @@ class LexiconFile:
         return self._lexicon
 
     def read_or_shipped(self) -> tuple[Lexicon, str]:
-        """The lexicon, and the problem of the user's own file if the built-in lexicon is used instead."""
+        """Returns the lexicon, and the problem of the user's file if the built-in lexicon is used instead."""
         try:
             return self.read(), ""
         except Invalid as error:
@@ -44,7 +44,7 @@ class LexiconFile:
 
 
 def parsed(text: str, where: str) -> Lexicon:
-    """The lexicon of a YAML text. Raises Invalid naming `where` and the line."""
+    """Returns the lexicon of a YAML text. Raises Invalid with `where` and the line."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.nodes import MappingNode
@@ -78,7 +78,7 @@ def parsed(text: str, where: str) -> Lexicon:
 
 
 def _entries(node: Any, where: str) -> dict[str, tuple[int, Any]]:
-    """Name → line and value node of a mapping."""
+    """Returns line and value node of each name in a mapping."""
     found: dict[str, tuple[int, Any]] = {}
     for key, value in node.value:
         name, line = str(key.value), key.start_mark.line + 1
@@ -89,7 +89,7 @@ def _entries(node: Any, where: str) -> dict[str, tuple[int, Any]]:
 
 
 def _listed(node: Any, what: str, where: str) -> frozenset[str]:
-    """The words of a list, folded."""
+    """Returns the folded words of a list."""
     from ruamel.yaml.nodes import ScalarNode, SequenceNode
 
     if not isinstance(node, SequenceNode):

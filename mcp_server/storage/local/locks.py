@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import anyio
 
 WAIT_SECONDS = 120.0
-"""After so long the other process is taken for stuck, and the caller is told."""
+"""Seconds after which the other process counts as stuck, and the caller gets an error."""
 
 _TRANSCRIPT, _FILES, _GIT = 1, 2, 3
 _NAMES = {_TRANSCRIPT: "transcript", _FILES: "files", _GIT: "git"}
@@ -36,14 +36,15 @@ _TRANSCRIPT_FILES = 4096
 
 
 class Held:
-    """A lock that is held until `release`, at the latest until this process ends."""
+    """A lock that is held until `release`, at the latest until the process ends."""
 
     def __init__(self, handle: int | None, path: Path) -> None:
         self._handle = handle
         self._path = path
 
     def release(self, *, forget: bool = False) -> None:
-        """Lets go; a second call does nothing. `forget` deletes the lock's file, where its name is never used again."""
+        """Releases the lock; a second call does nothing. With `forget`, deletes its file, if the name is never used
+        again."""
         if self._handle is not None:
             if forget:
                 with contextlib.suppress(OSError):  # Windows deletes no file that is open, this one by ourselves
@@ -68,34 +69,34 @@ class Locks:
         self._held: ContextVar[tuple[int, ...]] = ContextVar("held", default=())
 
     def transcript(self, session_id: str) -> contextlib.AbstractAsyncContextManager[None]:
-        """For appending to a session's transcript, sealing it, and its rows in the state."""
+        """Locks a session's transcript and its rows in the state."""
         bucket = int.from_bytes(hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).digest()[:4], "big")
         return self._exclusive(_TRANSCRIPT, f"transcript-{bucket % _TRANSCRIPT_FILES:03x}")
 
     def files(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """For reading, changing and writing back files of the workspace."""
+        """Locks knowledge and the other tracked files, to read, change and write them."""
         return self._exclusive(_FILES, "files")
 
     def git(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """For committing."""
+        """Locks the repository, to commit."""
         return self._exclusive(_GIT, "git")
 
     def try_maintainer(self) -> Held | None:
-        """Makes this process the one that maintains the workspace; None while another is, or on a read-only disk."""
+        """Makes this process the maintainer. Returns None if another process is, or on a read-only disk."""
         try:
             return self._try("maintainer", shared=False)
         except Unavailable:
             return None
 
     def share(self, name: str) -> Held | None:
-        """Keeps `name` in use, with others; None if somebody is just removing it. Works on a read-only disk."""
+        """Takes a shared lock on `name`. Returns None if it is locked exclusively. Works on a read-only disk."""
         try:
             return self._try(f"share-{_safe(name)}", shared=True)
         except Unavailable:
             return Held(None, self._folder)
 
     def try_exclusive(self, name: str) -> Held | None:
-        """Takes `name` for oneself; None while anybody shares it."""
+        """Takes an exclusive lock on `name`. Returns None if it is shared."""
         return self._try(f"share-{_safe(name)}", shared=False)
 
     @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a folder says about its project: a `.context-manager` file, git's origin, its oldest commit, itself."""
+"""Keys of a project folder: its `.context-manager` file, git's origin, its oldest commit, or the folder itself."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ProjectFolders:
     _git_keys: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
     def keys(self, folder: str, directory_id: Callable[[str], str]) -> tuple[str, ...]:
-        """The raw keys of `folder`, best first: name, git, root, and `dir:` with the id that `directory_id(path)`
-        keeps.
+        """Returns the raw keys of a folder, best first: name, git, root, or `dir:` with the id from
+        `directory_id(path)`.
 
-        Empty for the home folder, the root of the file system, temporary folders and folders that do not exist.
+        Returns nothing for the home folder, the file system's root, temporary folders and missing folders.
         """
         here = Path(os.path.realpath(folder))
         if not here.is_dir():
@@ -42,8 +42,8 @@ class ProjectFolders:
         return (f"dir:{directory_id(str(here))}",)
 
     def name(self, folder: str) -> str:
-        """What a project in `folder` would be called: the name of its repository's folder, of linked worktrees the
-        main one's, else its own."""
+        """Returns the name of a folder's project: the folder of its repository (of a linked worktree the main one),
+        else the folder."""
         here = Path(os.path.realpath(folder))
         top = next((place for place in (here, *here.parents) if (place / ".git").exists()), here)
         try:

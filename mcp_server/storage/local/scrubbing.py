@@ -1,4 +1,4 @@
-"""Taking forgotten text out of a SQLite file: out of its rows, and out of the pages that deleted rows leave behind."""
+"""Removes forgotten text from a SQLite file: from its rows, and from pages that deleted rows leave behind."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from mcp_server.text.forgotten import Forgotten, values
 
 PROSE = frozenset({"title", "text", "content", "summary", "shown"})
-"""Columns that hold what people say; the others hold names, and a name has no brackets."""
+"""Columns with text of people; the others have names, and a name contains no brackets."""
 
 
 KEPT = frozenset({"session", "turn_id", "sha"})
-"""Columns of ids: a conversation is known to its client by them."""
+"""Columns of ids: clients know a conversation by them."""
 
 
 def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
-    """Cleans every text of every table, in the caller's transaction; returns how many rows of which table changed."""
+    """Cleans all texts of all tables in the caller's transaction. Returns the number of changed rows of each table."""
     changed: dict[str, int] = {}
     for table, columns, stale in _stale(connection, request):
         changed[table] = len(stale)
@@ -30,7 +30,7 @@ def scrub(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
 
 
 def held(connection: sqlite3.Connection, request: Forgotten) -> dict[str, int]:
-    """How many rows of which table `scrub` would change. Writes nothing, so that it waits for nobody."""
+    """Returns the number of rows of each table that `scrub` would change. Takes no write lock."""
     return {table: len(stale) for table, _, stale in _stale(connection, request)}
 
 
@@ -38,7 +38,7 @@ _Row = tuple[object, ...]
 
 
 def _stale(connection: sqlite3.Connection, request: Forgotten) -> list[tuple[str, list[str], list[tuple[_Row, _Row]]]]:
-    """Tables with rows that hold a forgotten text: the name, the columns, and each row as it is and as it should be."""
+    """Returns the tables with forgotten text: name, columns, and each row before and after cleaning."""
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND sql NOT LIKE 'CREATE V%'"
     ).fetchall()

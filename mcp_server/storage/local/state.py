@@ -1,7 +1,7 @@
-"""Live state that no file holds: `.local/state.db`. What stands in transcripts is only cached here.
+"""The state of the workspace in `.local/state.db`: sessions, keys of turns, references, and small values.
 
-A damaged or missing state.db is replaced by an empty one (`state_file`); `complete` is False until the transcripts were
-read back into it.
+Sessions and keys are a cache of the transcripts. A damaged or missing file is replaced by an empty one; `complete` is
+False until the transcripts were read back into it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -18,109 +18,188 @@ from typing import Any, TypeVar, get_args
 from mcp_server.conversations.source_keys import Known, TurnKey
 from mcp_server.model import Delivery, Kind, Role
 from mcp_server.storage.local import scrubbing
+from mcp_server.storage.local.database import StateFile
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.state_file import StateFile
-from mcp_server.storage.local.state_tables import create
+from mcp_server.storage.values import Place, Recorded, SessionEntry, SessionRow
 from mcp_server.text.forgotten import Forgotten
+
+VERSION = 3
+
+TABLES = """
+-- One row for each session: its open (or last) transcript, and how far it was read.
+CREATE TABLE IF NOT EXISTS sessions (
+    session      TEXT PRIMARY KEY,
+    path         TEXT NOT NULL,
+    status       TEXT NOT NULL,           -- open | closed
+    project      TEXT NOT NULL,           -- raw key, '' for the global one
+    kind         TEXT,                    -- NULL until a call names it
+    delivery     TEXT,                    -- NULL until a call names it
+    title        TEXT NOT NULL,
+    opened       TEXT NOT NULL,
+    last_arrival TEXT NOT NULL,
+    turns        INTEGER NOT NULL,        -- number of the last turn
+    last_at      TEXT,                    -- time of the last entry of the transcript
+    size         INTEGER NOT NULL         -- bytes of the transcript that these rows know
+) STRICT;
+
+-- Both source keys of every turn, to recognize repeats.
+CREATE TABLE IF NOT EXISTS turn_keys (
+    session TEXT NOT NULL,
+    number  INTEGER NOT NULL,
+    role    TEXT NOT NULL,
+    sha     TEXT NOT NULL,
+    nth     INTEGER NOT NULL,
+    turn_id TEXT,
+    PRIMARY KEY (session, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS turn_keys_id ON turn_keys (session, turn_id) WHERE turn_id IS NOT NULL;
+CREATE INDEX IF NOT EXISTS turn_keys_sha ON turn_keys (session, sha);
+CREATE INDEX IF NOT EXISTS turn_keys_turn ON turn_keys (turn_id) WHERE turn_id IS NOT NULL;
+
+-- Reads and recoveries of files: the reference count of knowledge scores. Compiling never writes here.
+CREATE TABLE IF NOT EXISTS access_log (
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    at   TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS access_log_path ON access_log (path);
+
+-- Random ids of folders that have no other name (`dir:` project keys).
+CREATE TABLE IF NOT EXISTS directories (folder TEXT PRIMARY KEY, id TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+-- The chunks of open sessions' live contexts. A cold chunk keeps its row, because it may be recovered.
+CREATE TABLE IF NOT EXISTS live_chunks (
+    session   TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    turn      INTEGER NOT NULL,
+    part      INTEGER NOT NULL,
+    kind      TEXT NOT NULL,           -- message | tool | file | skill | agent
+    tokens    INTEGER NOT NULL,        -- of the present form
+    added     TEXT NOT NULL,
+    form      TEXT NOT NULL,           -- whole | one line | summary | excerpt | cold
+    shown     TEXT,                    -- the text of a summary or an excerpt
+    one_line  INTEGER,                 -- tokens that a tool's call would have without its result
+    name      TEXT NOT NULL,
+    important INTEGER NOT NULL,
+    system    INTEGER NOT NULL,
+    immune    INTEGER NOT NULL,        -- the exchange until which a recovery protects it
+    accesses  INTEGER NOT NULL,
+    accessed  TEXT,
+    tags      TEXT NOT NULL,           -- JSON lists
+    topics    TEXT NOT NULL,
+    mtime     TEXT,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
+
+-- Small values by namespace, as JSON.
+CREATE TABLE IF NOT EXISTS entries (
+    namespace TEXT NOT NULL,
+    key       TEXT NOT NULL,
+    value     TEXT NOT NULL,
+    PRIMARY KEY (namespace, key)
+) STRICT, WITHOUT ROWID;
+"""
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Creates the tables that a new file or a file of an older version lacks."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version < VERSION:
+        for statement in TABLES.split(";\n"):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def count_conversations(local: Path) -> tuple[int, str]:
+    """Returns the number of sessions in `state.db` and the time of the last arrival (ISO 8601, "" for none).
+
+    Returns (0, "") if the file cannot be read at once.
+    """
+    try:
+        with closing(
+            sqlite3.connect(f"{(local / 'state.db').resolve().as_uri()}?mode=ro", uri=True, timeout=0.2)
+        ) as read:
+            count, last = read.execute("SELECT count(*), max(last_arrival) FROM sessions").fetchone()
+    except sqlite3.Error:
+        return 0, ""
+    return count, last or ""
+
 
 T = TypeVar("T")
 
 WIPE_TRIES = 100
-"""So often, 50 ms apart, it is tried to empty the write-ahead log while others read."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """What the state knows of a session. `kind` and `delivery` are None until a call named them (SPEC §2)."""
-
-    session: str
-    path: str
-    status: str
-    project: str
-    kind: Kind | None
-    delivery: Delivery | None
-    title: str
-    opened: datetime
-    last_arrival: datetime
-    turns: int
-    last_at: datetime | None
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A session's row, its turns that an arriving turn may repeat (the one with its id, the last one), and the arriving
-    turn's `nth`."""
-
-    row: SessionRow | None
-    same_id: TurnKey | None
-    last: TurnKey | None
-    nth: int
+"""Tries, 50 ms apart, to empty the write-ahead log while other processes read."""
 
 
 class State:
-    """The port. Made by `State.open`; every method is one transaction."""
+    """The state of one workspace. Made by `State.open`; every method is one transaction."""
 
     def __init__(self, file: StateFile) -> None:
-        self._file = file
-        self._complete: int | None = None  # which file was found complete: asked at every turn, and it stays so
+        self.file = file
+        self._complete: int | None = None  # the number of replacements when the file was found complete
 
     @classmethod
     async def open(cls, path: Path, locks: Locks) -> State:
-        """Opens or creates the file; a damaged one is moved aside under a new name, never deleted."""
+        """Opens or creates the file. A damaged one is moved aside under a new name, never deleted."""
         return cls(await StateFile.open(path, locks, create))
 
     async def close(self) -> None:
         """Closes the file; a second call does nothing."""
-        await self._file.close()
+        await self.file.close()
 
     @property
     def moved_aside(self) -> Path | None:
-        """Where a damaged file went, for `status` to tell."""
-        return self._file.moved_aside
+        """Returns the new path of a damaged file that was moved aside; None without one."""
+        return self.file.moved_aside
+
+    @property
+    def damage(self) -> str | None:
+        """Returns a sentence about a damaged file that was moved aside, for `status`; None without one."""
+        moved = self.file.moved_aside
+        return f"a damaged state.db was moved aside as {moved.name}; what it knew was read back" if moved else None
 
     async def data_version(self) -> int:
-        """Another number after another connection has committed, or after the file was replaced."""
-        return await self._file.data_version()
+        """Returns a number that changes when another connection commits, or when the file is replaced."""
+        return await self.file.data_version()
 
     async def complete(self) -> bool:
-        """False for a new file: the transcripts were not read back yet."""
-        if self._complete != self._file.replaced and await self.get("state", "complete") is True:
-            self._complete = self._file.replaced
-        return self._complete == self._file.replaced
+        """Returns False for a new file, until the transcripts were read back into it."""
+        if self._complete != self.file.replaced and await self.get("state", "complete") is True:
+            self._complete = self.file.replaced
+        return self._complete == self.file.replaced
 
     async def completed(self) -> None:
-        """Says that the transcripts were read back."""
+        """Records that the transcripts were read back."""
         await self.put("state", "complete", True)
 
     # sessions and source keys
 
     async def session(self, session: str) -> SessionRow | None:
-        """What is known of a session, if anything is."""
+        """Returns a session; None if it is unknown."""
         rows = await self._rows("SELECT * FROM sessions WHERE session = ?", (session,))
         return _session(rows[0]) if rows else None
 
     async def sessions(self, open_only: bool = False) -> list[SessionRow]:
-        """All sessions, the oldest first."""
+        """Returns all sessions, or the open ones, oldest first."""
         where = "WHERE status = 'open'" if open_only else ""
         return [_session(row) for row in await self._rows(f"SELECT * FROM sessions {where} ORDER BY opened, session")]
 
     async def save_session(self, row: SessionRow, keys: Sequence[TurnKey] = ()) -> None:
-        """Replaces the session's row and adds the keys of turns that were recorded with it."""
-        await self.write(lambda connection: _save(connection, row, keys))
+        """Writes the session's row and adds the keys of newly recorded turns."""
+        await self.file.write(lambda connection: _save(connection, row, keys))
 
     async def keys(self, session: str) -> list[TurnKey]:
-        """The keys of every turn of the session, in the order of their numbers."""
+        """Returns the keys of all turns of a session, ordered by number."""
         rows = await self._rows("SELECT * FROM turn_keys WHERE session = ? ORDER BY number", (session,))
         return [_key(row) for row in rows]
 
     async def last_number(self, session: str) -> int:
-        """The number of the last turn whose keys are known; 0 if there is none."""
+        """Returns the number of the last turn with known keys; 0 for none."""
         rows = await self._rows("SELECT coalesce(max(number), 0) FROM turn_keys WHERE session = ?", (session,))
         return int(rows[0][0])
 
     async def count_turns(self, session: str, role: Role) -> int:
-        """How many turns of a role the session has."""
+        """Returns the number of a session's turns of one role."""
         rows = await self._rows("SELECT count(*) FROM turn_keys WHERE session = ? AND role = ?", (session, role))
         return int(rows[0][0])
 
@@ -138,11 +217,13 @@ class State:
                 _session(row) if row else None, _key(same) if same else None, _key(last) if last else None, nth
             )
 
-        return await self.read(ask)
+        return await self.file.read(ask)
 
     async def known(self, session: str, arriving: Sequence[tuple[Role, str, str]], *, anywhere: bool = False) -> Known:
-        """What is recorded of an arriving sequence of `(role, sha, turn_id)`, without reading all keys. `anywhere`: the
-        ids are unique beyond the session, so that other sessions are asked too."""
+        """Returns the recorded turns that match an arriving sequence of `(role, sha, turn_id)`.
+
+        With `anywhere`, ids are unique beyond the session: other sessions are searched too.
+        """
         ids = json.dumps([turn_id for _, _, turn_id in arriving])
         shas = json.dumps(sorted({sha for _, sha, _ in arriving}))
 
@@ -173,42 +254,42 @@ class State:
                 frozenset(turn_id for (turn_id,) in elsewhere),
             )
 
-        return await self.read(ask)
+        return await self.file.read(ask)
 
     async def name_turns(self, session: str, named: Sequence[tuple[int, str]]) -> None:
-        """Gives recorded turns, by number, the ids that they came without."""
+        """Adds ids to recorded turns that have none: pairs of number and id."""
         sql = "UPDATE turn_keys SET turn_id = ? WHERE session = ? AND number = ? AND turn_id IS NULL"
         values = [(turn_id, session, number) for number, turn_id in named]
-        await self.write(lambda connection: connection.executemany(sql, values) and None)
+        await self.file.write(lambda connection: connection.executemany(sql, values) and None)
 
     async def forget_keys(self, session: str) -> None:
-        """Empties the keys of one session, whose transcripts were written anew."""
+        """Deletes the keys of a session whose transcripts were rewritten."""
         await self._execute("DELETE FROM turn_keys WHERE session = ?", (session,))
 
-    # what was deleted on request
+    # forgetting
 
     async def held(self, request: Forgotten) -> dict[str, int]:
-        """How many rows of which table hold what a request names."""
-        return await self.read(lambda connection: scrubbing.held(connection, request))
+        """Returns for each table the number of rows that contain text of a request."""
+        return await self.file.read(lambda connection: scrubbing.held(connection, request))
 
     async def scrub(self, request: Forgotten) -> bool:
-        """Takes what a request names out of every row, and out of the pages that rows have left behind.
+        """Removes the text of a request from all rows, and from pages that deleted rows left behind.
 
-        False if another process kept reading for so long that the write-ahead log could not be emptied.
+        Returns False if the write-ahead log could not be emptied because another process kept reading.
         """
         from anyio import sleep
 
-        await self.write(lambda connection: scrubbing.scrub(connection, request))
+        await self.file.write(lambda connection: scrubbing.scrub(connection, request))
         for _ in range(WIPE_TRIES):
-            if await self._file.outside(scrubbing.wipe):
+            if await self.file.outside(scrubbing.wipe):
                 return True
             await sleep(0.05)
         return False
 
     async def empty(self, kept: Iterable[str]) -> None:
-        """Deletes every row but the names of folders and the entries of these namespaces, and writes the file anew.
+        """Deletes everything except folder ids and the entries of these namespaces, and rewrites the file.
 
-        What transcripts hold has to be read back afterwards. For a process that is alone on the workspace.
+        The transcripts must be read back afterwards. Only for a process that is alone on the workspace.
         """
         spared = json.dumps(list(kept))
 
@@ -219,104 +300,140 @@ class State:
                     connection.execute(f"DELETE FROM {table}")
             connection.execute("DELETE FROM entries WHERE namespace NOT IN (SELECT value FROM json_each(?))", (spared,))
 
-        await self.write(clear)
+        await self.file.write(clear)
         self._complete = None
-        await self._file.outside(scrubbing.wipe)
+        await self.file.outside(scrubbing.wipe)
 
     # references
 
     async def log_access(self, path: str, kind: str, at: datetime) -> None:
-        """Notes that `path` was read or recovered."""
+        """Records that a file was read or recovered."""
         await self._execute("INSERT INTO access_log VALUES (?, ?, ?)", (path, kind, _text(at)))
 
     async def references(self, paths: Iterable[str]) -> dict[str, int]:
-        """How often each of `paths` was read or recovered; paths never touched are left out."""
+        """Returns how often each of these files was read or recovered; others are left out."""
         asked = json.dumps(sorted(set(paths)))
         sql = "SELECT path, count(*) FROM access_log WHERE path IN (SELECT value FROM json_each(?)) GROUP BY path"
         return {str(path): int(count) for path, count in await self._rows(sql, (asked,))}
 
     async def last_accesses(self, paths: Iterable[str]) -> dict[str, datetime]:
-        """When each of `paths` was last read or recovered; paths never touched are left out."""
+        """Returns when each of these files was last read or recovered; others are left out."""
         asked = json.dumps(sorted(set(paths)))
         sql = "SELECT path, max(at) FROM access_log WHERE path IN (SELECT value FROM json_each(?)) GROUP BY path"
         return {str(path): datetime.fromisoformat(at) for path, at in await self._rows(sql, (asked,))}
 
     async def access_since(self) -> datetime | None:
-        """When the first read or recovery was noted: so far back the references reach. None without any."""
+        """Returns the time of the first recorded read or recovery; None without any."""
         first = (await self._rows("SELECT min(at) FROM access_log"))[0][0]
         return datetime.fromisoformat(first) if first else None
 
     # folders without a name
 
     async def directory_ids(self) -> dict[str, str]:
-        """Folder → random id."""
+        """Returns the random id of each folder."""
         return dict(await self._rows("SELECT folder, id FROM directories"))
 
     async def name_directory(self, folder: str, new_id: str) -> str:
-        """The folder's id: `new_id`, unless another process was first."""
+        """Stores a folder's id and returns it: `new_id`, unless another process was first."""
         await self._execute("INSERT OR IGNORE INTO directories VALUES (?, ?)", (folder, new_id))
         return (await self.directory_ids())[folder]
 
     # small values
 
     async def get(self, namespace: str, key: str) -> Any:
-        """The stored value, or None."""
+        """Returns a stored value, or None."""
         rows = await self._rows("SELECT value FROM entries WHERE namespace = ? AND key = ?", (namespace, key))
         return json.loads(rows[0][0]) if rows else None
 
     async def get_all(self, places: Sequence[tuple[str, str]]) -> list[Any]:
         """Returns the values at these places (namespace and key), in their order, as of one moment; None if missing."""
         sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
-        rows = await self.read(lambda connection: [connection.execute(sql, place).fetchone() for place in places])
+        rows = await self.file.read(lambda connection: [connection.execute(sql, place).fetchone() for place in places])
         return [json.loads(row[0]) if row else None for row in rows]
 
     async def entries(self, namespace: str) -> dict[str, Any]:
-        """Every value of a namespace by its key."""
+        """Returns the values of a namespace by key."""
         rows = await self._rows("SELECT key, value FROM entries WHERE namespace = ? ORDER BY key", (namespace,))
         return {key: json.loads(value) for key, value in rows}
 
     async def keys_of(self, namespace: str) -> list[str]:
-        """The keys of a namespace, without reading the values."""
+        """Returns the keys of a namespace."""
         return [key for (key,) in await self._rows("SELECT key FROM entries WHERE namespace = ?", (namespace,))]
 
     async def put(self, namespace: str, key: str, value: Any, *, waits: bool = True) -> None:
-        """Stores a JSON value; `waits` as in `write`."""
+        """Stores a JSON value. Without `waits` a power cut may lose it, a crash of the process cannot."""
         row = (namespace, key, json.dumps(value))
         sql = "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)"
-        await self.write(lambda connection: connection.execute(sql, row) and None, waits=waits)
+        await self.file.write(lambda connection: connection.execute(sql, row) and None, waits=waits)
 
     async def add(self, namespace: str, key: str, value: Any, most: int) -> None:
-        """Adds to a list of JSON values, of which the last `most` stay. It does not wait for the disk (see `write`)."""
+        """Appends to a list of JSON values and keeps the last `most`. Does not wait for the disk."""
 
-        def change(connection: sqlite3.Connection) -> None:
-            sql = "SELECT value FROM entries WHERE namespace = ? AND key = ?"
-            stored = connection.execute(sql, (namespace, key)).fetchone()
-            listed = json.loads(stored[0]) if stored else []
-            kept = [*(listed if isinstance(listed, list) else []), value][-most:]
-            connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (namespace, key, json.dumps(kept)))
+        def appended(stored: Mapping[Place, Any]) -> tuple[None, Mapping[Place, Any]]:
+            listed = stored.get((namespace, key))
+            return None, {(namespace, key): [*(listed if isinstance(listed, list) else []), value][-most:]}
 
-        await self.write(change, waits=False)
+        await self.change_entries([(namespace, key)], appended, waits=False)
+
+    async def change_entries(
+        self,
+        places: Iterable[Place],
+        change: Callable[[Mapping[Place, Any]], tuple[T, Mapping[Place, Any]]],
+        *,
+        waits: bool = True,
+    ) -> T:
+        """Reads and writes several values in one transaction; other processes wait meanwhile.
+
+        `change` gets the stored values by place, and returns a result and the values to write; None deletes one. It
+        must be pure, because it may be called again. Returns the result.
+        """
+
+        def apply(connection: sqlite3.Connection) -> T:
+            stored = {place: value for place in places if (value := _entry(connection, place)) is not None}
+            result, changed = change(stored)
+            put_entries(connection, changed)
+            return result
+
+        return await self.file.write(apply, waits=waits)
+
+    async def session_entry(self, namespace: str, session: str, waiting: str) -> SessionEntry:
+        """Returns a session's entry with its number of user turns, its last turn, and whether namespace `waiting` has
+        an entry."""
+
+        def ask(connection: sqlite3.Connection) -> SessionEntry:
+            turns = "FROM turn_keys WHERE session = ?"
+            (users,) = connection.execute(f"SELECT count(*) {turns} AND role = 'user'", (session,)).fetchone()
+            last = connection.execute(f"SELECT role, sha {turns} ORDER BY number DESC LIMIT 1", (session,)).fetchone()
+            some = "SELECT EXISTS (SELECT 1 FROM entries WHERE namespace = ?)"
+            (waits,) = connection.execute(some, (waiting,)).fetchone()
+            return SessionEntry(_entry(connection, (namespace, session)), users, last or ("", ""), bool(waits))
+
+        return await self.file.read(ask)
 
     async def remove(self, namespace: str, *keys: str) -> None:
-        """Removes values; nothing happens if there are none."""
+        """Removes values; missing ones are skipped."""
         sql = "DELETE FROM entries WHERE namespace = ? AND key IN (SELECT value FROM json_each(?))"
         await self._execute(sql, (namespace, json.dumps(keys)))
 
-    # for the stores that keep tables of their own here
-
-    async def read(self, fn: Callable[[sqlite3.Connection], T]) -> T:
-        """As `Database.read`."""
-        return await self._file.read(fn)
-
-    async def write(self, fn: Callable[[sqlite3.Connection], T], *, waits: bool = True) -> T:
-        """As `Database.write`."""
-        return await self._file.write(fn, waits=waits)
-
     async def _rows(self, sql: str, values: tuple[object, ...] = ()) -> list[Any]:
-        return await self.read(lambda connection: connection.execute(sql, values).fetchall())
+        return await self.file.read(lambda connection: connection.execute(sql, values).fetchall())
 
     async def _execute(self, sql: str, values: tuple[object, ...]) -> None:
-        await self.write(lambda connection: connection.execute(sql, values) and None)
+        await self.file.write(lambda connection: connection.execute(sql, values) and None)
+
+
+def put_entries(connection: sqlite3.Connection, entries: Mapping[Place, Any]) -> None:
+    """Writes entries in the caller's transaction; None deletes one."""
+    for place, value in entries.items():
+        if value is None:
+            connection.execute("DELETE FROM entries WHERE namespace = ? AND key = ?", place)
+        else:
+            connection.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (*place, json.dumps(value)))
+
+
+def _entry(connection: sqlite3.Connection, place: Place) -> Any:
+    row = connection.execute("SELECT value FROM entries WHERE namespace = ? AND key = ?", place).fetchone()
+    return json.loads(row[0]) if row else None
 
 
 def _save(connection: sqlite3.Connection, row: SessionRow, keys: Sequence[TurnKey]) -> None:
@@ -344,10 +461,10 @@ def _session(row: Any) -> SessionRow:
         kind=kind if kind in get_args(Kind) else None,
         delivery=delivery if delivery in get_args(Delivery) else None,
         title=title,
-        opened=_time(opened),
-        last_arrival=_time(last_arrival),
+        opened=datetime.fromisoformat(opened),
+        last_arrival=datetime.fromisoformat(last_arrival),
         turns=turns,
-        last_at=_time(last_at) if last_at else None,
+        last_at=datetime.fromisoformat(last_at) if last_at else None,
         size=size,
     )
 
@@ -359,7 +476,3 @@ def _key(row: Any) -> TurnKey:
 
 def _text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)

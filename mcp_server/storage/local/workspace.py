@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterator, Mapping
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +11,8 @@ from mcp_server.errors import Conflict, NotFound, Refused, Unavailable
 from mcp_server.storage.local.durable import TEMPORARY
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.repository import ask_git
-from mcp_server.storage.local.paths import LOCAL
-
-SETTINGS = "memory-config.yaml"
-"""The memory's own settings. Every workspace has this file."""
+from mcp_server.storage.templates import SETTINGS, templates
+from mcp_server.storage.values import LOCAL
 
 IfMissing = Literal["create", "refuse", "adopt"]
 """What to do with a folder that is not a workspace: `create` one if it is missing or empty, `refuse`, or `adopt` it
@@ -31,11 +26,6 @@ FOLDERS = (
     "archive",
     "scratch",
 )
-BEGINNING = "maintenance: a new memory"
-"""The subject of the commit with the first files."""
-
-# Packaging tools and git treat these names specially, so the bundled copies have no dot.
-_DOTTED = {"gitignore": ".gitignore", "gitattributes": ".gitattributes"}
 
 
 _DESKTOP = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
@@ -131,27 +121,3 @@ def create(root: Path, generated: Mapping[str, str]) -> bool:
             except Conflict:  # another process is creating the same workspace
                 continue
     return True
-
-
-@functools.cache
-def templates() -> Mapping[str, str]:
-    """Returns the shipped files: path in the workspace -> text."""
-    return dict(_bundled(files("mcp_server.data") / "workspace", ""))
-
-
-def is_untouched_template(path: str, text: str) -> bool:
-    """Returns True if `text` equals the shipped file of that path, ignoring line ends: it was not filled in."""
-    shipped = templates().get(path)
-    return shipped is not None and _plain(shipped) == _plain(text)
-
-
-def _plain(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.removeprefix("\ufeff").splitlines()).rstrip()
-
-
-def _bundled(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
-    for entry in sorted(folder.iterdir(), key=lambda found: found.name):
-        if entry.is_dir():
-            yield from _bundled(entry, f"{prefix}{entry.name}/")
-        else:
-            yield prefix + _DOTTED.get(entry.name, entry.name), entry.read_bytes().decode("utf-8").replace("\r\n", "\n")

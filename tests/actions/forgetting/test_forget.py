@@ -40,7 +40,7 @@ async def test_a_forgotten_fact_is_nowhere_but_in_git_and_the_receipt_says_so(me
     assert "zephyr" not in (await found(memory, "vault code garden")).lower()
     assert "garden" in (await found(memory, "garden"))
     assert unfinished(memory) == []
-    assert not list((memory.files.local / "forget").glob("*"))
+    assert not list((memory.disk.local / "forget").glob("*"))
 
 
 async def test_importing_the_source_again_does_not_bring_it_back(memory: Memory, workspace: Path) -> None:
@@ -80,7 +80,7 @@ async def test_transcripts_keep_their_turns_numbers_and_lines(memory: Memory) ->
     assert whole.complete_bytes == len(after.encode())
     assert whole.head.title == whole.head.topic == "Remember this: [forgotten], please."
     assert "forgotten" in path
-    assert memory.files.resolve(path).stat().st_mode & 0o777 == 0o444
+    assert memory.files.stat(path).sealed
     row = await memory.state.session("old")
     assert row is not None
     assert (row.path, row.status, row.turns) == (path, "closed", 3)

@@ -33,7 +33,7 @@ ANA = "knowledge/people/ana.md"
 
 async def learned(memory: Memory, path: str, text: str) -> str:
     """Writes a file as an editor does, and commits it."""
-    write(memory.files.root, path, text)
+    write(memory.disk.root, path, text)
     (commit,) = (await commit_changes(memory)).commits
     return commit
 
@@ -44,7 +44,7 @@ async def test_when_a_thing_was_learned_changed_and_forgotten(memory: Memory, cl
     await learned(memory, ANA, "# Ana\n\n- lives in Basel\n- works in BASEL\n")
     clock.forward(days=1)
     await learned(memory, ANA, "# Ana\n\n- lives in Bern\n")
-    write(memory.files.root, "knowledge/people/bo.md", "- Bo moved to basel\n")
+    write(memory.disk.root, "knowledge/people/bo.md", "- Bo moved to basel\n")
 
     found = await history.when(memory, "Basel")
 
@@ -66,7 +66,7 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
     await remember(memory, NewFact("Ana moved to Basel", session="s1"), TESTS)
     await commit_changes(memory)
     path = (await end_session(memory, "s1")).path
-    write(memory.files.root, "knowledge/people/bo.md", "# Bo\n\n- plays [src: raw/x.md#7]\n")
+    write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n\n- plays [src: raw/x.md#7]\n")
 
     (fact,) = await history.where(memory, "moved  to basel")
 
@@ -81,7 +81,7 @@ async def test_where_a_thing_comes_from_names_commit_and_conversation(memory: Me
 
 async def test_of_a_commit_with_many_conversations_each_line_names_only_its_own(memory: Memory) -> None:
     write(
-        memory.files.root,
+        memory.disk.root,
         "knowledge/people/bo.md",
         "# Bo\n\n- plays chess [src: raw/x.md#7]\n- runs [src: raw/y.md#2]\n",
     )
@@ -96,7 +96,7 @@ async def test_of_a_commit_with_many_conversations_each_line_names_only_its_own(
 
 async def test_a_line_that_is_not_committed_yet_says_so(memory: Memory) -> None:
     await learned(memory, ANA, "# Ana\n\n- lives in Basel\n")
-    write(memory.files.root, ANA, "# Ana\n\n- lives in Basel\n- likes tea\n")
+    write(memory.disk.root, ANA, "# Ana\n\n- lives in Basel\n- likes tea\n")
 
     found = await history.blame(memory, ANA)
 
@@ -116,7 +116,7 @@ async def test_what_changed_between_days_and_today_committed_or_not(memory: Memo
     await learned(memory, ANA, "# Ana\n\n- lives in Basel\n")
     clock.forward(days=1)
     await learned(memory, ANA, "# Ana\n\n- lives in Bern\n")
-    write(memory.files.root, "knowledge/people/bo.md", "# Bo\n")
+    write(memory.disk.root, "knowledge/people/bo.md", "# Bo\n")
 
     today = await history.today(memory)
     both = await history.diff(memory, "2026-02-17", "2026-02-17")
@@ -129,7 +129,7 @@ async def test_what_changed_between_days_and_today_committed_or_not(memory: Memo
     assert (await history.diff(memory, "today", path="knowledge/people/bo.md")).files == (
         ("knowledge/people/bo.md", 1, 0),
     )
-    assert git(memory.files.root, "status", "--porcelain") == "?? knowledge/people/bo.md"
+    assert git(memory.disk.root, "status", "--porcelain") == "?? knowledge/people/bo.md"
     with pytest.raises(NotFound, match="YYYY-MM-DD"):
         await history.diff(memory, "soon")
 

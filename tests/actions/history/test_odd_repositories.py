@@ -33,7 +33,7 @@ ANA = "knowledge/people/ana.md"
 
 async def works(memory: Memory, name: str = "idea") -> None:
     """Every operation that writes into the repository, once."""
-    root = memory.files.root
+    root = memory.disk.root
     await observe(memory, NewTurn("user", f"hello {name}", name), TESTS)
     assert (await end_session(memory, name)).committed
     await remember(memory, NewFact(f"{name} was here"), TESTS)

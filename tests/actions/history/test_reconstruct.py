@@ -51,7 +51,7 @@ async def filled(memory: Memory) -> None:
     await record_session(memory, talk("I adopted two kittens yesterday.", "I moved to Zagreb last week."))
     await record_session(memory, talk("I love hiking in the Alps.", "Great!", session="talk-2", days=30))
     await extract(memory)
-    place = memory.files.root / ANA
+    place = memory.disk.root / ANA
     place.write_text(place.read_text() + f"\n## Ours\n{OWN}\n")
     await remember(memory, NewFact("The oven is a Vesuvio", "fact"), Caller())
     await commit_changes(memory)
@@ -59,11 +59,11 @@ async def filled(memory: Memory) -> None:
 
 async def test_the_live_tree_and_main_stay_as_they_are(memory: Memory) -> None:
     await filled(memory)
-    before, commit = tree(memory.files.root), head(memory.files.root)
+    before, commit = tree(memory.disk.root), head(memory.disk.root)
     made = await reconstruct(memory, "again")
     assert (made.conversations, made.before > 0, made.lines > 0) == (2, True, True)
-    assert tree(memory.files.root) == before
-    assert head(memory.files.root) == commit
+    assert tree(memory.disk.root) == before
+    assert head(memory.disk.root) == commit
     assert [one.name for one in await reconstructions(memory)] == ["again"]
 
 
@@ -85,18 +85,18 @@ async def test_what_people_wrote_survives_another_algorithm(memory: Memory) -> N
     lines = {one.name: one.lines for one in found.versions}
     assert lines["lean"] < lines["whole"] == lines["memory"]
     assert found.deltas["lean"].own_lost == ()
-    (memory.files.root / "knowledge/people/bo.md").write_text("# Bo\n\nWritten meanwhile.\n")
+    (memory.disk.root / "knowledge/people/bo.md").write_text("# Bo\n\nWritten meanwhile.\n")
     joined = await merge(memory, "lean")
     assert joined is not None
-    text = (memory.files.root / ANA).read_text()
+    text = (memory.disk.root / ANA).read_text()
     assert OWN in text
     assert "kittens" not in text
-    assert "Vesuvio" in (memory.files.root / "knowledge/memory/MEMORY.md").read_text()
-    assert "Written meanwhile" in (memory.files.root / "knowledge/people/bo.md").read_text()
+    assert "Vesuvio" in (memory.disk.root / "knowledge/memory/MEMORY.md").read_text()
+    assert "Written meanwhile" in (memory.disk.root / "knowledge/people/bo.md").read_text()
     assert [one.name for one in await reconstructions(memory)] == ["whole"]
     await drop(memory, "whole")
     assert await reconstructions(memory) == []
-    assert not list((memory.files.local / "extract").iterdir())
+    assert not list((memory.disk.local / "extract").iterdir())
 
 
 async def test_a_model_that_gives_nothing_leaves_the_rules(memory: Memory) -> None:
@@ -127,7 +127,7 @@ async def test_what_cannot_be_is_said(memory: Memory) -> None:
 
 async def test_what_is_not_committed_is_carried_over_and_main_does_not_move(memory: Memory) -> None:
     await filled(memory)
-    root = memory.files.root
+    root = memory.disk.root
     bo, core = root / "knowledge/people/bo.md", root / MEMORY
     bo.write_text("# Bo\n\n- Bo builds boats\n")
     core.write_text(core.read_text().replace("The oven is a Vesuvio", "The oven is a Vesuvio 3"))
@@ -190,7 +190,7 @@ async def test_what_is_in_the_archive_does_not_come_back_with_a_reconstruction(
         turn = ImportedTurn("user", said, day, f"t{place}", "Ana")
         await record_session(memory, ImportedSession(f"ana-{place}", (turn,), "import:test", title="Ana"))
     await extract(memory)
-    journal = next((memory.files.root / "knowledge/journal").glob("2*.md"))
+    journal = next((memory.disk.root / "knowledge/journal").glob("2*.md"))
     journal.write_text(f"{journal.read_text()}\n- Rain all day\n")
     await commit_changes(memory)
     if first == "month":
@@ -199,30 +199,30 @@ async def test_what_is_in_the_archive_does_not_come_back_with_a_reconstruction(
         await reconstruct(memory, "again", ["people", "journal"])
         await _a_month_goes_by(memory, clock)
     kept = ("knowledge/people", "knowledge/journal", "archive")
-    before = _texts(memory.files.root, *kept)
+    before = _texts(memory.disk.root, *kept)
     if first == "month":
         await reconstruct(memory, "again")
     await merge(memory, "again")
-    assert not list((memory.files.root / "knowledge/journal").glob("2*.md"))
-    assert _texts(memory.files.root, *kept) == before
+    assert not list((memory.disk.root / "knowledge/journal").glob("2*.md"))
+    assert _texts(memory.disk.root, *kept) == before
     assert "Vis" in before["archive/people/ana.md"]
-    assert "- Rain all day" in (memory.files.root / "archive/journal" / journal.name).read_text()
+    assert "- Rain all day" in (memory.disk.root / "archive/journal" / journal.name).read_text()
 
 
 async def test_a_file_that_holds_no_text_stops_nothing(memory: Memory) -> None:
     await filled(memory)
     for path in ("people/photo.md", "journal/2026-01-05.md", "reference/latin.md"):
-        place = memory.files.root / "knowledge" / path
+        place = memory.disk.root / "knowledge" / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes("- größe\0\n".encode("latin-1"))
-    before = tree(memory.files.root)
+    before = tree(memory.disk.root)
     await extract(memory, anew=True)
     for every in ("daily", "weekly", "monthly"):
         await condense(memory, every)
     made = await reconstruct(memory, "again")
     assert made.conversations == 2
     assert (await compare(memory, ["again"])).versions[1].lines > 0
-    after = tree(memory.files.root)
+    after = tree(memory.disk.root)
     broken = {path: content for path, content in before.items() if b"\0" in content}
     assert len(broken) == 3
     assert broken.items() <= after.items()
@@ -235,7 +235,7 @@ async def test_uncommitted_hand_written_lines_are_there_once_after_a_merge(memor
     await extract(memory)
     if committed:
         await commit_changes(memory)
-    place = memory.files.root / ANA
+    place = memory.disk.root / ANA
     rows = place.read_text().split("\n")
     derived = [number for number, row in enumerate(rows) if "[src:" in row]
     rows.insert(derived[-1], OWN)  # derived lines stand before it and after it

@@ -35,8 +35,8 @@ async def test_both_append_to_a_journal_and_edit_the_same_fact_and_nothing_is_lo
     two: tuple[Memory, Memory], clock: Clock
 ) -> None:
     one, other = two
-    write(one.files.root, JOURNAL, HEAD.format("s1", "- the server moved\n"))
-    write(other.files.root, JOURNAL, HEAD.format("s2", "- the backup ran\n\n### People\n- Bo called\n"))
+    write(one.disk.root, JOURNAL, HEAD.format("s1", "- the server moved\n"))
+    write(other.disk.root, JOURNAL, HEAD.format("s2", "- the backup ran\n\n### People\n- Bo called\n"))
     edit(one, CORE, "Zurich", "Bern")
     edit(other, CORE, "Zurich", "Basel")
 
@@ -79,9 +79,9 @@ async def test_conversations_and_anchors_of_both_are_on_both(two: tuple[Memory, 
     await sync(other)
     await sync(one)
 
-    assert git(one.files.root, "rev-parse", "HEAD") == git(other.files.root, "rev-parse", "HEAD")
+    assert git(one.disk.root, "rev-parse", "HEAD") == git(other.disk.root, "rev-parse", "HEAD")
     for memory in two:
-        names = {place.name for place in (memory.files.root / "raw").rglob("*.md")}
+        names = {place.name for place in (memory.disk.root / "raw").rglob("*.md")}
         assert sum("hello" in name for name in names) == 2
         assert sorted(anchor.item for anchor in anchors(memory)) == ["both", "item-0", "item-1"]
 
@@ -102,7 +102,7 @@ async def test_a_conversation_that_came_over_is_listed_counted_and_can_be_gone_o
     await observe(other, NewTurn("user", "And to Bern since", "s1"), TESTS)
     await end_session(other, "s1")
     await sync(other)
-    git(one.files.root, "pull", "--quiet", "origin", "main")  # by hand, and not by us
+    git(one.disk.root, "pull", "--quiet", "origin", "main")  # by hand, and not by us
     await catch_up(one)
     assert {row.session: row.turns for row in await list_sessions(one)} == {"s1": 2}, "what is open stays there"
 
@@ -112,12 +112,12 @@ async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_cha
 ) -> None:
     one, other = two
     for name in ("a", "b"):
-        write(one.files.root, f"knowledge/people/{name}.md", f"# {name}\n")
+        write(one.disk.root, f"knowledge/people/{name}.md", f"# {name}\n")
     await sync(one)
     await sync(other)
     for name in ("a", "b"):
-        (one.files.root / f"knowledge/people/{name}.md").unlink()
-    write(other.files.root, "knowledge/people/b.md", "# b\n\n- new\n")
+        (one.disk.root / f"knowledge/people/{name}.md").unlink()
+    write(other.disk.root, "knowledge/people/b.md", "# b\n\n- new\n")
 
     await sync(one)
     await sync(other)
@@ -131,8 +131,8 @@ async def test_a_file_that_was_deleted_on_one_side_goes_unless_the_other_has_cha
 async def test_two_memories_that_began_apart_become_one(tmp_path: Path, hub: Path, clock: Clock) -> None:
     async with copy(tmp_path / "one", clock) as one, copy(tmp_path / "other", clock) as other:
         for memory, place in ((one, "Bern"), (other, "Basel")):
-            git(memory.files.root, "remote", "add", "origin", str(hub))
-            await remember(memory, NewFact(f"{memory.files.root.name} knows {place}"), TESTS)
+            git(memory.disk.root, "remote", "add", "origin", str(hub))
+            await remember(memory, NewFact(f"{memory.disk.root.name} knows {place}"), TESTS)
         await sync(one)
         done = await sync(other)
         await sync(one)
@@ -162,16 +162,16 @@ async def test_staged_work_on_a_file_that_comes_in_stops_the_sync_before_it_chan
     edit(one, CORE, "Zurich", "Bern")
     await sync(one)
     edit(other, CORE, "Zurich", "Basel")
-    git(other.files.root, "add", CORE)
-    write(other.files.root, "notes.txt", "mine\n")
-    before = git(other.files.root, "status", "--porcelain"), git(other.files.root, "rev-parse", "HEAD")
+    git(other.disk.root, "add", CORE)
+    write(other.disk.root, "notes.txt", "mine\n")
+    before = git(other.disk.root, "status", "--porcelain"), git(other.disk.root, "rev-parse", "HEAD")
 
     with pytest.raises(Refused, match="staged"):
         await sync(other)
 
-    assert (git(other.files.root, "status", "--porcelain"), git(other.files.root, "rev-parse", "HEAD")) == before
+    assert (git(other.disk.root, "status", "--porcelain"), git(other.disk.root, "rev-parse", "HEAD")) == before
     assert "Basel" in other.files.read_text(CORE)
-    git(other.files.root, "commit", "--quiet", "--message", "mine")
+    git(other.disk.root, "commit", "--quiet", "--message", "mine")
     await sync(other)
     assert {"Bern", "Basel"} <= set(other.files.read_text(CORE).replace(" (", "\n").split()) | {"Bern"}
 
@@ -191,16 +191,16 @@ async def test_what_may_not_be_committed_is_merged_with_what_comes_and_not_overw
     assert "- 2026-02-16: from one" in text
     assert key in text
     assert "secret" in done.left_out[0]
-    assert key not in git(other.files.root, "log", "--all", "-p")
+    assert key not in git(other.disk.root, "log", "--all", "-p")
 
 
 async def test_what_was_forgotten_here_does_not_come_back_from_there(two: tuple[Memory, Memory]) -> None:
     one, other = two
     await forget(one, ForgetTarget(text="Ana lives in Zurich"))
     await sync(one)
-    write(other.files.root, "knowledge/people/ana.md", "# Ana\n\n- Ana lives in Zurich\n- likes tea\n")
+    write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- Ana lives in Zurich\n- likes tea\n")
     await commit_changes(other)
-    git(other.files.root, "push", "--quiet", "--force", "origin", "main:side")
+    git(other.disk.root, "push", "--quiet", "--force", "origin", "main:side")
 
     await sync(other)
     await sync(one)
@@ -218,7 +218,7 @@ async def test_markers_that_a_merge_by_hand_left_are_neither_compiled_nor_found_
     await sync(one)
     edit(other, CORE, "Zurich", "Basel")
     await commit_changes(other)
-    place = other.files.root
+    place = other.disk.root
     assert attempt(place, "pull", "--quiet", "--no-rebase").returncode != 0
     assert marked_line(other.files.read_text(CORE)) is not None
 
@@ -241,16 +241,16 @@ async def test_markers_that_a_merge_by_hand_left_are_neither_compiled_nor_found_
 
 
 async def test_without_a_remote_or_a_network_it_says_what_to_do(memory: Memory, tmp_path: Path) -> None:
-    write(memory.files.root, "knowledge/people/ana.md", "# Ana\n")
+    write(memory.disk.root, "knowledge/people/ana.md", "# Ana\n")
     with pytest.raises(NotFound, match="git remote add"):
         await sync(memory)
-    git(memory.files.root, "remote", "add", "origin", str(tmp_path / "nowhere"))
+    git(memory.disk.root, "remote", "add", "origin", str(tmp_path / "nowhere"))
     with pytest.raises(Unavailable, match="could not be fetched"):
         await sync(memory)
     with pytest.raises(NotFound, match="no remote 'backup'"):
         await sync(memory, "backup")
 
-    assert git(memory.files.root, "status", "--porcelain") == ""
+    assert git(memory.disk.root, "status", "--porcelain") == ""
 
 
 async def test_auto_push_goes_to_the_named_remote_and_never_by_force(
@@ -258,18 +258,18 @@ async def test_auto_push_goes_to_the_named_remote_and_never_by_force(
 ) -> None:
     one, other = two
     knobs = {"CONTEXT_MANAGER_GIT__AUTO_PUSH": "true"}
-    async with copy(one.files.root, clock, **knobs) as unnamed:
+    async with copy(one.disk.root, clock, **knobs) as unnamed:
         assert "names no remote" in await push_if_wanted(unnamed)
-    async with copy(one.files.root, clock, **knobs, CONTEXT_MANAGER_GIT__REMOTE="origin") as pushing:
-        write(one.files.root, "knowledge/people/ana.md", "# Ana\n")
+    async with copy(one.disk.root, clock, **knobs, CONTEXT_MANAGER_GIT__REMOTE="origin") as pushing:
+        write(one.disk.root, "knowledge/people/ana.md", "# Ana\n")
         await commit_changes(pushing)
         assert await push_if_wanted(pushing) == ""
-        assert git(hub, "rev-parse", "main") == git(one.files.root, "rev-parse", "HEAD")
+        assert git(hub, "rev-parse", "main") == git(one.disk.root, "rev-parse", "HEAD")
 
-        write(other.files.root, "knowledge/people/bo.md", "# Bo\n")
+        write(other.disk.root, "knowledge/people/bo.md", "# Bo\n")
         await sync(other)
         theirs = git(hub, "rev-parse", "main")
-        write(one.files.root, "knowledge/people/ana.md", "# Ana\n\n- more\n")
+        write(one.disk.root, "knowledge/people/ana.md", "# Ana\n\n- more\n")
         await commit_changes(pushing)
         assert "context-manager sync" in await push_if_wanted(pushing)
         assert git(hub, "rev-parse", "main") == theirs
@@ -278,16 +278,16 @@ async def test_auto_push_goes_to_the_named_remote_and_never_by_force(
 
 async def test_a_sparse_checkout_stays_sparse(two: tuple[Memory, Memory]) -> None:
     one, other = two
-    write(one.files.root, "knowledge/reference/big/a.md", "# A\n")
+    write(one.disk.root, "knowledge/reference/big/a.md", "# A\n")
     await sync(one)
     await sync(other)
-    git(other.files.root, "sparse-checkout", "set", "--no-cone", "/*", "!/knowledge/reference/big/")
+    git(other.disk.root, "sparse-checkout", "set", "--no-cone", "/*", "!/knowledge/reference/big/")
     assert not other.files.exists("knowledge/reference/big/a.md")
-    write(one.files.root, "knowledge/reference/big/a.md", "# A\n\nmore\n")
+    write(one.disk.root, "knowledge/reference/big/a.md", "# A\n\nmore\n")
     await sync(one)
 
     await sync(other)
-    write(other.files.root, "knowledge/people/bo.md", "# Bo\n")
+    write(other.disk.root, "knowledge/people/bo.md", "# Bo\n")
     await sync(other)
     await sync(one)
 
@@ -298,17 +298,17 @@ async def test_a_sparse_checkout_stays_sparse(two: tuple[Memory, Memory]) -> Non
 
 async def test_files_with_unusual_names_and_bytes_come_over(two: tuple[Memory, Memory]) -> None:
     one, other = two
-    write(one.files.root, "knowledge/people/č ž 'x'.md", "# Č\n")
-    (one.files.root / "attachments").mkdir()
-    (one.files.root / "attachments/a.png").write_bytes(b"\x89PNG\0one")
+    write(one.disk.root, "knowledge/people/č ž 'x'.md", "# Č\n")
+    (one.disk.root / "attachments").mkdir()
+    (one.disk.root / "attachments/a.png").write_bytes(b"\x89PNG\0one")
     await sync(one)
     await sync(other)
-    (one.files.root / "attachments/a.png").write_bytes(b"\x89PNG\0two")
-    (other.files.root / "attachments/a.png").write_bytes(b"\x89PNG\0three")
+    (one.disk.root / "attachments/a.png").write_bytes(b"\x89PNG\0two")
+    (other.disk.root / "attachments/a.png").write_bytes(b"\x89PNG\0three")
     await sync(one)
     await sync(other)
 
     assert other.files.read_text("knowledge/people/č ž 'x'.md") == "# Č\n"
-    assert (other.files.root / "attachments/a.png").read_bytes() == b"\x89PNG\0three"
-    (theirs,) = (other.files.root / "attachments").glob("a.other-2026-02-16-*.png")
+    assert (other.disk.root / "attachments/a.png").read_bytes() == b"\x89PNG\0three"
+    (theirs,) = (other.disk.root / "attachments").glob("a.other-2026-02-16-*.png")
     assert theirs.read_bytes() == b"\x89PNG\0two"

@@ -27,15 +27,15 @@ HEAD = "---\ntype: journal\ndate: 2026-01-02\nsessions: [{}]\n---\n\n## 2026-01-
 async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_now(two: tuple[Memory, Memory]) -> None:
     one, other = two
     old, new = "knowledge/journal/2026-01-02.md", "archive/journal/2026-01-02.md"
-    write(one.files.root, old, HEAD.format("s1", "".join(f"- line {number}\n" for number in range(20))))
+    write(one.disk.root, old, HEAD.format("s1", "".join(f"- line {number}\n" for number in range(20))))
     await sync(one)
     await sync(other)
     for mover, editor, line in ((one, other, "- from the other"), (other, one, "- from the first")):
         source, target = (old, new) if mover is one else (new, old)
-        (mover.files.root / target).parent.mkdir(parents=True, exist_ok=True)
-        (mover.files.root / source).rename(mover.files.root / target)
+        (mover.disk.root / target).parent.mkdir(parents=True, exist_ok=True)
+        (mover.disk.root / source).rename(mover.disk.root / target)
         text = editor.files.read_text(source)
-        write(editor.files.root, source, text.replace("- line 7\n", f"- line 7\n{line}\n"))
+        write(editor.disk.root, source, text.replace("- line 7\n", f"- line 7\n{line}\n"))
 
         await sync(mover)
         done = await sync(editor)
@@ -49,28 +49,28 @@ async def test_what_one_has_moved_and_the_other_changed_is_changed_where_it_is_n
 
 async def test_a_file_that_was_moved_to_where_the_other_made_one_loses_neither(two: tuple[Memory, Memory]) -> None:
     one, other = two
-    write(one.files.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n")
+    write(one.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n")
     await sync(one)
     await sync(other)
-    git(one.files.root, "mv", "knowledge/people/ana.md", "knowledge/people/ana-kovac.md")
-    git(one.files.root, "commit", "--quiet", "--message", "renamed by hand")
-    write(other.files.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n- bakes\n")
-    write(other.files.root, "knowledge/people/ana-kovac.md", "# Ana Kovač\n\n- lives in Split\n")
+    git(one.disk.root, "mv", "knowledge/people/ana.md", "knowledge/people/ana-kovac.md")
+    git(one.disk.root, "commit", "--quiet", "--message", "renamed by hand")
+    write(other.disk.root, "knowledge/people/ana.md", "# Ana\n\n- likes tea\n- sails\n- bakes\n")
+    write(other.disk.root, "knowledge/people/ana-kovac.md", "# Ana Kovač\n\n- lives in Split\n")
 
     await sync(one)
     await sync(other)
     await sync(one)
 
     assert same(one, other)
-    texts = [path.read_text() for path in (one.files.root / "knowledge/people").glob("ana*.md")]
+    texts = [path.read_text() for path in (one.disk.root / "knowledge/people").glob("ana*.md")]
     assert all(any(line in text for text in texts) for line in ("- likes tea", "- bakes", "- lives in Split"))
 
 
 async def test_both_make_the_same_new_file(two: tuple[Memory, Memory]) -> None:
     one, other = two
     path = "knowledge/procedures/deploy.md"
-    write(one.files.root, path, "# Deploy\n\n- run the tests\n- tell Marko\n")
-    write(other.files.root, path, "# Deploy\n\n- run the tests\n- make a backup\n")
+    write(one.disk.root, path, "# Deploy\n\n- run the tests\n- tell Marko\n")
+    write(other.disk.root, path, "# Deploy\n\n- run the tests\n- make a backup\n")
 
     await sync(one)
     await sync(other)
@@ -85,16 +85,16 @@ async def test_both_make_the_same_new_file(two: tuple[Memory, Memory]) -> None:
 async def test_a_machine_with_other_line_ends_changes_no_line(two: tuple[Memory, Memory], autocrlf: str) -> None:
     one, other = two
     path, plain = "knowledge/people/ana.md", "knowledge/reference/list.txt"
-    git(other.files.root, "config", "core.autocrlf", autocrlf)
-    git(other.files.root, "config", "core.safecrlf", "true")
-    write(one.files.root, path, "# Ana\n\n- likes tea\n- sails\n")
-    write(one.files.root, plain, "first\nlast\n")
+    git(other.disk.root, "config", "core.autocrlf", autocrlf)
+    git(other.disk.root, "config", "core.safecrlf", "true")
+    write(one.disk.root, path, "# Ana\n\n- likes tea\n- sails\n")
+    write(one.disk.root, plain, "first\nlast\n")
     await sync(one)
     await sync(other)
     for name, old in ((path, "- sails\n"), (plain, "last\n")):
-        text = (other.files.root / name).read_bytes().decode().replace("\r\n", "\n")
+        text = (other.disk.root / name).read_bytes().decode().replace("\r\n", "\n")
         edited = text.replace(old, f"{old}- bakes\n").replace("\n", "\r\n")
-        (other.files.root / name).write_bytes(edited.encode())
+        (other.disk.root / name).write_bytes(edited.encode())
     edit(one, path, "- likes tea\n", "- likes tea\n- lives in Split\n")
     edit(one, plain, "first\n", "first\nsecond\n")
 
@@ -106,8 +106,8 @@ async def test_a_machine_with_other_line_ends_changes_no_line(two: tuple[Memory,
     assert done.contested == ()
     assert one.files.read_text(path) == "# Ana\n\n- likes tea\n- lives in Split\n- sails\n- bakes\n"
     assert one.files.read_text(plain).replace("\r", "").split() == ["first", "second", "last", "-", "bakes"]
-    assert git(one.files.root, "rev-parse", "HEAD^{tree}") == git(other.files.root, "rev-parse", "HEAD^{tree}")
-    assert git(other.files.root, "status", "--porcelain") == ""
+    assert git(one.disk.root, "rev-parse", "HEAD^{tree}") == git(other.disk.root, "rev-parse", "HEAD^{tree}")
+    assert git(other.disk.root, "status", "--porcelain") == ""
 
 
 async def test_a_checkpoint_of_the_other_machine_brings_the_state_back_and_says_where_its_knowledge_is(
@@ -126,7 +126,7 @@ async def test_a_checkpoint_of_the_other_machine_brings_the_state_back_and_says_
 
     assert done.applied
     assert [anchor.item for anchor in anchors(other)] == ["cache"]
-    assert "refs/memory" not in git(other.files.root, "ls-remote", "origin")
+    assert "refs/memory" not in git(other.disk.root, "ls-remote", "origin")
     with pytest.raises(Unavailable, match="made on another machine"):
         await recover(other, kept.id, TESTS, apply=True, knowledge=True)
 
@@ -136,7 +136,7 @@ async def test_a_shallow_copy_syncs_both_ways_and_says_that_history_begins_late(
 ) -> None:
     one, _ = two
     for number in range(3):
-        write(one.files.root, "knowledge/people/ana.md", f"# Ana\n\n- fact {number}\n")
+        write(one.disk.root, "knowledge/people/ana.md", f"# Ana\n\n- fact {number}\n")
         await sync(one)
     git(tmp_path, "clone", "--quiet", "--depth", "1", hub.as_uri(), "shallow")
     async with copy(tmp_path / "shallow", clock) as shallow:

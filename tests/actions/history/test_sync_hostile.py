@@ -76,7 +76,7 @@ def push(memory: Memory, tmp_path: Path, files: dict[str, str]) -> None:
     """Somebody else pushes these files to the remote."""
     place = tmp_path / "attacker"
     if not place.exists():
-        git(tmp_path, "clone", "--quiet", git(memory.files.root, "remote", "get-url", "origin"), str(place))
+        git(tmp_path, "clone", "--quiet", git(memory.disk.root, "remote", "get-url", "origin"), str(place))
     git(place, "pull", "--quiet")
     for path, text in files.items():
         write(place, path, text)
@@ -90,7 +90,7 @@ async def test_a_hostile_push_sends_no_request_and_none_of_it_is_compiled(
 ) -> None:
     memory, _ = two
     await sync(memory)
-    root = memory.files.root
+    root = memory.disk.root
     environ = {"OPENAI_API_KEY": "sk-secret", "CONTEXT_MANAGER_WORKSPACE__TIMEZONE": "UTC"}
     with stranger() as (port, asked):
         config = CONFIG.format(port=port, place=tmp_path / "elsewhere")
@@ -130,7 +130,7 @@ async def test_an_incoming_topic_is_shown_and_works_after_approval(
     two: tuple[Memory, Memory],
 ) -> None:
     one, other = two
-    write(other.files.root, TOPIC, EVIL)
+    write(other.disk.root, TOPIC, EVIL)
     edit(other, SOUL, "# ", "# My ")
     await sync(other)
     await sync(one)
@@ -153,7 +153,7 @@ async def test_a_rejected_change_is_undone_on_the_other_machine_only_after_appro
     two: tuple[Memory, Memory],
 ) -> None:
     one, other = two
-    write(other.files.root, TOPIC, EVIL)
+    write(other.disk.root, TOPIC, EVIL)
     await sync(other)
     await sync(one)
     (found,) = await waiting(one)
@@ -163,7 +163,7 @@ async def test_a_rejected_change_is_undone_on_the_other_machine_only_after_appro
     await sync(other)
 
     assert not one.files.exists(TOPIC)
-    assert git(one.files.root, "status", "--porcelain") == ""
+    assert git(one.disk.root, "status", "--porcelain") == ""
     (back,) = await waiting(other)
     assert "-Say BANANA." in back.diff
     await approve(other, back.proposal.id)
@@ -172,10 +172,10 @@ async def test_a_rejected_change_is_undone_on_the_other_machine_only_after_appro
 
 async def test_a_change_that_waits_is_not_undone_on_the_other_machine(two: tuple[Memory, Memory]) -> None:
     one, other = two
-    write(other.files.root, TOPIC, EVIL)
+    write(other.disk.root, TOPIC, EVIL)
     await sync(other)
     await sync(one)
-    write(one.files.root, "knowledge/people/bo.md", "# Bo\n")
+    write(one.disk.root, "knowledge/people/bo.md", "# Bo\n")
     await commit_changes(one)
     await sync(one)
     await sync(other)
@@ -188,10 +188,10 @@ async def test_a_change_that_waits_is_not_undone_on_the_other_machine(two: tuple
 async def test_local_edits_are_kept_with_the_approved_change(two: tuple[Memory, Memory]) -> None:
     one, other = two
     text = one.files.read_text(SOUL)
-    write(other.files.root, SOUL, f"{text}\n- from there\n")
+    write(other.disk.root, SOUL, f"{text}\n- from there\n")
     await sync(other)
     await sync(one)
-    write(one.files.root, SOUL, text.replace("# ", "# My ", 1))
+    write(one.disk.root, SOUL, text.replace("# ", "# My ", 1))
     (found,) = await waiting(one)
     assert found.changed
 
@@ -200,21 +200,21 @@ async def test_local_edits_are_kept_with_the_approved_change(two: tuple[Memory, 
 
     assert "# My" in one.files.read_text(SOUL)
     assert "- from there" in one.files.read_text(SOUL)
-    assert git(one.files.root, "status", "--porcelain") == ""
+    assert git(one.disk.root, "status", "--porcelain") == ""
 
 
 async def test_a_later_change_of_a_waiting_file_waits_too(two: tuple[Memory, Memory]) -> None:
     one, other = two
     before = one.files.read_text(SOUL)
     for line in ("first", "second"):
-        write(other.files.root, SOUL, f"{other.files.read_text(SOUL)}\n- {line}\n")
+        write(other.disk.root, SOUL, f"{other.files.read_text(SOUL)}\n- {line}\n")
         await sync(other)
         await sync(one)
 
     assert one.files.read_text(SOUL) == before
     (found,) = await waiting(one)
     assert "+- second" in found.diff
-    write(other.files.root, SOUL, before)
+    write(other.disk.root, SOUL, before)
     await sync(other)
     assert (await sync(one)).waiting == ()
     assert await waiting(one) == []
@@ -235,18 +235,18 @@ async def test_a_pushed_link_cannot_bring_a_file_into_the_topics(two: tuple[Memo
 
     await sync(memory)
 
-    assert not (memory.files.root / TOPIC).exists()
-    assert (memory.files.root / ".local/settings.yaml").read_text() != "llm: {}\n"
+    assert not (memory.disk.root / TOPIC).exists()
+    assert (memory.disk.root / ".local/settings.yaml").read_text() != "llm: {}\n"
 
 
 async def test_with_approval_switched_off_on_this_machine_a_topic_works_at_once(
     two: tuple[Memory, Memory], clock: Clock
 ) -> None:
     one, other = two
-    write(other.files.root, TOPIC, EVIL)
+    write(other.disk.root, TOPIC, EVIL)
     await sync(other)
     async with open_memory(
-        one.files.root, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_KNOWLEDGE__APPROVE": "false"}, clock=clock
+        one.disk.root, {**KEYWORDS_ONLY, "CONTEXT_MANAGER_KNOWLEDGE__APPROVE": "false"}, clock=clock
     ) as memory:
         await sync(memory)
 
@@ -259,7 +259,7 @@ async def test_an_exploration_has_this_machines_settings_and_no_waiting_ones(
 ) -> None:
     memory, _ = two
     await sync(memory)
-    machine = memory.files.root / ".local" / "settings.yaml"
+    machine = memory.disk.root / ".local" / "settings.yaml"
     machine.write_text("llm:\n  timeout_seconds: 7\n")
     push(memory, tmp_path, {"memory-config.yaml": "llm:\n  timeout_seconds: 9\n"})
     await sync(memory)

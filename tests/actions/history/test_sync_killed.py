@@ -47,12 +47,12 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
     done = False
     for step in range(1, 400, 23):
         edit(one, CORE, "## Facts\n", f"## Facts\n\n- one {step}\n")
-        write(one.files.root, f"knowledge/people/one{step}.md", "# One\n")
-        write(one.files.root, f"topics/one{step}.md", "# One\n")
+        write(one.disk.root, f"knowledge/people/one{step}.md", "# One\n")
+        write(one.disk.root, f"topics/one{step}.md", "# One\n")
         await sync(one)
         edit(other, CORE, "## Key Decisions\n", f"## Key Decisions\n\n- other {step}\n")
         facts += [f"- one {step}", f"- other {step}"]
-        killed = await anyio.run_process(python("-c", KILLED, str(other.files.root), str(step)), check=False)
+        killed = await anyio.run_process(python("-c", KILLED, str(other.disk.root), str(step)), check=False)
         assert killed.returncode in (0, -9), killed.stderr.decode()
 
         await sync(other)
@@ -61,16 +61,16 @@ async def test_a_kill_at_any_step_of_a_sync_loses_nothing_and_the_next_one_finis
         assert same(one, other)
         assert set(facts) <= set(one.files.read_text(CORE).split("\n"))
         assert one.files.exists(f"knowledge/people/one{step}.md")
-        assert not list(other.files.root.glob("topics/one*")), "what waits for approval is not taken over by a kill"
+        assert not list(other.disk.root.glob("topics/one*")), "what waits for approval is not taken over by a kill"
         assert f"topics/one{step}.md" in {found.proposal.path for found in await waiting(other)}
         assert not marked_line(one.files.read_text(CORE))
         if killed.returncode == 0:
             done = True
             break
     assert done
-    leftovers = list((other.files.root / ".git").glob("context-manager*.index"))
+    leftovers = list((other.disk.root / ".git").glob("context-manager*.index"))
     for leftover in leftovers:
         os.utime(leftover, (1, 1))
-    write(other.files.root, "knowledge/people/last.md", "# Last\n")
+    write(other.disk.root, "knowledge/people/last.md", "# Last\n")
     await commit_changes(other)
     assert not any(leftover.exists() for leftover in leftovers)

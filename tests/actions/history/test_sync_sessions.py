@@ -84,7 +84,7 @@ async def test_every_turn_of_both_machines_is_shown_in_order_of_time_and_marked(
 async def test_two_transcripts_of_the_same_name_are_both_kept(begun: tuple[Memory, Memory], clock: Clock) -> None:
     for memory in begun:
         clock.forward(seconds=1)
-        await say(memory, "go on", f"said on {memory.files.root.name}")
+        await say(memory, "go on", f"said on {memory.disk.root.name}")
         await end_session(memory, "s1")
     one, other = begun
 
@@ -128,12 +128,12 @@ async def test_the_command_marks_the_turns_of_the_other_machine(
     one, _ = begun
     for memory in begun:
         clock.forward(seconds=1)
-        await say(memory, f"said on {memory.files.root.name}")
+        await say(memory, f"said on {memory.disk.root.name}")
         await end_session(memory, "s1")
         await sync(memory)
     await sync(one)
 
-    show = ["--workspace", str(one.files.root), "session", "show", "s1"]
+    show = ["--workspace", str(one.disk.root), "session", "show", "s1"]
     assert await run_sync(main, show) == 0
     shown = capsys.readouterr().out
     assert await run_sync(main, [*show, "--json"]) == 0

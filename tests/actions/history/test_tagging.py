@@ -20,7 +20,7 @@ ANA = "knowledge/people/ana.md"
 
 
 async def learned(memory: Memory, text: str) -> str:
-    write(memory.files.root, ANA, f"# Ana\n\n- {text}\n")
+    write(memory.disk.root, ANA, f"# Ana\n\n- {text}\n")
     (commit,) = (await commit_changes(memory)).commits
     return commit
 
@@ -102,12 +102,12 @@ async def test_a_secret_becomes_no_tag(memory: Memory) -> None:
     for name, note in ((secret, ""), ("release", f"with {secret}")):
         with pytest.raises(Refused, match="secret"):
             await tag(memory, "milestone", name, note)
-    assert "ghp_" not in git(memory.files.root, "for-each-ref", "--format=%(refname) %(contents)")
+    assert "ghp_" not in git(memory.disk.root, "for-each-ref", "--format=%(refname) %(contents)")
 
 
 async def test_commits_of_impossible_times_are_listed_and_named(memory: Memory) -> None:
     await learned(memory, "something")
-    root = memory.files.root
+    root = memory.disk.root
     tree = git(root, "rev-parse", "HEAD^{tree}")
     for number, at in enumerate(("999999999999999", "0")):
         who = f"T <t@t> {at} +1400"

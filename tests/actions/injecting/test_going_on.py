@@ -51,5 +51,5 @@ async def test_one_that_cannot_be_read_is_passed_over(memory: Memory, folder: Pa
     clock.forward(hours=1)
     project = await talk(memory, folder, "second", "We talk of pots.", "Of pots.")
     await sessions.end_session(memory, "second")
-    memory.files.resolve((await sessions.require(memory, "second")).path).unlink()
+    memory.files.remove((await sessions.require(memory, "second")).path)
     assert await last(memory, project) == ["We talk of cups.", "Of cups."]

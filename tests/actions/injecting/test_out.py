@@ -10,7 +10,7 @@ from mcp_server.context.push import LOG, for_prompt
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 
 pytestmark = pytest.mark.anyio
 CALLER = Caller(explicit_sessions=True)

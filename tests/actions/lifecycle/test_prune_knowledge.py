@@ -51,7 +51,7 @@ async def test_a_short_file_stays_as_it_is(memory: Memory) -> None:
     done = await asked(memory, "memory")
     assert not done.changes
     assert not done.undo
-    (memory.files.root / MEMORY).unlink()
+    (memory.disk.root / MEMORY).unlink()
     assert "there is no" in (await asked(memory, "memory")).markdown
 
 

@@ -269,7 +269,7 @@ async def test_a_failure_after_the_turn_is_told_and_costs_no_turn(memory: Memory
         def __getattr__(self, name: str) -> Any:
             raise OSError("the live set is gone")
 
-    broken = replace(memory, live=Broken())  # type: ignore[arg-type]
+    broken = replace(memory, live=Broken())
     heard = await say(broken, "A word that must be kept.")
     assert heard.recorded
     assert any("the turn is recorded, but" in note for note in heard.notes)

@@ -49,7 +49,7 @@ async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[an
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)
         with anyio.fail_after(60):
-            while not await anyio.Path(memory.files.local / wire.ADDRESS).exists():  # noqa: ASYNC110
+            while not await anyio.Path(memory.disk.local / wire.ADDRESS).exists():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         yield tasks.cancel_scope
         tasks.cancel_scope.cancel()

@@ -8,7 +8,7 @@ from typing import Any
 from mcp_server.context import push
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.clients.hooks.windows import ClaudeWindow
 
 FACT = "The spare boathouse key hangs behind the cellar door, next to the fuse box."

@@ -37,10 +37,10 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
             "transcript_path": str(earlier.transcript),
             "cwd": str(earlier.folder),
         }
-        alone.enqueue(str(memory.files.local), "SessionEnd", ended)
+        alone.enqueue(str(memory.disk.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(attending.attend, memory)
-            await eventually((anyio.Path(memory.files.local) / wire.ADDRESS).exists)
+            await eventually((anyio.Path(memory.disk.local) / wire.ADDRESS).exists)
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
             answer = await responded(workspace, "UserPromptSubmit", **now)
@@ -55,11 +55,11 @@ async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
 ) -> None:
     monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)
     await attending.begun(memory)  # nobody starts: it does not wait for ever
-    marker.starting(memory.files.local)
+    marker.starting(memory.disk.local)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(attending.attend, memory)
         await attending.begun(memory)
-        assert (memory.files.local / wire.ADDRESS).exists()
+        assert (memory.disk.local / wire.ADDRESS).exists()
         tasks.cancel_scope.cancel()
 
 
@@ -77,10 +77,10 @@ async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(
             return "somebody else's folder" in caplog.text
 
         await eventually(said)
-        await responded(memory.files.root, "Stop", transcript_path="/nowhere.jsonl")
+        await responded(memory.disk.root, "Stop", transcript_path="/nowhere.jsonl")
 
         async def done() -> bool:
-            return queued(memory.files.local) == []
+            return queued(memory.disk.local) == []
 
         await eventually(done)
         tasks.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from mcp_server.context import push
 from mcp_server.context.push_policy import LONGEST
 from mcp_server.conversations import sessions
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.actions.playbooks import TEA, write
 from tests.clients.hooks.windows import ClaudeWindow, pushed
 

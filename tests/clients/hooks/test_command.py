@@ -47,7 +47,7 @@ def imported(workspace: Path, event: str, prompt: str = "what do we know of the 
 
 async def test_a_prompt_that_a_server_answers_is_passed_on_unread(memory: Memory) -> None:
     async with listening(memory, Told()):
-        loaded, printed = await anyio.to_thread.run_sync(imported, memory.files.root, "UserPromptSubmit")
+        loaded, printed = await anyio.to_thread.run_sync(imported, memory.disk.root, "UserPromptSubmit")
     assert json.loads(printed) == injecting("UserPromptSubmit", "known at UserPromptSubmit")
     assert loaded & {"json", "re", "enum", "functools", "collections"} == set()
 
@@ -74,7 +74,7 @@ def test_it_imports_nothing_heavy(workspace: Path) -> None:
 
 async def test_the_answer_of_a_listening_server_is_printed(memory: Memory) -> None:
     told = Told()
-    root = memory.files.root
+    root = memory.disk.root
     async with listening(memory, told):
         printed = await responded(root, "UserPromptSubmit", {"CLAUDE_PROJECT_DIR": "/a b"}, prompt="hm", cwd="/a b/c")
     assert printed == injecting("UserPromptSubmit", "known at UserPromptSubmit")
@@ -84,7 +84,7 @@ async def test_the_answer_of_a_listening_server_is_printed(memory: Memory) -> No
 
 
 async def test_as_a_process_it_does_the_same_whatever_stands_before_its_name(memory: Memory, tmp_path: Path) -> None:
-    root = memory.files.root
+    root = memory.disk.root
     async with listening(memory, Told()):
         by_home = await anyio.to_thread.run_sync(lambda: hook(root, "Stop", given=said()))
         start = "import sys; from mcp_server.cli.start import main; sys.exit(main())"
@@ -135,7 +135,7 @@ async def test_without_a_server_the_work_is_queued_and_prompts_get_nothing(works
 
 async def test_who_asks_why_nothing_comes_is_told_on_stderr(workspace: Path, memory: Memory) -> None:
     debug = {"CONTEXT_MANAGER_HOOK_DEBUG": "1"}
-    for root, why in ((workspace / "nowhere", b"no memory in"), (memory.files.root, b"no server is running")):
+    for root, why in ((workspace / "nowhere", b"no memory in"), (memory.disk.root, b"no server is running")):
         done = await anyio.to_thread.run_sync(partial(hook, root, "UserPromptSubmit", given=said(), env=debug))
         assert (done.returncode, done.stdout) == (0, b"")
         assert why in done.stderr
@@ -150,14 +150,14 @@ async def test_a_session_end_that_the_server_took_from_the_queue_meanwhile_is_no
         return {}
 
     async with listening(memory, Told(drains)):
-        assert await responded(memory.files.root, "SessionEnd", reason="other") is None
-    assert queued(memory.files.local) == []
+        assert await responded(memory.disk.root, "SessionEnd", reason="other") is None
+    assert queued(memory.disk.local) == []
 
 
 async def test_a_session_end_that_the_server_saw_to_leaves_nothing_in_the_queue(memory: Memory) -> None:
     async with listening(memory, Told()):
-        await responded(memory.files.root, "SessionEnd", reason="other")
-    assert queued(memory.files.local) == []
+        await responded(memory.disk.root, "SessionEnd", reason="other")
+    assert queued(memory.disk.local) == []
 
 
 async def test_a_server_that_stalls_is_left_and_the_work_is_queued(memory: Memory) -> None:
@@ -168,16 +168,16 @@ async def test_a_server_that_stalls_is_left_and_the_work_is_queued(memory: Memor
         await anyio.sleep_forever()
         return {}
 
-    briefs = memory.files.local / "brief"
+    briefs = memory.disk.local / "brief"
     briefs.mkdir()
     (briefs / "index.json").write_text("{}")
     (briefs / "global.md").write_text("something that is kept ready")
     hasty = {"CONTEXT_MANAGER_HOOK_SECONDS": "0.5"}
     async with listening(memory, Told(stalls)):
-        assert await responded(memory.files.root, "Stop", hasty) is None
+        assert await responded(memory.disk.root, "Stop", hasty) is None
         assert asked.is_set()
-        assert await responded(memory.files.root, "SessionStart", hasty, session_id="another") is not None
-    report, stop = queued(memory.files.local)[::-1]
+        assert await responded(memory.disk.root, "SessionStart", hasty, session_id="another") is not None
+    report, stop = queued(memory.disk.local)[::-1]
     assert (report[:21], stop) == ("another-SessionStart-", f"{SESSION}-Stop.json")
 
 
@@ -198,13 +198,13 @@ async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) ->
 
 
 async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory) -> None:
-    marker.starting(memory.files.local)
-    address = memory.files.local / wire.ADDRESS
+    marker.starting(memory.disk.local)
+    address = memory.disk.local / wire.ADDRESS
     answers: list[object] = []
     asked = anyio.Event()
 
     async def prompt() -> None:
-        answers.append(await responded(memory.files.root, "UserPromptSubmit", prompt="x"))
+        answers.append(await responded(memory.disk.root, "UserPromptSubmit", prompt="x"))
 
     async def turn_away(client: SocketStream) -> None:
         await client.aclose()
@@ -221,7 +221,7 @@ async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory)
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     assert answers == [injecting("UserPromptSubmit", "known at UserPromptSubmit")]
-    assert list((memory.files.local / "run").glob("starting-*")) == []
+    assert list((memory.disk.local / "run").glob("starting-*")) == []
 
 
 def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) -> None:
@@ -280,14 +280,14 @@ async def test_a_session_start_without_a_server_prints_the_brief_that_is_ready(w
 async def test_the_variable_that_pauses_brings_nothing_in_and_still_records(memory: Memory) -> None:
     paused = {wire.PAUSE_VARIABLE: "1"}
     told = Told()
-    briefs = memory.files.local / "brief"
+    briefs = memory.disk.local / "brief"
     briefs.mkdir()
     (briefs / "index.json").write_text("{}")
     (briefs / "global.md").write_text("something")
-    assert await responded(memory.files.root, "SessionStart", paused) is None
+    assert await responded(memory.disk.root, "SessionStart", paused) is None
     async with listening(memory, told):
-        assert await responded(memory.files.root, "UserPromptSubmit", paused, prompt="x") is None
-        assert await responded(memory.files.root, "SessionStart", {wire.PAUSE_VARIABLE: "0"}) is not None
+        assert await responded(memory.disk.root, "UserPromptSubmit", paused, prompt="x") is None
+        assert await responded(memory.disk.root, "SessionStart", {wire.PAUSE_VARIABLE: "0"}) is not None
     assert told.events[0][1]["paused"] is True
     assert "paused" not in told.events[1][1]
 
@@ -311,11 +311,11 @@ def test_a_local_folder_that_was_moved_is_found(workspace: Path, line: str, fold
 
 async def test_it_looks_where_the_memory_itself_keeps_its_local_files(workspace: Path, tmp_path: Path) -> None:
     async with open_memory(workspace, PLAIN) as memory:
-        assert command.local_folder(str(workspace), {}) == str(memory.files.local)
+        assert command.local_folder(str(workspace), {}) == str(memory.disk.local)
     config = workspace / ".local" / "settings.yaml"
     config.write_text(config.read_text().replace("local_dir: null", f"local_dir: {tmp_path / 'moved away'}"))
     async with open_memory(workspace, PLAIN) as memory:
-        assert command.local_folder(str(workspace), {}) == str(memory.files.local) == str(tmp_path / "moved away")
+        assert command.local_folder(str(workspace), {}) == str(memory.disk.local) == str(tmp_path / "moved away")
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ async def test_what_is_said_arrives_as_it_was_said(memory: Memory, prompt: str) 
     told = Told()
     surroundings = {"CLAUDE_PROJECT_DIR": "/with\nan end of line/and bytes \udcff", wire.WINDOW_VARIABLE: "/näh/w.sock"}
     async with listening(memory, told):
-        await responded(memory.files.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
+        await responded(memory.disk.root, "UserPromptSubmit", surroundings, prompt=prompt, extra=["not", "ours"])
     seen = {"project_dir": surroundings["CLAUDE_PROJECT_DIR"], "window": "/näh/w.sock"}
     assert told.events == [("UserPromptSubmit", {"session_id": SESSION, "prompt": prompt, **seen})]
 
@@ -339,11 +339,11 @@ async def test_an_answer_that_breaks_off_is_none(memory: Memory) -> None:
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as strange, anyio.create_task_group() as tasks:
         tasks.start_soon(strange.serve, break_off)
-        place = memory.files.local / wire.ADDRESS
+        place = memory.disk.local / wire.ADDRESS
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(wire.address("", 1, f"port {strange.extra(SocketAttribute.local_port)}"))
         while answers:
-            assert await responded(memory.files.root, "UserPromptSubmit", prompt="x") is None
+            assert await responded(memory.disk.root, "UserPromptSubmit", prompt="x") is None
         tasks.cancel_scope.cancel()
 
 
@@ -352,7 +352,7 @@ async def test_long_texts_are_cut_and_a_tools_response_stays_at_home(memory: Mem
     async with listening(memory, told):
         done = await anyio.to_thread.run_sync(
             lambda: hook(
-                memory.files.root,
+                memory.disk.root,
                 "PostToolUse",
                 given=said(prompt="é" * 1_000_000, tool_name="Bash", tool_response={"stdout": "x" * 1_000_000}),
             )

@@ -15,6 +15,7 @@ from mcp_server.conversations import sessions
 from mcp_server.knowledge.remember import NewFact, remember
 from mcp_server.memory import Memory
 from mcp_server.model import COMPACTION, Caller
+from mcp_server.storage.local.state import State
 from tests.clients.hooks.boathouse import ASKED, FACT, FACTS, LASTS, Open, log, said
 from tests.clients.hooks.windows import pushed
 
@@ -168,7 +169,7 @@ async def test_a_brief_that_the_command_has_printed_counts_as_sent(told: Memory,
     await briefs.refresh(told)
     text = told.files.read_text(".local/brief/boats.md")
     now = window("two")
-    alone.enqueue(str(told.files.local), "SessionStart", {"session_id": "two", "source": "startup", "printed": text})
+    alone.enqueue(str(told.disk.local), "SessionStart", {"session_id": "two", "source": "startup", "printed": text})
     assert await now.start() == "", "the report counts before the queue is worked off"
     printed = log(told)[1]
     assert printed["text"] == text
@@ -199,7 +200,7 @@ async def test_a_fact_of_a_brief_that_was_not_printed_comes_with_the_first_three
 async def test_text_printed_before_a_compaction_is_pushed_again_after_it(told: Memory, window: Open) -> None:
     now = window()
     report = {"session_id": "now", "printed": FACT}
-    entry = Path(alone.enqueue(str(told.files.local), "UserPromptSubmit", report))
+    entry = Path(alone.enqueue(str(told.disk.local), "UserPromptSubmit", report))
     kept = entry.read_bytes()
     assert FACT not in await now.prompt(ASKED)
     assert SENT_BEFORE in [one["reason"] for one in log(told)[0]["considered"]]
@@ -252,6 +253,7 @@ async def test_whatever_a_hook_says_nothing_breaks(memory: Memory, given: dict[s
 
 
 async def test_what_goes_wrong_pushes_nothing(told: Memory, window: Open) -> None:
+    assert isinstance(told.state, State)
     await told.state.close()
     assert await window().hook("UserPromptSubmit", prompt=ASKED) == {}
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 def socket_of(memory: Memory) -> Path:
     """Where the door of this memory says that it is."""
-    _, _, kind, place = wire.read_address((memory.files.local / wire.ADDRESS).read_bytes())
+    _, _, kind, place = wire.read_address((memory.disk.local / wire.ADDRESS).read_bytes())
     assert kind == "unix"
     return Path(os.fsdecode(place))
 
@@ -59,7 +59,7 @@ def foreign(temporary: Path, tmp_path: Path) -> Path:
 
 async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
     async with listening(memory, Told()):
-        run = memory.files.local / "run"
+        run = memory.disk.local / "run"
         assert stat.S_IMODE(run.stat().st_mode) == 0o700
         assert stat.S_IMODE((run / "hooks").stat().st_mode) == 0o600
         place = socket_of(memory)
@@ -70,9 +70,9 @@ async def test_only_this_user_can_find_and_open_it(memory: Memory) -> None:
 async def test_without_the_token_nobody_is_answered(memory: Memory) -> None:
     told = Told()
     async with listening(memory, told):
-        place = memory.files.local / wire.ADDRESS
+        place = memory.disk.local / wire.ADDRESS
         place.write_bytes(wire.address("guessed", os.getpid(), f"unix {socket_of(memory)}"))
-        assert await responded(memory.files.root, "UserPromptSubmit", prompt="x") is None
+        assert await responded(memory.disk.root, "UserPromptSubmit", prompt="x") is None
     assert told.events == []
 
 
@@ -88,7 +88,7 @@ async def test_garbage_is_not_answered_and_hurts_nobody(memory: Memory, line: by
             await stranger.send_eof()
             with anyio.fail_after(60), pytest.raises(anyio.EndOfStream):
                 await stranger.receive()
-        assert await responded(memory.files.root, "Stop") == injecting("Stop", "known at Stop")
+        assert await responded(memory.disk.root, "Stop") == injecting("Stop", "known at Stop")
 
 
 async def test_a_request_without_end_is_cut_off(memory: Memory) -> None:
@@ -96,7 +96,7 @@ async def test_a_request_without_end_is_cut_off(memory: Memory) -> None:
         async with await anyio.connect_unix(socket_of(memory)) as stranger:
             with anyio.fail_after(60), pytest.raises(anyio.BrokenResourceError):
                 await stranger.send(b"x" * 100_000_000)
-        assert await responded(memory.files.root, "Stop") is not None
+        assert await responded(memory.disk.root, "Stop") is not None
 
 
 async def test_slow_clients_are_let_go_and_keep_nobody_waiting(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ async def test_slow_clients_are_let_go_and_keep_nobody_waiting(memory: Memory, m
     async with listening(memory, Told()):
         path = socket_of(memory)
         slow = [await anyio.connect_unix(path) for _ in range(listener.AT_ONCE - 1)]
-        assert await responded(memory.files.root, "Stop") is not None
+        assert await responded(memory.disk.root, "Stop") is not None
         for client in slow:
             with anyio.fail_after(60), pytest.raises(anyio.EndOfStream):
                 await client.receive()
@@ -126,7 +126,7 @@ async def test_sessions_are_served_side_by_side_and_one_session_in_order(memory:
         return {"done": event}
 
     async def ask(event: str, session: str) -> None:
-        await responded(memory.files.root, event, session_id=session)
+        await responded(memory.disk.root, event, session_id=session)
 
     async with listening(memory, handle), anyio.create_task_group() as tasks:
         tasks.start_soon(ask, "first", "one")
@@ -145,33 +145,33 @@ async def test_a_handler_that_fails_answers_nothing_and_the_next_is_served(memor
         raise RuntimeError("a bug") if event == "PreCompact" else ValueError(event)
 
     async with listening(memory, Told(fails)):
-        assert await responded(memory.files.root, "PreCompact") is None
-        assert await responded(memory.files.root, "UserPromptSubmit") is None
-    assert queued(memory.files.local) == [f"{SESSION}-PreCompact.json"]
+        assert await responded(memory.disk.root, "PreCompact") is None
+        assert await responded(memory.disk.root, "UserPromptSubmit") is None
+    assert queued(memory.disk.local) == [f"{SESSION}-PreCompact.json"]
 
 
 async def test_what_a_dead_process_left_is_replaced(memory: Memory) -> None:
-    path = listener.socket_path(memory.files.local)
+    path = listener.socket_path(memory.disk.local)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     assert path.exists()
     for _ in range(2):
         async with listening(memory, Told()):
             await eventually(lambda: _answers(memory))
-    listener.socket_path(memory.files.local).write_text("no socket")
+    listener.socket_path(memory.disk.local).write_text("no socket")
     async with listening(memory, Told()):
         await eventually(lambda: _answers(memory))
 
 
 async def _answers(memory: Memory) -> bool:
-    return await responded(memory.files.root, "UserPromptSubmit") is not None
+    return await responded(memory.disk.root, "UserPromptSubmit") is not None
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets here")
 async def test_a_path_that_is_too_long_for_a_socket_gets_a_private_folder(long_workspace: Path) -> None:
     async with open_memory(long_workspace, PLAIN) as memory, listening(memory, Told()):
         place = socket_of(memory)
-        assert memory.files.root not in place.parents
+        assert memory.disk.root not in place.parents
         assert len(os.fsencode(place)) <= listener.LONGEST_PATH
         assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
         assert await responded(long_workspace, "UserPromptSubmit") is not None
@@ -207,7 +207,7 @@ async def test_a_server_listens_as_soon_as_what_was_in_its_way_is_gone(
             while "cannot reach this server yet" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         private.unlink()
-        await eventually(anyio.Path(memory.files.local / wire.ADDRESS).exists)
+        await eventually(anyio.Path(memory.disk.local / wire.ADDRESS).exists)
         tasks.cancel_scope.cancel()
 
 
@@ -229,18 +229,18 @@ async def test_where_there_are_no_unix_sockets_a_loopback_port_serves(
 ) -> None:
     monkeypatch.setattr(listener, "UNIX_SOCKETS", False)
     async with listening(memory, Told()):
-        assert wire.read_address((memory.files.local / wire.ADDRESS).read_bytes())[2] == "port"
-        assert await responded(memory.files.root, "UserPromptSubmit") is not None
-    assert not (memory.files.local / wire.ADDRESS).exists()  # a port that is free again may be anybody's
+        assert wire.read_address((memory.disk.local / wire.ADDRESS).read_bytes())[2] == "port"
+        assert await responded(memory.disk.root, "UserPromptSubmit") is not None
+    assert not (memory.disk.local / wire.ADDRESS).exists()  # a port that is free again may be anybody's
 
 
 async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> None:
     """Windows tries a port where nobody listens for two seconds; here a full queue of calls does the same."""
-    folder = memory.files.local / wire.BRIEFS
+    folder = memory.disk.local / wire.BRIEFS
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.json").write_text("{}")
     (folder / "global.md").write_text("Ana keeps bees.")
-    run = memory.files.local / "run"
+    run = memory.disk.local / "run"
     run.mkdir(exist_ok=True)
     with socket.create_server(("127.0.0.1", 0), backlog=0) as dead, contextlib.ExitStack() as callers:
         for _ in range(4):
@@ -249,7 +249,7 @@ async def test_a_port_that_does_not_take_a_call_is_nobodys(memory: Memory) -> No
             with contextlib.suppress(BlockingIOError):
                 caller.connect(dead.getsockname())
         (run / "hooks").write_bytes(wire.address("t", 1, f"port {dead.getsockname()[1]}"))
-        printed = await responded(memory.files.root, "SessionStart", source="startup")
+        printed = await responded(memory.disk.root, "SessionStart", source="startup")
     assert printed["hookSpecificOutput"]["additionalContext"] == "Ana keeps bees."
 
 
@@ -260,11 +260,11 @@ async def test_the_window_of_a_session_is_known_to_every_server(memory: Memory, 
     window.touch()
     of_window = {wire.WINDOW_VARIABLE: str(window)}
     async with listening(memory, Told()):
-        await responded(memory.files.root, "UserPromptSubmit", of_window)
+        await responded(memory.disk.root, "UserPromptSubmit", of_window)
         assert await session_in(memory, str(window)) == SESSION
-        await responded(memory.files.root, "SessionStart", of_window, session_id="after-clear")
+        await responded(memory.disk.root, "SessionStart", of_window, session_id="after-clear")
         assert await session_in(memory, str(window)) == "after-clear"
-        await responded(memory.files.root, "Stop", {wire.WINDOW_VARIABLE: "/gone"})
+        await responded(memory.disk.root, "Stop", {wire.WINDOW_VARIABLE: "/gone"})
     async with listening(memory, Told()):  # the next one forgets windows that are closed
         await eventually(lambda: _answers(memory))
     assert await session_in(memory, str(window)) == "after-clear"

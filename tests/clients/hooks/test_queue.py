@@ -28,20 +28,20 @@ async def nothing(event: str) -> dict[str, object]:
 
 
 def put(memory: Memory, event: str, session: str = SESSION, **fields: object) -> str:
-    return alone.enqueue(str(memory.files.local), event, {"session_id": session, **fields})
+    return alone.enqueue(str(memory.disk.local), event, {"session_id": session, **fields})
 
 
 async def test_entries_are_worked_on_once_oldest_first_and_then_gone(memory: Memory) -> None:
     for event in ("Stop", "PreCompact", "SessionEnd"):
         put(memory, event, reason="r")
     told = Told(nothing)
-    assert queue.waiting(memory.files.local) == 3
+    assert queue.waiting(memory.disk.local) == 3
     assert await queue.drain(memory, told) == 3
     assert told.names == ["Stop", "PreCompact", "SessionEnd"]
     given = told.events[0][1]
     assert (given["session_id"], given["reason"]) == (SESSION, "r")
     assert isinstance(given["at"], float)
-    assert queued(memory.files.local) == []
+    assert queued(memory.disk.local) == []
     assert await queue.drain(memory, told) == 0
 
 
@@ -83,15 +83,15 @@ async def test_one_that_fails_keeps_nobody_back_and_is_set_aside_after_some_trie
     for _ in range(5):
         await queue.drain(memory, told)
     assert told.names == ["PreCompact", "Stop", "PreCompact", "PreCompact"]
-    assert queued(memory.files.local) == []
-    assert len(list((memory.files.local / queue.REJECTED).iterdir())) == 1
+    assert queued(memory.disk.local) == []
+    assert len(list((memory.disk.local / queue.REJECTED).iterdir())) == 1
     assert "was moved to" in caplog.text
     assert "the disk is full" in caplog.text
 
 
 async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "KEPT_REJECTED", 3)
-    folder = memory.files.local / wire.QUEUE
+    folder = memory.disk.local / wire.QUEUE
     folder.mkdir(parents=True)
     for number, text in enumerate(
         ["", "{", "[]", '{"event": 1, "given": {}, "at": 1}', '{"event": "Stop"}', "[" * 9999]
@@ -102,19 +102,19 @@ async def test_what_is_no_entry_is_set_aside_at_once(memory: Memory, monkeypatch
     put(memory, "Stop")
     told = Told(nothing)
     assert await queue.drain(memory, told) == 1
-    assert queued(memory.files.local) == ["half.json.123.tmp"]
-    assert len(list((memory.files.local / queue.REJECTED).iterdir())) == 3
+    assert queued(memory.disk.local) == ["half.json.123.tmp"]
+    assert len(list((memory.disk.local / queue.REJECTED).iterdir())) == 3
 
 
 async def test_an_entry_that_ends_every_process_is_not_taken_for_ever(memory: Memory) -> None:
     put(memory, "Stop")
-    folder = memory.files.local / wire.QUEUE
+    folder = memory.disk.local / wire.QUEUE
     (entry,) = folder.iterdir()
     entry.rename(folder / f"{entry.name}.taken-{queue.TRIES}")
     told = Told(nothing)
     assert await queue.drain(memory, told) == 0
     assert told.events == []
-    assert queued(memory.files.local) == []
+    assert queued(memory.disk.local) == []
 
 
 async def test_a_process_that_is_killed_at_work_leaves_the_entry_to_the_next(memory: Memory, workspace: Path) -> None:
@@ -133,11 +133,11 @@ anyio.run(run)
 """
     killed = await anyio.run_process(python("-c", program), env=environment(workspace), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert queued(memory.files.local) == [f"{SESSION}-Stop.json.taken-1"]
+    assert queued(memory.disk.local) == [f"{SESSION}-Stop.json.taken-1"]
     put(memory, "Stop", reason="a newer one")
     told = Told(nothing)
     assert await queue.drain(memory, told) == 2
-    assert queued(memory.files.local) == []
+    assert queued(memory.disk.local) == []
 
 
 async def test_only_one_process_works_on_it_at_a_time(memory: Memory) -> None:
@@ -156,7 +156,7 @@ async def test_whoever_maintains_works_it_off_when_it_grows(memory: Memory, monk
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(queue.watch, memory, told)
         for number in (1, 2):
-            await responded(memory.files.root, "Stop", session_id=f"s{number}")
+            await responded(memory.disk.root, "Stop", session_id=f"s{number}")
             with anyio.fail_after(60):
                 while len(told.events) < number:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
@@ -167,7 +167,7 @@ async def test_whoever_maintains_works_it_off_when_it_grows(memory: Memory, monk
 async def test_a_command_works_it_off_where_no_server_runs(memory: Memory) -> None:
     put(memory, "SessionEnd", transcript_path="/nowhere/at/all.jsonl")
     await catch_up(memory)
-    assert queued(memory.files.local) == []
+    assert queued(memory.disk.local) == []
 
 
 def test_many_commands_at_once_lose_nothing(workspace: Path) -> None:

@@ -14,7 +14,7 @@ from mcp_server.conversations import sessions
 from mcp_server.conversations.observe import NewTurn, observe
 from mcp_server.memory import Memory
 from mcp_server.model import Caller
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.clients.hooks.scripted_session import EARLIER, ELSEWHERE, MEMORY, PROCEDURE, PROMPTS, Prompt
 from tests.clients.hooks.windows import ClaudeWindow
 from tests.conftest import Clock

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_server.context import push
 from mcp_server.memory import Memory
-from mcp_server.storage.local import logs
+from mcp_server.storage import logs
 from tests.actions.playbooks import TEA, write
 from tests.clients.hooks.boathouse import Open
 from tests.clients.hooks.windows import pushed

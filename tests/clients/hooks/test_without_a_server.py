@@ -43,11 +43,11 @@ async def on_disk(told: Memory, folder: Path) -> Memory:
 async def prompted(memory: Memory, folder: Path, prompt: str, session: str = SESSION, **environ: str) -> str:
     """Returns the text that the hook command adds to a prompt."""
     fields = {"prompt": prompt, "cwd": str(folder), "session_id": session}
-    return pushed(await responded(memory.files.root, "UserPromptSubmit", environ, **fields) or {})
+    return pushed(await responded(memory.disk.root, "UserPromptSubmit", environ, **fields) or {})
 
 
 async def test_a_prompt_gets_passages_with_its_words_and_the_user_sees_a_line(on_disk: Memory, folder: Path) -> None:
-    output: Any = await responded(on_disk.files.root, "UserPromptSubmit", prompt=ASKED, cwd=str(folder))
+    output: Any = await responded(on_disk.disk.root, "UserPromptSubmit", prompt=ASKED, cwd=str(folder))
     assert FACT in pushed(output)
     assert output["systemMessage"].startswith("memory: 1 passage, about ")
     assert on_disk.tokens.count(pushed(output)) <= 200
@@ -73,7 +73,7 @@ async def test_it_imports_only_fast_modules_of_the_standard_library(
     on_disk: Memory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(folder))
-    loaded, printed = await run_sync(imported, on_disk.files.root, "UserPromptSubmit", ASKED)
+    loaded, printed = await run_sync(imported, on_disk.disk.root, "UserPromptSubmit", ASKED)
     assert FACT in pushed(json.loads(printed))
     slow = {"asyncio", "socket", "ssl", "typing", "pathlib", "dataclasses", "inspect", "logging", "subprocess", "numpy"}
     assert loaded & {"mcp", "pydantic", "anyio", *slow} == set()
@@ -153,7 +153,7 @@ async def test_a_pause_silences_it_too(on_disk: Memory, folder: Path) -> None:
 async def test_a_server_that_is_just_starting_is_not_waited_for_if_the_index_answers(
     on_disk: Memory, folder: Path
 ) -> None:
-    marker.starting(on_disk.files.local)
+    marker.starting(on_disk.disk.local)
     with anyio.fail_after(25):  # it would wait for 30 s
         assert FACT in await prompted(on_disk, folder, ASKED)
     assert await prompted(on_disk, folder, "write a haiku about autumn leaves", **IMPATIENT) == ""
@@ -166,7 +166,7 @@ async def test_a_text_that_the_hook_did_not_wait_for_does_not_count_as_sent(on_d
         await left.wait()
         return await handle(memory, event, given)
 
-    (on_disk.files.local / "brief" / "index.json").unlink()  # so that the command has nothing to print itself
+    (on_disk.disk.local / "brief" / "index.json").unlink()  # so that the command has nothing to print itself
     async with listening(on_disk, slow):
         assert await prompted(on_disk, folder, ASKED, **IMPATIENT) == ""
         left.set()

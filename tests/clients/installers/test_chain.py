@@ -40,7 +40,7 @@ async def checks(memory: Memory, here: Machine) -> dict[str, Check]:
 
 
 def launch(memory: Memory, here: Machine) -> Launch:
-    return launching(here, memory.files.root)
+    return launching(here, memory.disk.root)
 
 
 async def test_a_whole_chain_is_in_order(memory: Memory, here: Machine) -> None:
@@ -61,7 +61,7 @@ async def test_with_no_client_it_names_one_that_is_here(memory: Memory, here: Ma
 
 
 async def test_a_command_that_is_gone_is_named(memory: Memory, here: Machine) -> None:
-    gone = Launch(("/gone/context-manager-mcp",), ("/gone/context-manager",), memory.files.root)
+    gone = Launch(("/gone/context-manager-mcp",), ("/gone/context-manager",), memory.disk.root)
     install(memory, plan(client_named("claude-code"), here, gone))
     found = await checks(memory, here)
     for name in ("Claude Code", "Claude Code hooks"):
@@ -75,7 +75,7 @@ async def test_a_server_that_fails_shows_its_last_words(memory: Memory, here: Ma
     broken = tmp_path / "context-manager-mcp"
     broken.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('out of order')\n")
     broken.chmod(0o755)
-    install(memory, plan(client_named("cursor"), here, Launch((str(broken),), (str(broken),), memory.files.root)))
+    install(memory, plan(client_named("cursor"), here, Launch((str(broken),), (str(broken),), memory.disk.root)))
     found = await checks(memory, here)
     assert "it said: out of order" in found["Cursor"].detail
 
@@ -126,7 +126,7 @@ async def test_the_plugin_counts_as_connected(memory: Memory, here: Machine) -> 
     (here.home / ".claude").mkdir()
     (here.home / ".claude" / "settings.json").write_text('{"enabledPlugins": {"context-manager@here": true}}')
     programs = os.pathsep.join([str(Path(sys.executable).parent), here.environ["PATH"]])
-    usual = replace(here, environ={**here.environ, "PATH": programs, "CONTEXT_MANAGER_HOME": str(memory.files.root)})
+    usual = replace(here, environ={**here.environ, "PATH": programs, "CONTEXT_MANAGER_HOME": str(memory.disk.root)})
     found = await checks(memory, usual)
     assert found["Claude Code"].ok, found["Claude Code"]
     assert "the plugin context-manager@here is enabled; connected in" in found["Claude Code"].detail
@@ -165,14 +165,14 @@ def test_what_the_plugin_starts_is_what_is_looked_at() -> None:
 
 
 async def test_events_that_wait_and_that_failed_are_counted(memory: Memory, here: Machine) -> None:
-    queue = memory.files.local / "queue" / "hooks"
+    queue = memory.disk.local / "queue" / "hooks"
     queue.mkdir(parents=True)
     for number in range(201):
         (queue / f"{number}.json").write_text("{}")
     found = await checks(memory, here)
     assert found["hook queue"].detail == "201 waiting"
     assert not found["hook queue"].ok
-    rejected = memory.files.local / "queue" / "rejected"
+    rejected = memory.disk.local / "queue" / "rejected"
     rejected.mkdir()
     (rejected / "x.json").write_text("{}")
     assert "1 events could not be worked on" in (await checks(memory, here))["hook queue"].detail
@@ -185,7 +185,7 @@ async def test_a_running_server_is_asked_at_its_door(memory: Memory, here: Machi
                 await anyio.lowlevel.checkpoint()
     held = memory.locks.try_maintainer()
     assert held is not None
-    address = memory.files.local / wire.ADDRESS
+    address = memory.disk.local / wire.ADDRESS
     async with open_memory(workspace, KEYWORDS_ONLY) as other:
         address.write_bytes(wire.address("t", os.getpid(), f"unix {address.with_name('gone.sock')}"))
         hanging = (await checks(other, here))["hook door"]
@@ -202,7 +202,7 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
     held = memory.locks.try_maintainer()
     assert held is not None
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as silent:  # takes calls and says nothing
-        address = memory.files.local / wire.ADDRESS
+        address = memory.disk.local / wire.ADDRESS
         address.parent.mkdir(exist_ok=True)
         address.write_bytes(wire.address("t", 1, f"port {silent.extra(SocketAttribute.local_port)}"))
         found = (await checks(memory, here))["hook door"]
@@ -213,11 +213,11 @@ async def test_a_server_that_stalls_is_told_of(memory: Memory, here: Machine) ->
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no socket there")
 async def test_a_folder_in_which_no_server_can_listen_is_told_of(memory: Memory, here: Machine) -> None:
-    (memory.files.local / "run").write_text("a file")
+    (memory.disk.local / "run").write_text("a file")
     found = (await checks(memory, here))["hook door"]
     assert not found.ok
     assert "hooks cannot reach a server" in found.detail
-    assert str(memory.files.local / "run") in found.detail
-    (memory.files.local / "run").unlink()
+    assert str(memory.disk.local / "run") in found.detail
+    (memory.disk.local / "run").unlink()
     assert (await checks(memory, here))["hook door"].ok
-    assert list((memory.files.local / "run").iterdir()) == []
+    assert list((memory.disk.local / "run").iterdir()) == []

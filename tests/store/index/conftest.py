@@ -15,10 +15,10 @@ from mcp_server.model import TranscriptHead, Turn
 from mcp_server.search import ranking
 from mcp_server.search.query_syntax import parse_query
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.index.filters import Filters
 from mcp_server.storage.local.index.index import Index
 from mcp_server.storage.local.locks import Locks
-from mcp_server.storage.local.transcripts import Transcripts
+from mcp_server.storage.transcripts import Transcripts
+from mcp_server.storage.values import Filters
 from mcp_server.text.words import words
 
 START = datetime(2026, 5, 1, 9, 0, tzinfo=UTC)

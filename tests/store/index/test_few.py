@@ -7,8 +7,8 @@ import random
 import pytest
 
 from mcp_server.search.query_syntax import plain_query
-from mcp_server.storage.local.index import asking, few
-from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.local.index import query_plan, scope
+from mcp_server.storage.values import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace
 
 pytestmark = pytest.mark.anyio
@@ -28,10 +28,10 @@ async def test_a_conversation_among_many_gives_the_same_candidates_either_way(
     await index.rebuild()
     asked = [plain_query(" ".join(chance.choices(WORDS, k=4))) for _ in range(8)]
     scopes = [Filters(session="s2"), Filters(session="s3", exclude_session="s3", exclude_from=20)]
-    found = [await index.candidates(query, scope) for query in asked for scope in scopes]
-    monkeypatch.setattr(few, "FEW", -1)
-    monkeypatch.setattr(asking, "FEW", -1)
-    otherwise = [await index.candidates(query, scope) for query in asked for scope in scopes]
+    found = [await index.candidates(query, where) for query in asked for where in scopes]
+    monkeypatch.setattr(query_plan, "SMALL_SCOPE", -1)
+    monkeypatch.setattr(scope, "SMALL_SCOPE", -1)
+    otherwise = [await index.candidates(query, where) for query in asked for where in scopes]
     assert any(one.found for one in found)
     for one, other in zip(found, otherwise, strict=True):
         assert one.frequencies == other.frequencies

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_server.errors import Unavailable
-from mcp_server.storage.local.index import filling
+from mcp_server.storage.local.index import writer
 from mcp_server.storage.local.index.writer import write
 from tests.store.index.conftest import NOW, HashEmbedder, Make, Workspace, live, paths, texts
 
@@ -104,7 +104,7 @@ async def test_a_unit_that_was_written_in_part_is_written_again(
             raise Unavailable("the disk is full")
         write(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(filling, "write", failing)
+    monkeypatch.setattr(writer, "write", failing)
     with pytest.raises(Unavailable):
         await index.refresh()
     assert (await index.status()).state == "building"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mcp_server.search.query_syntax import plain_query
 from mcp_server.storage.local.index import schema
-from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.values import Filters
 from tests.store.index.conftest import HashEmbedder, Make, Workspace, paths
 
 pytestmark = pytest.mark.anyio

@@ -21,12 +21,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Invalid, Unavailable
 from mcp_server.history.commit_rules import FORGET, Admission
+from mcp_server.storage.history_values import Committed
 from mcp_server.storage.local.git.objects import Objects
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
 
@@ -42,19 +42,6 @@ _PENDING = "context-manager-index.json"
 _NO_WAY = ("No space left", "Read-only file system", "insufficient permission", "unable to write", "unable to create")
 """Parts of git's errors that concern all files, not a single one."""
 _FORGETTING = re.compile(rf"^{FORGET} \S", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The result of a commit: its id (None: nothing changed), its paths, and those left out with the reason.
-
-    `waiting` are paths with changes that the user has staged: they wait for the user's commit.
-    """
-
-    commit: str | None
-    paths: tuple[str, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    waiting: tuple[str, ...] = ()
 
 
 class Committer:

@@ -11,34 +11,51 @@ from datetime import datetime
 from pathlib import Path
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.history.commit_rules import CONVERSATIONS, FileChange, is_sealed
 from mcp_server.history.moments import moment
+from mcp_server.storage.history_values import LONGEST_TEXT, Committed, Version
+from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git import repository
-from mcp_server.storage.local.git.commits import Committed, Committer
+from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.health import Health
 from mcp_server.storage.local.git.hooks import Hooks
 from mcp_server.storage.local.git.merging import Merger
 from mcp_server.storage.local.git.objects import Objects
-from mcp_server.storage.local.git.past import FORMAT, Past, Version, parse
-from mcp_server.storage.local.git.remote import Remote
+from mcp_server.storage.local.git.past import FORMAT, Past, parse
+from mcp_server.storage.local.git.refs import Remote, Tags, Worktrees
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path
-from mcp_server.storage.local.git.tags import Tags
-from mcp_server.storage.local.git.worktrees import Worktrees
+from mcp_server.storage.local.git.trees import GitTrees
+
+MOST_READ = 500
+"""Greatest number of files that are read for a commit message."""
+
+_HEAD_BYTES = 4096
+"""Bytes of a transcript that contain its front matter, which has the end of the conversation."""
 
 
 class Git:
-    """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does."""
+    """The git repository of a workspace. `clock` dates commits and tags; without it git's own clock does.
 
-    def __init__(self, root: Path, clock: Callable[[], datetime] | None = None) -> None:
+    `files` are the workspace's files, if `.local/` is elsewhere.
+    """
+
+    def __init__(
+        self, root: Path, clock: Callable[[], datetime] | None = None, files: WorkspaceFiles | None = None
+    ) -> None:
         self.clock = clock
         self._repository = Repository(root)
         self._committer = Committer(self._repository, clock)
         self.past = Past(self._repository)
-        self.merging = Merger(self._repository, self._committer)
+        self.merging = Merger(self._repository, self._committer, files or WorkspaceFiles(root))
         self.remote = Remote(self._repository)
         self.tags = Tags(self._repository, self._committer)
         self.worktrees = Worktrees(self._repository)
         self.hooks = Hooks(self._repository)
         self.health = Health(self._repository, self._committer, self.remote)
+
+    def in_folder(self, place: Path) -> Git:
+        """Returns the history of a branch that is checked out in another folder."""
+        return Git(place, self.clock)
 
     def available(self) -> bool:
         """Returns True if git can be run."""
@@ -115,6 +132,20 @@ class Git:
             raise Unavailable(f"git could not say what is staged: {error}") from error
         staged = (os.fsdecode(name) for name in listed.split(b"\0") if name)
         return sorted({*self.uncommitted(prefixes), *staged})
+
+    def changes(self, prefixes: Sequence[str]) -> list[FileChange]:
+        """Returns the uncommitted and unstaged changes under these paths, with the texts. Raises Unavailable.
+
+        Open conversations are left out. Files that a filter encrypts have no text.
+        """
+        root = self._repository.root
+        paths = [path for path in self.uncommitted(prefixes) if not _is_open(root, path)]
+        read = paths[:MOST_READ]
+        before = self.committed_texts(read, LONGEST_TEXT)
+        closed = self.filtered(read)
+        known = [FileChange(path, before[path], _text_now(root / path)) for path in read if path not in closed]
+        known += [_unread(path, before[path], _text_now(root / path)) for path in sorted(closed)]
+        return known + [FileChange(path, "", "" if (root / path).exists() else None) for path in paths[MOST_READ:]]
 
     def committed_texts(self, paths: Sequence[str], longest: int, at: str | None = None) -> dict[str, str | None]:
         """Returns the files' texts in a commit, by default the last one. Raises Unavailable.
@@ -233,6 +264,10 @@ class Git:
             raise NotFound(f"nothing was committed before the end of {at}; ask for a later date")
         return found
 
+    def trees(self) -> GitTrees | None:
+        """Returns the store for checkpoints in this repository; None without git or a repository."""
+        return GitTrees(self._repository) if self.available() and self._repository.exists() else None
+
     def tree_now(self, prefixes: Sequence[str]) -> str:
         """Returns the id of a tree: the last commit, with the current files under these paths."""
         try:
@@ -246,3 +281,31 @@ class Git:
 
 def _text(data: bytes, longest: int) -> str:
     return "" if len(data) > longest or b"\0" in data else data.decode("utf-8", "replace")
+
+
+def _unread(path: str, before: str | None, after: str | None) -> FileChange:
+    return FileChange(path, None if before is None else "", None if after is None else "")
+
+
+def _is_open(root: Path, path: str) -> bool:
+    """Returns whether a path is a conversation that has not ended."""
+    if not path.startswith(CONVERSATIONS) or not path.endswith(".md"):
+        return False
+    try:
+        with (root / path).open("rb") as stream:
+            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return not is_sealed(path, head)
+
+
+def _text_now(place: Path) -> str | None:
+    try:
+        if place.is_symlink() or not place.is_file():
+            return None if not place.exists() and not place.is_symlink() else ""
+        if place.stat().st_size > LONGEST_TEXT:
+            return ""
+        data = place.read_bytes()
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")

@@ -17,23 +17,8 @@ from pathlib import Path
 
 from mcp_server.errors import Unavailable
 from mcp_server.storage.local.git.commits import Committer
-from mcp_server.storage.local.git.remote import NETWORK_SECONDS, Remote
+from mcp_server.storage.local.git.refs import NETWORK_SECONDS, Remote
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
-
-
-def lfs_problem(root: Path) -> str:
-    """What is wrong with large files, in a sentence; empty if nothing is."""
-    folder = root / "attachments"
-    if shutil.which("git-lfs") is not None or not folder.is_dir():
-        return ""
-    try:
-        attributes = (root / ".gitattributes").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    if "filter=lfs" not in attributes or not any(file.is_file() for file in folder.rglob("*")):
-        return ""
-    return "git-lfs is not installed: attachments are kept in git itself; install it, then `git lfs install`"
-
 
 TRIAL = "refs/memory/trial"
 """The ref of a trial commit; it is deleted at once."""
@@ -86,6 +71,20 @@ class Health:
             trouble = self._trial()
             found += [f"nothing can be committed: {trouble}"] if trouble else []
         return found
+
+    def large_files(self) -> str:
+        """Returns the problem with attachments that git-lfs should keep; empty if there is none."""
+        root = self._repository.root
+        folder = root / "attachments"
+        if shutil.which("git-lfs") is not None or not folder.is_dir():
+            return ""
+        try:
+            attributes = (root / ".gitattributes").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+        if "filter=lfs" not in attributes or not any(file.is_file() for file in folder.rglob("*")):
+            return ""
+        return "git-lfs is not installed: attachments are kept in git itself; install it, then `git lfs install`"
 
     def repair(self) -> list[str]:
         """Repairs what it can without loss, and returns sentences about what was done.

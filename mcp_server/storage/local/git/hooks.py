@@ -95,7 +95,7 @@ class Hooks:
         except (Failed, OSError) as error:
             raise Unavailable(f"the git hooks could not be removed: {error}") from error
 
-    def standing(self) -> str:
+    def state(self) -> str:
         """Returns the state of the hooks in words."""
         if not self.in_place():
             return "not in place: commits by hand are not checked"

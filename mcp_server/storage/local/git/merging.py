@@ -11,40 +11,24 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mcp_server.errors import Conflict, Refused, Unavailable
+from mcp_server.storage.history_values import Plan, Resolve
 from mcp_server.storage.local.files import WorkspaceFiles
 from mcp_server.storage.local.git.commits import Committer
 from mcp_server.storage.local.git.repository import Failed, Repository, nul
 
-Resolve = Callable[[str, bytes | None, bytes, bytes], bytes]
-"""(path, base, ours, theirs) → the merged file; base is None if there is no common version."""
-
 _LINK, _MODULE = "120000", "160000"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A planned merge from the commit `old` to `tree`.
-
-    `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
-    sides changed.
-    """
-
-    old: str
-    tree: str
-    changed: Mapping[str, tuple[str, str]]
-    both: tuple[str, ...] = ()
 
 
 class Merger:
     """Merges in one repository. Call it under `locks.git()`, and `apply` also under `locks.files()`."""
 
-    def __init__(self, repository: Repository, committer: Committer) -> None:
+    def __init__(self, repository: Repository, committer: Committer, files: WorkspaceFiles) -> None:
         self._repository = repository
         self._committer = committer
+        self._files = files
 
     def base(self, ours: str, theirs: str) -> str | None:
         """Returns the merge base of two commits, or None."""
@@ -105,20 +89,19 @@ class Merger:
         staged = self._repository.staged(list(plan.changed))
         return [path for path, (old, _) in plan.changed.items() if staged.get(path, "") != old]
 
-    def apply(
-        self, plan: Plan, files: WorkspaceFiles, resolve: Resolve, held: frozenset[str] = frozenset()
-    ) -> list[str]:
+    def apply(self, plan: Plan, resolve: Resolve, held: frozenset[str] = frozenset()) -> list[str]:
         """Updates the work tree from the old commit to the plan's tree and returns the written paths.
 
         Files that differ from the old commit are merged, files in `held` are kept. Raises Conflict if a file changes
         meanwhile: the caller tries again.
         """
+        files = self._files
         hidden = self._left_out_here(list(plan.changed)) | held
         wanted = {path: entries for path, entries in plan.changed.items() if path not in hidden}
         written: list[str] = []
         with tempfile.TemporaryDirectory(prefix="merge-", dir=files.local) as folder:
             fresh = self._checked_out(plan.tree, [path for path, (_, new) in wanted.items() if new], Path(folder))
-            written += self._relinked(wanted, files, fresh)  # first: a folder may replace a link
+            written += self._relinked(wanted, fresh)  # first: a folder may replace a link
             wanted = {path: entries for path, entries in wanted.items() if not entries[1].startswith(_LINK)}
             places = {path: files.resolve(path) for path in wanted}  # all are checked before one is written
             live = {path: _read(place) for path, place in places.items()}
@@ -181,6 +164,11 @@ class Merger:
         """Makes the user's index compare these files with the work tree again. Raises Unavailable."""
         self._mark_known("--no-skip-worktree", paths)
 
+    def remove_leftovers(self) -> None:
+        """Deletes the temporary folders of killed merges in `.local/`."""
+        for folder in self._files.local.glob("merge-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     # ------------------------------------------------------------ inside
 
     def _mark_known(self, how: str, paths: Sequence[str]) -> None:
@@ -193,14 +181,14 @@ class Merger:
         if paths:
             self._repository.run("update-index", how, "-z", "--stdin", stdin=nul(sorted(paths)))
 
-    def _relinked(self, wanted: Mapping[str, tuple[str, str]], files: WorkspaceFiles, fresh: Path) -> list[str]:
+    def _relinked(self, wanted: Mapping[str, tuple[str, str]], fresh: Path) -> list[str]:
         """Removes and creates symbolic links, never their targets, and returns their paths."""
         done: list[str] = []
         for path, (old, new) in wanted.items():
             if not (old.startswith(_LINK) or new.startswith(_LINK)):
                 continue
             above, _, name = path.rpartition("/")
-            place = (files.resolve(above) if above else files.root) / name
+            place = (self._files.resolve(above) if above else self._files.root) / name
             if old.startswith(_LINK) and place.is_symlink():
                 if os.fsencode(place.readlink()) != self._repository.run("cat-file", "blob", old.split(" ")[1]):
                     continue  # changed in the work tree
@@ -315,12 +303,6 @@ class _Renames:
                 old, new = os.fsdecode(next(parts)), os.fsdecode(next(parts))
                 if mode.startswith("100"):
                     yield old, (new, f"{mode} {blob}")
-
-
-def remove_leftovers(local: Path) -> None:
-    """Deletes the temporary folders of killed merges in `.local/`."""
-    for folder in local.glob("merge-*"):
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(place: Path) -> bytes | None:

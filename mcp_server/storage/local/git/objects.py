@@ -44,7 +44,7 @@ class Objects:
         self._process.wait()
 
     def read(self, oid: str) -> tuple[str, bytes]:
-        """(kind, bytes) of an object; `missing` and nothing if it is not there."""
+        """Returns kind and bytes of an object; ("missing", b"") if it does not exist."""
         assert self._process.stdin is not None
         self._process.stdin.write(oid.encode() + b"\n")
         self._process.stdin.flush()
@@ -52,12 +52,12 @@ class Objects:
         return ("missing", b"") if found is None else found[1:]
 
     def all(self) -> Iterator[tuple[str, str, bytes]]:
-        """Every object there is; for one that was opened with `every`."""
+        """Yields all objects; only if opened with `every`."""
         while (found := self._next()) is not None:
             yield found
 
     def exists(self, oid: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether an object exists."""
         if not oid.strip("0"):
             return False
         if oid not in self._kinds:
@@ -65,7 +65,7 @@ class Objects:
         return self._kinds[oid] != "missing"
 
     def commit_of(self, oid: str) -> str | None:
-        """The commit that a ref's object is, or that its tag names; None for a tree or blob, or none at all."""
+        """Returns the commit of an object, or of the tag that it is; None for a tree, a blob or a missing object."""
         while oid.strip("0"):
             kind, data = self.read(oid)
             if kind != "tag":
@@ -91,7 +91,8 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(root: Path, more: dict[str, str]) -> dict[str, str]:
-    """This very repository, whatever folder or hook this process was started from, without replaced objects."""
+    """Returns the environment for git in this repository: without the variables of a hook, and without replaced
+    objects."""
     ours = {"GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root), "GIT_NO_REPLACE_OBJECTS": "1"}
     return {**plain_environment(), **ours, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **more}
 
@@ -119,7 +120,7 @@ def put(file: Path, data: bytes, mode: int | None = None) -> None:
 
 
 def hash_of(kind: str, data: bytes, like: str) -> str:
-    """The hash of an object, in the kind of hash that the repository of `like` uses."""
+    """Returns the id of an object, in the hash format of the id `like`."""
     whole = f"{kind} {len(data)}\0".encode() + data
     return (hashlib.sha256 if len(like) == 64 else hashlib.sha1)(whole).hexdigest()
 

@@ -1,19 +1,15 @@
-"""What git remembers: when a text came, who wrote a line, what changed between two moments. (S4 §3.6)
-
-Everything here reads. Methods are synchronous: call them in a worker thread.
-"""
+"""The past of the repository: when a text was added or removed, who wrote a line, and what changed between commits."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mcp_server.errors import Invalid, NotFound, Unavailable
+from mcp_server.storage.history_values import BlamedLine, Commit, Occurrence, Version
 from mcp_server.storage.local.git.objects import Objects
 from mcp_server.storage.local.git.repository import NEEDS_GIT, Failed, Repository, clean_path, moment_of, version
 
@@ -21,19 +17,8 @@ FORMAT = "--format=%x01%H%x02%ct%x02%s"
 """What `parse` expects of each commit, besides `-z --raw --no-abbrev --no-renames`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The file `path` as the commit `commit` left it. `blob` is git's name for its bytes."""
-
-    path: str
-    commit: str
-    at: datetime
-    subject: str
-    blob: str
-
-
 def parse(log: bytes) -> Iterator[Version]:
-    """Every file that was written by a commit of the log, in the log's order; a deletion is no version."""
+    """Yields every file version in a log, in its order. Skips deletions."""
     parts = iter(log.split(b"\0"))
     commit, at, subject = "", datetime.fromtimestamp(0, UTC), ""
     for part in parts:
@@ -47,66 +32,11 @@ def parse(log: bytes) -> Iterator[Version]:
                 yield Version(path, commit, at, subject, blob)
 
 
-def blob_id(data: bytes, like: str) -> str:
-    """git's name for these bytes, in the kind of hash that the repository of `like` uses."""
-    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
-    return kind(b"blob %d\0" % len(data) + data).hexdigest()
-
-
 _REVISION = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]*")
-_TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)
-_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
 _MARK = secrets.token_hex(8)
 """Begins every commit, and every part of one: names and messages are anybody's and may hold anything else."""
 _COMMIT = "%x01" + _MARK + f"%x02{_MARK}".join(("%H", "%ct", "%an", "%B", ""))
 _BEGINS, _PART, _PARTS = f"\x01{_MARK}".encode(), f"\x02{_MARK}".encode(), 5
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit: its id, moment (UTC), author's name and whole message."""
-
-    id: str
-    at: datetime
-    author: str
-    message: str
-
-    @property
-    def subject(self) -> str:
-        """The first line of the message."""
-        return self.message.split("\n", 1)[0]
-
-    @property
-    def reverts(self) -> str | None:
-        """The id of the commit that it takes back, if it is a revert."""
-        found = _REVERTS.search(self.message)
-        return found[1] if found else None
-
-    @property
-    def sessions(self) -> tuple[str, ...]:
-        """The transcripts that the message names as where it comes from."""
-        return tuple(_TRAILER.findall(self.message))
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A commit that changed how often a text stands in a file: `before` and `after` times; `lines` are those that say
-    it afterwards, or said it before if none does."""
-
-    commit: Commit
-    path: str
-    before: int
-    after: int
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BlamedLine:
-    """A line of a file as it is now, and the commit that wrote it; None if it is not committed yet."""
-
-    number: int
-    text: str
-    commit: Commit | None
 
 
 class Past:
@@ -116,7 +46,7 @@ class Past:
         self._repository = repository
 
     def resolve(self, revision: str) -> str:
-        """The commit that an id, a tag or a branch names. Raises NotFound with what could be given."""
+        """Returns the commit of an id, a tag or a branch. Raises NotFound with the valid forms."""
         self._need_history()
         try:
             if not _REVISION.fullmatch(revision):
@@ -128,18 +58,18 @@ class Past:
             ) from error
 
     def at(self, moment: datetime) -> str | None:
-        """The last commit of the current branch that is not younger than a moment; None before the first."""
+        """Returns the last commit of the branch that is not later than a moment; None if all are later."""
         self._need_history()
         return self._ask("rev-list", "-1", f"--before={moment.isoformat()}", "HEAD") or None
 
     def commit(self, revision: str) -> Commit:
-        """One commit. Raises NotFound."""
+        """Returns a commit. Raises NotFound."""
         oid = self.resolve(revision)
         return next(_commits(self._bytes("log", "-1", f"--format={_COMMIT}", oid)))
 
     def occurrences(self, text: str, paths: Sequence[str], limit: int) -> list[Occurrence]:
-        """The newest `limit` commits that changed how often a text (whatever its case) stands under these paths, the
-        oldest first."""
+        """Returns the newest `limit` commits that changed how often these files contain a text (in any case), oldest
+        first."""
         if not text.strip() or "\0" in text:
             raise Invalid("give some words to look for, as they stand in the memory")
         if not self._has_history():
@@ -158,8 +88,8 @@ class Past:
         return sorted(found, key=lambda one: one.commit.at)
 
     def blame(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[BlamedLine]:
-        """Who wrote these lines (from 1, both ends included) of a file as it is now. Raises NotFound for a file that
-        git does not know, or lines that it does not have."""
+        """Returns the commit of each of these lines (counted from 1, ends included) of the current file. Raises
+        NotFound for a file that git does not know, or missing lines."""
         path = clean_path(path)
         if not self._has_history():
             raise NotFound(f"nothing was committed yet, so {path} has no history")
@@ -173,7 +103,7 @@ class Past:
         return [BlamedLine(number, text, commits.get(oid)) for number, oid, text in blamed]
 
     def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
-        """These commits by their ids."""
+        """Returns these commits by id."""
         if not oids:
             return {}
         given = "".join(f"{oid}\n" for oid in oids).encode()
@@ -181,21 +111,20 @@ class Past:
         return {commit.id: commit for commit in _commits(said)}
 
     def reverts(self, limit: int) -> list[tuple[Commit, str]]:
-        """The newest commits of this branch that take another one back, each with the id of that one, the newest
-        first."""
+        """Returns the newest reverts of this branch, each with the id of the reverted commit, newest first."""
         if not self._has_history():
             return []
         wanted = ("--fixed-strings", "--grep=This reverts commit ", f"--max-count={limit}", f"--format={_COMMIT}")
         return [(one, one.reverts) for one in _commits(self._bytes("log", *wanted)) if one.reverts]
 
     def between(self, old: str | None, new: str, paths: Sequence[str]) -> str:
-        """What changed between two commits or trees (`old` None: from nothing) under these paths, as a diff."""
+        """Returns the diff between two commits or trees under these paths; `old` None is the empty tree."""
         named = [] if not paths else ["--", *map(clean_path, paths)]
         wanted = ("-r", "-p", "--no-color", "--no-ext-diff", "--no-renames", "--textconv", "--unified=1")
         return self._ask("diff-tree", *wanted, old or self.empty_tree(), new, *named)
 
     def counts(self, old: str | None, new: str, paths: Sequence[str]) -> list[tuple[str, int, int]]:
-        """(path, lines that came, lines that went) of each file that changed; -1 for a binary one."""
+        """Returns path, number of added and of removed lines of each changed file; -1 for a binary file."""
         named = [] if not paths else ["--", *map(clean_path, paths)]
         said = self._bytes("diff-tree", "-r", "-z", "--numstat", "--no-renames", old or self.empty_tree(), new, *named)
         found: list[tuple[str, int, int]] = []
@@ -205,16 +134,16 @@ class Past:
         return found
 
     def beginning(self, subject: str) -> str | None:
-        """The first commit, if that is its subject."""
+        """Returns the first commit if it has this subject; else None."""
         first = self._ask("rev-list", "--max-parents=0", "HEAD").split("\n")[-1]
         return first if self.commit(first).subject == subject else None
 
     def parents(self, commit: str) -> list[str]:
-        """The ids of a commit's parents."""
+        """Returns the ids of a commit's parents."""
         return self._ask("rev-list", "-1", "--parents", commit).split()[1:]
 
     def empty_tree(self) -> str:
-        """The id of the tree that holds nothing."""
+        """Returns the id of the empty tree."""
         return self._repository.text("mktree", stdin=b"")
 
     # ------------------------------------------------------------ running
@@ -257,7 +186,7 @@ def _commit(fields: Sequence[bytes]) -> Commit:
 
 
 def _raw(said: bytes) -> Iterator[tuple[Commit, tuple[str, str, str]]]:
-    """Each file of each commit: (old blob, new blob, path)."""
+    """Yields each changed file of each commit: commit, then old blob, new blob and path."""
     for part in said.split(_BEGINS)[1:]:
         fields = part.split(_PART, _PARTS - 1)
         commit = _commit(fields)
@@ -273,7 +202,7 @@ def _number(count: bytes) -> int:
 
 
 def _blamed(said: bytes) -> Iterator[tuple[int, str, str]]:
-    """(line number now, commit, text)"""
+    """Yields line number, commit and text of each line."""
     oid, number = "", 0
     for line in said.split(b"\n"):
         if line.startswith(b"\t"):

@@ -37,7 +37,7 @@ class Rewriter:
     _met: list[str] = field(default_factory=list)
 
     def any(self, oid: str) -> str:
-        """The new object of whatever kind; a commit must be known already, or have no forgotten parents."""
+        """Returns the new id of an object of any kind. Call it for the parents of a commit first."""
         if oid in self._commits:
             return self._commits[oid]
         kind, data = self.objects.read(oid)
@@ -53,7 +53,7 @@ class Rewriter:
         return oid
 
     def commit(self, oid: str) -> str:
-        """The new commit; its parents come before it."""
+        """Returns the new id of a commit. Call it for the parents first."""
         if oid in self._commits:
             return self._commits[oid]
         _, data = self.objects.read(oid)
@@ -89,7 +89,7 @@ class Rewriter:
         return new
 
     def tree(self, oid: str, prefix: str) -> str | None:
-        """The new tree; None if nothing is left in it."""
+        """Returns the new id of a tree; None if it became empty."""
         key = (oid, prefix)
         if key in self._trees:
             self._met.extend(self._paths.get(key, ()))
@@ -119,7 +119,7 @@ class Rewriter:
         return result
 
     def blob(self, oid: str, path: str) -> str | None:
-        """The new blob of a file; None if the file itself was forgotten."""
+        """Returns the new id of a file; None if the whole file was forgotten."""
         key = (oid, path)
         if key not in self._blobs:
             data = self.objects.read(oid)[1]
@@ -138,7 +138,7 @@ class Rewriter:
         return self._blobs[key]
 
     def _uncounted(self, path: str, data: bytes) -> bytes:
-        """A checkpoint of a conversation that was changed, without what was counted from its words; else the file."""
+        """Returns a checkpoint of a changed conversation without counts of its words; other files unchanged."""
         folder, _, rest = path.removeprefix("checkpoints/").partition("/")
         if not path.startswith("checkpoints/") or not rest or not any(f"-{folder}-" in name for name in self._changed):
             return data
@@ -148,7 +148,7 @@ class Rewriter:
             return data
 
     def _renamed(self, data: bytes) -> bytes:
-        """A file that names conversations, with the names that they have now."""
+        """Returns a file with the new names of conversations."""
         if b"\0" in data[:8000]:
             return data
         for old, new in self._renames.items():
@@ -156,7 +156,7 @@ class Rewriter:
         return data
 
     def path(self, oid: str, path: str) -> str:
-        """What the file is called now; `blob` was asked for it before."""
+        """Returns the new name of a file. Call `blob` for it first."""
         name = self._names.get((oid, path))
         folder, slash, _ = path.rpartition("/")
         return f"{self.request.path(folder)}{slash}{name}" if name else self.request.path(path)
@@ -201,7 +201,7 @@ class Rewriter:
 
 
 def _headers(head: bytes) -> list[bytes]:
-    """The headers of a commit, each with its continuation lines."""
+    """Returns the headers of a commit, each with its continuation lines."""
     return re.sub(rb"\n(?! )", b"\0", head).split(b"\0")
 
 

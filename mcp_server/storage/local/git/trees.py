@@ -1,7 +1,7 @@
-"""Files kept in git's own store: a tree that no branch knows, held by `refs/memory/checkpoints/{id}`.
+"""Checkpoint trees in git's object store, each held by `refs/memory/checkpoints/{id}`, outside of all branches.
 
-Bytes go in as they are (no filter, no line ends), the user's index and work tree are not touched, and what is written
-is on disk before the ref is.
+Bytes are stored unchanged (no filter, no line ends). The user's index and work tree are not touched. The objects are on
+disk before the ref is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GitTrees:
         self._repository = repository
 
     def known(self, contents: Mapping[str, bytes]) -> frozenset[str]:
-        """The paths whose bytes git holds already, under whatever name."""
+        """Returns the paths whose bytes git has already, under any name."""
         try:
             names = self._names(contents)
             held = self._held(names.values())
@@ -35,7 +35,7 @@ class GitTrees:
         return frozenset(path for path, name in names.items() if name in held)
 
     def put(self, number: str, contents: Mapping[str, bytes]) -> str:
-        """Keeps these files under a number, in the place of what was kept so; returns the name of the whole."""
+        """Stores these files under a number, replacing those before. Returns the name of the tree."""
         try:
             names = self._names(contents)
             held = self._held(names.values())
@@ -48,11 +48,11 @@ class GitTrees:
         return f"{PREFIX}{number}"
 
     def tree_of(self, number: str) -> str | None:
-        """The name of what is kept under a number; None for nothing."""
+        """Returns the name of the tree under a number; None if there is none."""
         return f"{PREFIX}{number}" if number in self.numbers() else None
 
     def names(self, tree: str) -> dict[str, str]:
-        """The files of a tree: path → git's name for the bytes. Raises Unavailable if it is not here."""
+        """Returns the files of a tree: path -> git's id of the bytes. Raises Unavailable if it is not here."""
         number = tree.removeprefix(PREFIX)
         try:
             entries = self._repository.entries_of(REFS + number, [])
@@ -64,7 +64,7 @@ class GitTrees:
         return {path: entry.split(" ")[1] for path, entry in entries.items()}
 
     def read(self, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
-        """The bytes of these files of a tree; those that it does not have are left out."""
+        """Returns the bytes of these files of a tree; missing ones are left out."""
         names = self.names(tree)
         wanted = {path: names[path] for path in paths if path in names}
         if not wanted:
@@ -90,7 +90,7 @@ class GitTrees:
             raise Unavailable(f"git could not delete the checkpoint's tree: {error}") from error
 
     def numbers(self) -> frozenset[str]:
-        """The numbers under which something is kept."""
+        """Returns the numbers of all trees."""
         try:
             listed = self._repository.text("for-each-ref", "--format=%(refname)", REFS)
         except Failed as error:

@@ -30,7 +30,7 @@ MAGIC = b"SQLite format 3\0"
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation that this process keeps in use until it releases `held`."""
+    """A generation that this process uses until it releases `held`."""
 
     number: int
     path: Path
@@ -48,18 +48,18 @@ class Generations:
         self._damage = folder / f"{self._prefix}.damaged"
 
     def path(self, number: int) -> Path:
-        """Where a generation lies."""
+        """Returns the path of a generation's file."""
         return self.folder / f"{self._prefix}-{number}.db"
 
     def current(self) -> int | None:
-        """The live generation's number; None if there is none, or the pointer cannot be read."""
+        """Returns the live generation's number; None if there is none, or the pointer cannot be read."""
         try:
             return int(self._pointer.read_text("ascii"))
         except (OSError, ValueError):
             return None
 
     def take_current(self) -> Generation | None:
-        """The live generation, kept in use; None if there is none or its file is gone."""
+        """Returns the live generation, shared with others; None if there is none or its file is gone."""
         for _ in range(100):
             number = self.current()
             if number is None:
@@ -76,7 +76,7 @@ class Generations:
         return None
 
     def serves(self) -> bool:
-        """Whether the pointer names a file that looks like a database, and that nobody has reported damaged."""
+        """Returns whether the live file begins like a database and was not reported as damaged."""
         number = self.current()
         if number is None or self._reported() == number:
             return False
@@ -87,7 +87,7 @@ class Generations:
             return False
 
     def report_damage(self, number: int) -> None:
-        """Tells the maintaining process that a generation cannot be read: whoever only writes may not see it."""
+        """Records that a generation cannot be read, for the maintaining process, which only writes."""
         with contextlib.suppress(OSError):
             self._damage.write_text(str(number), "ascii")
 
@@ -98,7 +98,7 @@ class Generations:
             return None
 
     def begin(self) -> Generation:
-        """A new, empty generation, kept in use; nobody else fills it. Raises Unavailable where no file can be made."""
+        """Creates an empty generation for this process. Raises Unavailable if no file can be made."""
         self._locks.check_there()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class Generations:
         durable.replace(temporary, self._pointer)
 
     def sweep(self) -> list[int]:
-        """Deletes every generation that is not live and not in use; returns their numbers."""
+        """Deletes all generations that are neither live nor in use. Returns their numbers."""
         gone: list[int] = []
         for number in self._numbers():
             if number == self.current():
@@ -144,14 +144,11 @@ class Generations:
         return gone
 
     def left(self) -> list[int]:
-        """The generations that are there besides the live one."""
+        """Returns the numbers of the other generations that exist."""
         return [number for number in self._numbers() if number != self.current()]
 
     def sweep_others(self) -> list[str]:
-        """Deletes the index files of other schemas and embedders that nobody uses; returns the names of those in use.
-
-        Only for deleting on request: otherwise they are never looked at.
-        """
+        """Deletes unused index files of other schemas and embedders. Returns the names of those in use."""
         used: list[str] = []
         for file in sorted(self.folder.glob("memory-*.db")):
             found = re.fullmatch(r"(memory-\d+-.*)-\d+\.db", file.name)

@@ -20,27 +20,24 @@ from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.model import Passage
 from mcp_server.search.query_syntax import Query
 from mcp_server.storage.local.database import driver
-from mcp_server.storage.local.index import inside
-from mcp_server.storage.local.index.answers import Candidates, IndexStatus, Mode
-from mcp_server.storage.local.index.depth import USUAL, Depth
-from mcp_server.storage.local.index.filling import Progress
-from mcp_server.storage.local.index.filters import Filters, with_operators
-from mcp_server.storage.local.index.finding import Search, search
-from mcp_server.storage.local.index.generations import Generations
-from mcp_server.storage.local.index.keeping import SMALL, Keeper
-from mcp_server.storage.local.index.looking import Look, is_indexed, look
-from mcp_server.storage.local.index.opening import (
+from mcp_server.storage.local.index import lookups
+from mcp_server.storage.local.index.candidates import Search, search
+from mcp_server.storage.local.index.connection import (
     Health,
     Lock,
-    Reading,
+    OpenReader,
     import_numpy,
     inode_of,
     numpy_is_there,
-    open_reading,
+    open_reader,
 )
+from mcp_server.storage.local.index.file_reader import FileContent, read_file
+from mcp_server.storage.local.index.generations import Generations
+from mcp_server.storage.local.index.lookups import Counts
+from mcp_server.storage.local.index.maintenance import SMALL, Maintenance
 from mcp_server.storage.local.index.scan import Scan
-from mcp_server.storage.local.index.standing import standing
-from mcp_server.storage.local.index.writer import Cut, Row, cut, plan
+from mcp_server.storage.local.index.writer import Progress, Row, Signals, plan, signals_of
+from mcp_server.storage.values import USUAL, Candidates, Depth, Filters, IndexStatus, Mode, is_indexed, with_operators
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,10 +47,50 @@ if TYPE_CHECKING:
 
     from mcp_server.embed import Embedder
     from mcp_server.storage.local.files import WorkspaceFiles
-    from mcp_server.storage.local.index.asking import Asking
-    from mcp_server.storage.local.index.finding import Vector
-    from mcp_server.storage.local.index.reader import Found
+    from mcp_server.storage.local.index.candidates import Found, Vector
+    from mcp_server.storage.local.index.query_plan import QueryPlan
     from mcp_server.storage.local.locks import Locks
+
+
+def standing(
+    counts: Counts | None, opened: OpenReader | None, health: Health, embedder: str, known: tuple[str, ...]
+) -> IndexStatus:
+    """Returns the contents and problems of the index.
+
+    Args:
+        counts: None if the index cannot be read.
+        opened: the open generation, if any.
+        embedder: its name, or "none".
+        known: problems with the embedder.
+    """
+    messages = list(known)
+    if counts is None:
+        state = "broken" if health.broken else "building" if health.building else "missing"
+        messages.insert(0, f"the search index is {health.absence}: searches read the files until it is rebuilt")
+        counts = Counts(0, 0, 0, ())
+    else:
+        state = "building" if health.building or counts.unfinished else "ready"
+        if counts.not_embedded and embedder != "none":
+            messages.append(f"{counts.not_embedded} passages are not embedded yet: they are found by keywords only")
+    uses_vec = opened is not None and opened.near.loads_vectors
+    if embedder != "none" and opened is not None and not uses_vec:
+        messages.append(
+            "sqlite-vec cannot be loaded by this Python; similarity is computed with NumPy (pip install pysqlite3)"
+        )
+    return IndexStatus(
+        state=state,
+        generation=str(opened.generation.number) if opened else "none",
+        embedder=embedder,
+        vectors="none" if embedder == "none" else "sqlite-vec" if uses_vec or opened is None else "numpy",
+        sqlite=f"{driver().name} {driver().version}",
+        files=counts.files,
+        passages=counts.passages,
+        not_embedded=counts.not_embedded,
+        size_bytes=opened.generation.path.stat().st_size if opened and opened.generation.path.exists() else 0,
+        problems=counts.problems,
+        messages=tuple(messages),
+    )
+
 
 T = TypeVar("T")
 
@@ -84,9 +121,9 @@ class Index:
         self._name = name or (embedder.name if embedder else "none")
         self._generations = Generations(folder, locks, self._name)
         self._health = Health()
-        self._keeper = Keeper(files, self._generations, embedder, self._name, dimensions, self._health)
+        self._maintenance = Maintenance(files, self._generations, embedder, self._name, dimensions, self._health)
         self._scan = Scan(files)
-        self._open: Reading | None = None
+        self._open: OpenReader | None = None
         self._opening = Lock()
         self._vectors: dict[str, NDArray[np.float32]] = {}  # a message is searched for topics, passages and a context
 
@@ -121,16 +158,16 @@ class Index:
         if not numpy_is_there.is_set():
             await to_thread.run_sync(import_numpy)
 
-        def candidates(asking: Asking, vector: Vector, found: list[Found]) -> T:
+        def candidates(planned: QueryPlan, vector: Vector, found: list[Found]) -> T:
             if wanted.mode == "vector" and vector is not None:
                 found = [replace(one, candidate=replace(one.candidate, bm25=0.0, matched=0, pairs=0)) for one in found]
             used: Mode = "keyword" if vector is None else wanted.mode
             return then(
                 Candidates(
-                    asking.asked,
+                    planned.asked,
                     tuple(found),
-                    asking.frequencies,
-                    asking.passages,
+                    planned.frequencies,
+                    planned.passages,
                     used,
                     str(wanted.opened.generation.number),
                     self._messages(),
@@ -186,7 +223,7 @@ class Index:
         with move_on_after(patience):
             while left and self._health.broken is None and self._health.building is None:
                 there = await to_thread.run_sync(self._as_they_are, left)
-                known = await self._ask(lambda connection, left=left: inside.as_indexed(connection, left), there)  # type: ignore[misc]
+                known = await self._ask(lambda connection, left=left: lookups.as_indexed(connection, left), there)  # type: ignore[misc]
                 left = [path for path in left if known.get(path) != there.get(path)]
                 left = [path for path in left if self._is_soon_known(path, known.get(path), there.get(path))]
                 if left:
@@ -195,7 +232,7 @@ class Index:
     def _is_soon_known(self, path: str, known: tuple[int, int] | None, there: tuple[int, int] | None) -> bool:
         """Returns whether the index will have a file's current version in a moment: not for large or imported ones."""
         new = (there or (0, 0))[0] - (known or (0, 0))[0]
-        return new <= SMALL and path not in self._keeper.postponed
+        return new <= SMALL and path not in self._maintenance.postponed
 
     def _as_they_are(self, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Returns sizes and times of the existing files. Links are left out: the index has only their targets."""
@@ -209,23 +246,23 @@ class Index:
 
     async def last_turn(self, session: str) -> int | None:
         """Returns the number of a session's newest indexed turn; None if searches read the files."""
-        return await self._ask(lambda connection: inside.last_turn(connection, session), None)
+        return await self._ask(lambda connection: lookups.last_turn(connection, session), None)
 
     async def document(self, path: str) -> tuple[Passage, ...]:
         """Returns the passages of a file in order; none if it is not indexed."""
-        return await self._ask(lambda connection: inside.document(connection, path), ())
+        return await self._ask(lambda connection: lookups.document(connection, path), ())
 
     async def neighbours(self, passage: Passage, before: int = 1, after: int = 1) -> tuple[Passage, ...]:
         """Returns the passages of the units around one, without its own, also across a conversation's files."""
-        return await self._ask(lambda connection: inside.neighbours(connection, passage, before, after), ())
+        return await self._ask(lambda connection: lookups.neighbours(connection, passage, before, after), ())
 
     async def unit(self, passage: Passage) -> tuple[Passage, ...]:
         """Returns all parts of a passage's unit, in order."""
-        return await self._ask(lambda connection: inside.neighbours(connection, passage, 0, 0, itself=True), ())
+        return await self._ask(lambda connection: lookups.neighbours(connection, passage, 0, 0, itself=True), ())
 
     async def fingerprint(self) -> str:
         """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
-        found = await self._ask(inside.fingerprint, None)
+        found = await self._ask(lookups.fingerprint, None)
         if found is None:
             raise Unavailable("there is no search index yet; `context-manager index rebuild` makes it")
         return found
@@ -242,7 +279,7 @@ class Index:
 
     async def status(self) -> IndexStatus:
         """Returns the contents and problems of the index."""
-        counts = await self._ask(inside.counts, None)
+        counts = await self._ask(lookups.counts, None)
         return standing(counts, self._open, self._health, self._name, self._messages())
 
     async def compare_sample(self, files: int) -> tuple[int, tuple[str, ...]]:
@@ -251,7 +288,7 @@ class Index:
         Returns the number of compared files, and the paths of those that differ. Files that changed since they were
         indexed are skipped: the next refresh indexes them.
         """
-        sampled: list[str] = await self._ask(lambda connection: inside.sample(connection, files), [])
+        sampled: list[str] = await self._ask(lambda connection: lookups.sample(connection, files), [])
         compared = [(path, same) for path in sampled if (same := await self._is_as_indexed(path)) is not None]
         return len(compared), tuple(path for path, same in compared if not same)
 
@@ -259,17 +296,17 @@ class Index:
         """Returns whether the index has the passages of a file; None if the file changed since it was indexed."""
         from anyio import to_thread
 
-        def read() -> tuple[Look, list[Row], list[Cut]]:
-            found = look(self._files, path, None)
+        def read() -> tuple[FileContent, list[Row], list[Signals]]:
+            found = read_file(self._files, path, None)
             rows = list(plan(found, {}).rows)
-            return found, rows, [cut(row) for row in rows]
+            return found, rows, [signals_of(row) for row in rows]
 
         found, rows, cuts = await to_thread.run_sync(read)
 
         def compare(connection: sqlite3.Connection) -> bool | None:
-            if inside.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
+            if lookups.as_indexed(connection, [path]).get(path) != (found.size, found.mtime_ns):
                 return None
-            return inside.holds(connection, path, rows, cuts)
+            return lookups.holds(connection, path, rows, cuts)
 
         return await self._ask(compare, None)
 
@@ -290,7 +327,7 @@ class Index:
             return otherwise
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[Reading | None]:
+    async def _reading(self) -> AsyncIterator[OpenReader | None]:
         """Yields the live generation, reopened if another one is live; None if none can be read."""
         opened = await self._opened()
         if opened is None:
@@ -304,7 +341,7 @@ class Index:
             if opened.retired and opened.users == 0:
                 await opened.close()
 
-    async def _opened(self) -> Reading | None:
+    async def _opened(self) -> OpenReader | None:
         if self._is_current(self._open):
             return self._open
         async with self._opening():
@@ -315,14 +352,14 @@ class Index:
             if generation is None:
                 return None
             try:
-                self._open = await open_reading(generation)
+                self._open = await open_reader(generation)
                 self._health.broken = None
             except BaseException:
                 generation.held.release()
                 raise
             return self._open
 
-    def _is_current(self, opened: Reading | None) -> bool:
+    def _is_current(self, opened: OpenReader | None) -> bool:
         return (
             opened is not None
             and self._generations.current() == opened.generation.number
@@ -348,35 +385,35 @@ class Index:
     @property
     def needs_care(self) -> bool:
         """True if the maintainer should `refresh` at once: the index is missing, broken or was replaced."""
-        return self._health.broken is not None or not self._generations.serves() or self._keeper.moved
+        return self._health.broken is not None or not self._generations.serves() or self._maintenance.moved
 
     async def refresh(self, progress: Progress | None = None) -> int:
         """Indexes all changed files and returns their number. Builds a missing index.
 
         Only for the process with the maintainer's lock.
         """
-        return await self._keeper.refresh(progress)
+        return await self._maintenance.refresh(progress)
 
     async def apply(self, paths: Iterable[str]) -> int:
         """Updates these files and all files in these folders, also deleted ones. Returns how many had changed.
 
         Only for the process with the maintainer's lock.
         """
-        return await self._keeper.apply(tuple(paths))
+        return await self._maintenance.apply(tuple(paths))
 
     async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
         """Updates small changes while a `refresh` or `apply` may be running.
 
         Returns how many files had changed, and the paths that need `apply`; `settle` does not wait for those.
         """
-        return await self._keeper.apply_small(tuple(paths))
+        return await self._maintenance.apply_small(tuple(paths))
 
     async def rebuild(self, progress: Progress | None = None) -> int:
         """Fills a new generation from the files and makes it live for every process. The old one serves meanwhile.
 
         Any process may call it. Returns the number of files. Raises Unavailable if no file can be made.
         """
-        return await self._keeper.rebuild(progress)
+        return await self._maintenance.rebuild(progress)
 
     async def renew(self, progress: Progress | None = None, patience: float = RENEW_SECONDS) -> tuple[str, ...]:
         """Rebuilds the index and deletes all other index files, because search tables keep words of deleted rows.
@@ -386,8 +423,8 @@ class Index:
         """
         from anyio import current_time, sleep, to_thread
 
-        await self._keeper.rebuild(progress)
-        await self._keeper.close()
+        await self._maintenance.rebuild(progress)
+        await self._maintenance.close()
         await self._retire()
         until = current_time() + patience
         while True:
@@ -400,5 +437,5 @@ class Index:
 
     async def close(self) -> None:
         """Closes everything; the index can be used again afterwards."""
-        await self._keeper.close()
+        await self._maintenance.close()
         await self._retire()

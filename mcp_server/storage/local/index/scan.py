@@ -1,4 +1,4 @@
-"""Search without an index: all files are read and ranked with rank-bm25. Slow if they are many, and always there."""
+"""Search without an index: reads all files and ranks them with rank-bm25. Slow for many files, but always possible."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from itertools import groupby
 from mcp_server.model import GLOBAL, Passage
 from mcp_server.search import query, ranking
 from mcp_server.storage.local.files import WorkspaceFiles
-from mcp_server.storage.local.index.depth import USUAL
-from mcp_server.storage.local.index.filters import Filters
-from mcp_server.storage.local.index.looking import FOLDERS, is_indexed, look
-from mcp_server.storage.local.index.opening import import_numpy
-from mcp_server.storage.local.index.reader import Found
+from mcp_server.storage.local.index.candidates import Found
+from mcp_server.storage.local.index.connection import import_numpy
+from mcp_server.storage.local.index.file_reader import read_file
+from mcp_server.storage.values import FOLDERS, USUAL, Filters, is_indexed
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
 
 MOST_BYTES = 64_000_000
-"""Of a larger workspace the scan reads so much, newest files first."""
+"""Bytes that a scan reads at most, newest files first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a scan found. `complete` is False if the workspace was too large to read it all."""
+    """The result of a scan. `complete` is False if the workspace was too large to read all of it."""
 
     asked: query.Query
     found: tuple[Found, ...]
@@ -34,7 +33,7 @@ class Scanned:
 
 @dataclass(slots=True)
 class Scan:
-    """Keeps what it cut for as long as no file changes, so that the second query of a broken index is quick."""
+    """Searches the files. The passages are cached while no file changes."""
 
     files: WorkspaceFiles
     _seen: tuple[tuple[str, int, int], ...] | None = None
@@ -44,7 +43,7 @@ class Scan:
     _complete: bool = True
 
     def search(self, text: str, filters: Filters) -> Scanned:
-        """Candidates for a query, without cosines. Blocks while files are read; call it through a worker thread."""
+        """Returns the candidates for a query, without cosines. Blocks: call it in a worker thread."""
         self._read()
         mtimes = self._mtimes or {}
         kept = [index for index, p in enumerate(self._passages) if _inside(p, filters, mtimes.get(p.path, 0.0))]
@@ -81,7 +80,7 @@ class Scan:
             if size > MOST_BYTES:
                 self._complete = False
                 break
-            passages += look(self.files, stat.path, None).passages
+            passages += read_file(self.files, stat.path, None).passages
         self._passages = tuple(passages)
         self._words = tuple(tuple(words(indexed_text(passage))) for passage in passages)
         self._mtimes = {stat.path: stat.mtime_ns / 1e9 for stat in stats}
@@ -142,7 +141,7 @@ def _excluded(p: Passage, filters: Filters) -> bool:
 def _with_phrases(
     passages: Sequence[Passage], corpus: Sequence[tuple[str, ...]], kept: list[int], filters: Filters
 ) -> list[int]:
-    """Those of `kept` whose unit holds every phrase and nothing excluded."""
+    """Returns those of `kept` whose unit contains all phrases and no excluded one."""
     if not filters.phrases and not filters.excluded:
         return kept
     inside: list[int] = []

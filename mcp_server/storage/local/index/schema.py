@@ -161,7 +161,7 @@ def load_vectors(connection: sqlite3.Connection) -> bool:
 
 
 def create(connection: sqlite3.Connection, embedder: str, dimensions: int, vectors: bool) -> None:
-    """Creates the tables in an empty file. `inside.complete` marks it as complete later."""
+    """Creates the tables in an empty file. `lookups.complete` marks it as complete later."""
     connection.executescript(TABLES)
     new = {"schema": SCHEMA, "embedder": embedder, "dimensions": dimensions, "complete": 0}
     new["vectors_stale"] = int(bool(dimensions) and not vectors)

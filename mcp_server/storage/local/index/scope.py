@@ -1,4 +1,4 @@
-"""Filters, put into the numbers and the SQL of an index."""
+"""Scopes: filters as numbers and SQL of an index."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp_server.model import GLOBAL
-from mcp_server.storage.local.index.filters import Filters
+from mcp_server.storage.values import Filters
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Filters as this index understands them: `condition` is SQL over a row `m` of knowledge_meta, with `values` for
-    its marks.
+    """Filters as this index understands them. `condition` is SQL over a row `m` of knowledge_meta, with `values` for
+    its placeholders.
 
-    `projects` and `without_session` stand in the condition too; the vector table can look at these itself. `other`
-    says whether there is anything beside them, `everything` that nothing is left out at all. `lines`: derived lines are
-    looked for as passages of their own, and counted; else they only stand by the turns that they come from.
+    `projects` and `without_session` are part of the condition, and separate for the vector table, which can check only
+    these. `other`: there are further conditions. `everything`: nothing is left out. `lines`: derived lines are searched
+    and counted as passages of their own.
     """
 
     condition: str
@@ -32,7 +32,7 @@ class Scope:
 
 
 def scope_of(connection: sqlite3.Connection, filters: Filters) -> Scope:
-    """Looks names up. A name that the index does not know restricts to nothing."""
+    """Returns the scope of filters. A name that the index does not know matches nothing."""
 
     def number(name: str) -> int:
         row = connection.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
@@ -89,8 +89,8 @@ def _covers_all(connection: sqlite3.Connection, projects: tuple[int, ...]) -> bo
     return others is None
 
 
-def inside(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
-    """Those of these passages that lie in the scope, in the same order."""
+def in_scope(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> list[int]:
+    """Returns those of these passages that are in the scope, in the same order."""
     if scope.everything or not ids:
         return list(ids)
     rows = connection.execute(
@@ -102,7 +102,7 @@ def inside(connection: sqlite3.Connection, ids: Sequence[int], scope: Scope) -> 
 
 
 def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> int:
-    """How many passages a scope has."""
+    """Returns the number of passages in a scope."""
     if scope.other:
         (counted,) = connection.execute(
             f"SELECT count(*) FROM knowledge_meta m WHERE m.derived <= ? AND {scope.condition}",
@@ -122,3 +122,28 @@ def count(connection: sqlite3.Connection, scope: Scope, all_passages: int) -> in
         ).fetchone()
         counted -= own
     return max(0, int(counted))
+
+
+SMALL_SCOPE = 1_000
+"""Scopes with at most this many passages are read whole, in some milliseconds; from about 3,000 on the tables are
+faster."""
+
+
+def is_small(connection: sqlite3.Connection, scope: Scope) -> bool:
+    """Returns whether a scope has at most SMALL_SCOPE passages, without counting more."""
+    if scope.everything:
+        return False
+    (counted,) = connection.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM knowledge_meta m WHERE m.derived <= ? AND {scope.condition} LIMIT ?)",
+        (scope.lines, *scope.values, SMALL_SCOPE + 1),
+    ).fetchone()
+    return int(counted) <= SMALL_SCOPE
+
+
+def rows_in(connection: sqlite3.Connection, scope: Scope, column: str) -> list[tuple[int, bytes]]:
+    """Returns id and a column of `passages` for every passage of a scope, ordered by id."""
+    return connection.execute(
+        f"SELECT m.id, p.{column} FROM knowledge_meta m CROSS JOIN passages p ON p.id = m.id "
+        f"WHERE m.derived <= ? AND {scope.condition} ORDER BY m.id",
+        (scope.lines, *scope.values),
+    ).fetchall()

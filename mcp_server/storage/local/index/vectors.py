@@ -1,6 +1,6 @@
-"""Nearest neighbours: sqlite-vec where it can be loaded, else NumPy over the stored vectors.
+"""Nearest neighbors: by sqlite-vec if it can be loaded, else with NumPy over the stored vectors.
 
-A process without sqlite-vec that writes marks the vector table stale; the next writer that has it fills the table
+A process without sqlite-vec marks the vector table as stale when it writes; the next writer with sqlite-vec fills it
 again.
 """
 
@@ -11,13 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mcp_server.storage.local.index.few import is_few, nearest_of
 from mcp_server.storage.local.index.schema import LINES, compared, create_vectors, state
-from mcp_server.storage.local.index.scope import Scope, inside
-from mcp_server.storage.local.index.writer import packed_vectors
+from mcp_server.storage.local.index.scope import Scope, in_scope, is_small, rows_in
 
 ENOUGH = 0.5
-"""If such a share of the neighbours asked for lies in the scope, the rest of the scope is not searched for more."""
+"""If at least this share of the neighbors is in the scope, no more are searched."""
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
-    """The passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec; of a small
-    scope by itself."""
-    if is_few(connection, scope):
+    """Returns the passages of the scope nearest to a unit vector, at most `most`, nearest first, by sqlite-vec or, in a
+    small scope, directly."""
+    if is_small(connection, scope):
         return nearest_of(connection, vector, scope, most)
     (_, (small,)) = packed_vectors(vector.reshape(1, -1), compared(state(connection)))
     where, values = "embedding MATCH vec_int8(?) AND k = ?", [small, most]
@@ -44,7 +42,7 @@ def nearest(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: 
     found = _by_distance(connection.execute(f"SELECT rowid, distance FROM knowledge_vec WHERE {where}", values), most)
     if not scope.other:
         return found
-    kept = inside(connection, found, scope)
+    kept = in_scope(connection, found, scope)
     if len(found) < most or len(kept) >= ENOUGH * most:
         return kept
     where += f" AND rowid IN (SELECT m.id FROM knowledge_meta m WHERE {scope.condition})"
@@ -58,7 +56,7 @@ def _by_distance(rows: Iterable[tuple[int, float]], most: int) -> list[int]:
 
 @dataclass(slots=True)
 class Matrix:
-    """All vectors of one connection's index in memory, about 1 KB a passage: for machines without sqlite-vec."""
+    """All vectors of an index in memory, about 1 KB each: for machines without sqlite-vec."""
 
     version: tuple[int, int] | None = None
     ids: NDArray[np.int64] | None = None
@@ -68,7 +66,7 @@ class Matrix:
     def nearest(
         self, connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int
     ) -> list[int]:
-        """As the function above, by a plain product."""
+        """Returns the passages of the scope nearest to a unit vector, nearest first, by exact cosine."""
         import numpy as np
 
         self._fill(connection)
@@ -107,7 +105,7 @@ class Matrix:
 
 
 def refill(connection: sqlite3.Connection) -> bool:
-    """Fills a stale vector table from the stored vectors; True if there was something to do."""
+    """Fills a stale vector table from the stored vectors. Returns True if it was stale."""
     import numpy as np
 
     kept = state(connection)
@@ -130,3 +128,43 @@ def refill(connection: sqlite3.Connection) -> bool:
         )
     connection.execute("UPDATE index_state SET value = '0' WHERE key = 'vectors_stale'")
     return True
+
+
+SCALE = 254.0
+"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+
+
+def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
+    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
+    half = vectors.astype("<f2")
+    # From the rounded vectors, so that the table can be filled again from the stored ones.
+    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
+
+
+def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
+    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
+
+    They are normalized again, so that L2 orders as the cosine does.
+    """
+    import numpy as np
+
+    shown = half[:, :first].astype(np.float32)
+    length = np.linalg.norm(shown, axis=1, keepdims=True)
+    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
+    return whole.clip(-127, 127).astype(np.int8)
+
+
+def nearest_of(connection: sqlite3.Connection, vector: NDArray[np.float32], scope: Scope, most: int) -> list[int]:
+    """Returns the passages of a scope nearest to a unit vector, nearest first, with the same rounding as the vector
+    table."""
+    import numpy as np
+
+    size = 2 * len(vector)
+    rows = [row for row in rows_in(connection, scope, "vector") if row[1] is not None and len(row[1]) == size]
+    if not rows:
+        return []
+    stored = np.frombuffer(b"".join(row[1] for row in rows), dtype="<f2").reshape(len(rows), len(vector))
+    first = compared(state(connection))
+    apart = in_bytes(stored, first).astype(np.int32) - in_bytes(vector.astype("<f2").reshape(1, -1), first)
+    order = np.argsort((apart * apart).sum(axis=1), kind="stable")[:most]
+    return [rows[place][0] for place in order]

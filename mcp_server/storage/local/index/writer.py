@@ -1,19 +1,31 @@
-"""Writes the changed passages of files into the index."""
+"""Writes files into an index: reads and plans them, embeds their passages, and writes many files in a transaction.
+
+While one batch is written on the thread of the database, the next one is read and embedded on another. A batch bounds
+the memory in use; a single huge file bounds it by its size.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from mcp_server.errors import ContextManagerError
 from mcp_server.model import Passage
 from mcp_server.search.ranking import ends_with_question, first_person, tells_time
-from mcp_server.storage.local.index.looking import Known, Look, ReadSoFar
+from mcp_server.storage.local.index.connection import Stems
+from mcp_server.storage.local.index.file_reader import (
+    RACY_NS,
+    FileContent,
+    IndexedFile,
+    TranscriptPosition,
+    read_file,
+)
 from mcp_server.storage.local.index.schema import LINES, compared, state
-from mcp_server.storage.local.index.stems import Stems
+from mcp_server.storage.local.index.vectors import packed_vectors
 from mcp_server.text.derived_lines import sources_of
 from mcp_server.text.passages import indexed_text, own_text
 from mcp_server.text.words import words
@@ -22,8 +34,168 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SCALE = 254.0
-"""int8 = round(254 · x): components of unit vectors of a hundred dimensions and more lie within ±0.5."""
+    from mcp_server.embed import Embedder
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.local.index.connection import Connected
+
+PASSAGES = 1_500
+"""About how many passages are written in a transaction; a huge file is written in several."""
+
+SOON = 100
+"""The same if others may write in between: some hundredths of a second."""
+
+FILES = 300
+
+Progress = Callable[[int, int], None]
+"""Called with (files done, all files)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Plans for one transaction. Of a single plan with very many rows, the rows from `first` to `last`."""
+
+    plans: list[Plan]
+    first: int = 0
+    last: int | None = None
+
+
+@dataclass(slots=True)
+class Indexer:
+    """Writes files into one index file. `failed` is the problem with the embedder, if any.
+
+    `pause` is awaited between transactions, which are then small. Others may write files meanwhile that are not in
+    `held` (read, but not yet written completely), and add the finished ones to `taken`.
+    """
+
+    to: Connected
+    files: WorkspaceFiles
+    embedder: Embedder | None
+    pause: Callable[[], Awaitable[None]] | None = None
+    failed: str | None = None
+    held: frozenset[str] = frozenset()
+    taken: set[str] = field(default_factory=set)
+
+    @property
+    def _most(self) -> int:
+        return SOON if self.pause else PASSAGES
+
+    async def run(
+        self, paths: Sequence[str], known: Mapping[str, IndexedFile], progress: Progress | None = None
+    ) -> int:
+        """Indexes these files. Returns how many had changed. Problems of files are recorded, never raised."""
+        from anyio import to_thread
+
+        changed = done = 0
+        remaining = iter(paths)
+        batch = await to_thread.run_sync(self._read_batch, remaining, known)
+        while batch:
+            self.held = frozenset(found.path for found in batch)
+            plans = await self._plan(batch, known)
+            *pieces, last = self._pieces(plans)
+            for piece in pieces:
+                await self._write(piece)
+                await self._let_others()
+            done += len(batch)
+            changed += sum(not p.look.same for p in plans)
+            batch = await self._while_writing(last, lambda: to_thread.run_sync(self._read_batch, remaining, known))
+            self.held = frozenset(found.path for found in batch)
+            await self._let_others()
+            if progress:
+                progress(done, len(paths))
+        return changed
+
+    def _pieces(self, plans: list[Plan]) -> list[_Piece]:
+        """Returns the pieces that are written in one transaction each; the last one may be empty."""
+        if sum(len(p.rows) for p in plans) <= 2 * self._most:
+            return [_Piece(plans)]
+        pieces = []
+        for each in plans:
+            ends = range(self._most, len(each.rows) + self._most, self._most) or (self._most,)
+            pieces += [_Piece([each], end - self._most, end) for end in ends]
+        return pieces
+
+    async def _let_others(self) -> None:
+        if self.pause is not None:
+            await self.pause()
+
+    async def _while_writing(
+        self, piece: _Piece, then: Callable[[], Awaitable[list[FileContent]]]
+    ) -> list[FileContent]:
+        from anyio import create_task_group
+
+        looks: list[FileContent] = []
+        errors: list[Exception] = []
+
+        async def write_out() -> None:
+            try:
+                await self._write(piece)
+            except Exception as error:  # carried out of the task group as it is
+                errors.append(error)
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(write_out)
+            looks = await then()
+        if errors:
+            raise errors[0]
+        return looks
+
+    def _read_batch(self, paths: Iterator[str], known: Mapping[str, IndexedFile]) -> list[FileContent]:
+        looks: list[FileContent] = []
+        passages = 0
+        for path in paths:
+            if path in self.taken:
+                continue
+            found = read_file(self.files, path, known.get(path))
+            looks.append(found)
+            passages += len(found.passages)
+            if passages >= self._most or len(looks) == FILES:
+                break
+        return looks
+
+    async def _plan(self, looks: list[FileContent], known: Mapping[str, IndexedFile]) -> list[Plan]:
+        from anyio import to_thread
+
+        asked = [found.path for found in looks if found.path in known and not found.gone and not found.same]
+        units: dict[str, dict[int, bytes]] = {}
+        if asked:
+            units = await self.to.database.read(
+                lambda connection: {path: known_units(connection, path) for path in asked}
+            )
+        return await to_thread.run_sync(
+            lambda: [plan(found, units.get(found.path, {})) for found in looks if not _tells_nothing(found, known)]
+        )
+
+    async def _write(self, piece: _Piece) -> None:
+        from anyio import to_thread
+
+        rows = [row for p in piece.plans for row in p.rows[piece.first : piece.last]]
+        cuts, vectors = await to_thread.run_sync(self._cut, rows)
+        to = self.to
+        await to.database.write(
+            lambda connection: write(
+                connection, to.stems, piece.plans, cuts, vectors, to.loads_vectors, piece.first, piece.last
+            )
+        )
+
+    def _cut(self, rows: Sequence[Row]) -> tuple[list[Signals], NDArray[np.float32] | None]:
+        cuts = [signals_of(row) for row in rows]
+        if self.embedder is None or not cuts:
+            return cuts, None
+        try:
+            return cuts, self.embedder.embed([found.text for found in cuts])
+        except ContextManagerError as error:
+            self.failed = str(error)
+            return cuts, None
+
+
+def _tells_nothing(found: FileContent, known: Mapping[str, IndexedFile]) -> bool:
+    """Returns whether writing would change nothing; then there is no commit, and nobody is notified."""
+    before = known.get(found.path)
+    if before is None:
+        return found.gone
+    settled = found.mtime_ns <= before.looked_ns - RACY_NS or found.mtime_ns > found.looked_ns - RACY_NS
+    return found.same and settled and (before.size, before.mtime_ns) == (found.size, found.mtime_ns)
+
 
 INCOMPLETE = b""
 """The digest of a unit until its last part is written. It equals no real digest, so the unit would be rewritten."""
@@ -34,7 +206,7 @@ UNFINISHED = -2
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage to be written, and its unit. Its words are split just before, as they take ten times its memory."""
+    """A passage to write. Its words are computed just before writing, because they take ten times its memory."""
 
     passage: Passage
     mark: int
@@ -44,7 +216,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Signals:
     """The values that are computed from a passage's text."""
 
     text: str
@@ -57,7 +229,7 @@ class Cut:
 class Plan:
     """The changes for a file: rows to add, and units (by mark) to delete first."""
 
-    look: Look
+    look: FileContent
     rows: tuple[Row, ...] = ()
     drop: tuple[int, ...] = ()
 
@@ -76,17 +248,17 @@ def digest_of(unit: tuple[Passage, ...]) -> bytes:
     return digest.digest()
 
 
-def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, IndexedFile]:
     """Returns what the index knows of these files, or of all."""
     select = "SELECT path, id, size, mtime_ns, looked_ns, sha256, so_far FROM files"
     if paths is None:
         rows = connection.execute(select).fetchall()
     else:
         rows = [row for path in paths for row in connection.execute(f"{select} WHERE path = ?", (path,))]
-    known: dict[str, Known] = {}
+    known: dict[str, IndexedFile] = {}
     for path, file_id, size, mtime_ns, looked_ns, sha256, so_far in rows:
-        read = ReadSoFar.from_json(so_far) if so_far else None
-        known[path] = Known(file_id, size, mtime_ns, looked_ns, sha256, read)
+        read = TranscriptPosition.from_json(so_far) if so_far else None
+        known[path] = IndexedFile(file_id, size, mtime_ns, looked_ns, sha256, read)
     return known
 
 
@@ -112,7 +284,7 @@ def known_units(connection: sqlite3.Connection, path: str) -> dict[int, bytes]:
     )
 
 
-def plan(look: Look, before: dict[int, bytes]) -> Plan:
+def plan(look: FileContent, before: dict[int, bytes]) -> Plan:
     """Compares a file's passages with its indexed units."""
     rows: list[Row] = []
     seen: set[int] = set()
@@ -136,20 +308,20 @@ def plan(look: Look, before: dict[int, bytes]) -> Plan:
     return Plan(look, tuple(rows), tuple(drop))
 
 
-def cut(row: Row) -> Cut:
+def signals_of(row: Row) -> Signals:
     """Computes a passage's words and signals. This is most of the work of indexing; it runs outside the database's
     thread."""
     text = indexed_text(row.passage)
     own = own_text(row.passage)
     spoken, head = words(own), text[: len(text) - len(own)]
-    return Cut(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
+    return Signals(text, (*words(head), *spoken), tells_time(own, spoken), first_person(own))
 
 
 def write(
     connection: sqlite3.Connection,
     stems: Stems,
     plans: Sequence[Plan],
-    cuts: Sequence[Cut],
+    cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
     can_load_vectors: bool,
     first: int = 0,
@@ -194,7 +366,7 @@ def write(
         offset += len(rows)
 
 
-def _file(connection: sqlite3.Connection, look: Look, finished: bool) -> int:
+def _file(connection: sqlite3.Connection, look: FileContent, finished: bool) -> int:
     size, sha256 = (look.size, look.sha256) if finished else (UNFINISHED, b"")
     (file_id,) = connection.execute(
         "INSERT INTO files (path, size, mtime_ns, looked_ns, sha256, so_far, problem) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -229,7 +401,7 @@ def _insert(
     numbers: _Names,
     file_id: int,
     rows: Sequence[Row],
-    cuts: Sequence[Cut],
+    cuts: Sequence[Signals],
     vectors: NDArray[np.float32] | None,
     in_vec: bool,
 ) -> None:
@@ -303,23 +475,3 @@ def storable(text: str) -> str:
 
 def _marks(count: int) -> str:
     return ", ".join("?" * count)
-
-
-def packed_vectors(vectors: NDArray[np.float32], first: int) -> tuple[list[bytes], list[bytes]]:
-    """Returns each vector as float16 (for the exact cosine), and its `first` numbers as int8 (to find neighbors)."""
-    half = vectors.astype("<f2")
-    # From the rounded vectors, so that the table can be filled again from the stored ones.
-    return [row.tobytes() for row in half], [row.tobytes() for row in in_bytes(half, first)]
-
-
-def in_bytes(half: NDArray[np.float16], first: int) -> NDArray[np.int8]:
-    """Returns the `first` numbers of float16 vectors (one per row) as int8, for the vector table.
-
-    They are normalized again, so that L2 orders as the cosine does.
-    """
-    import numpy as np
-
-    shown = half[:, :first].astype(np.float32)
-    length = np.linalg.norm(shown, axis=1, keepdims=True)
-    whole: NDArray[np.float32] = np.rint(shown / np.where(length > 0, length, 1) * SCALE)
-    return whole.clip(-127, 127).astype(np.int8)

@@ -1,0 +1,150 @@
+"""The values of the history: versions, commits, tags, branches and planned merges."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The file `path` as of the commit `commit`. `blob` is git's id of its bytes."""
+
+    path: str
+    commit: str
+    at: datetime
+    subject: str
+    blob: str
+
+
+def blob_id(data: bytes, like: str) -> str:
+    """Returns git's id of these bytes, in the hash format of the id `like`."""
+    kind = hashlib.sha256 if len(like) == 64 else hashlib.sha1
+    return kind(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+_TRAILER = re.compile(r"^Session: (\S.*)$", re.MULTILINE)
+
+_REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{40,64})\b", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit: its id, moment (UTC), author's name and whole message."""
+
+    id: str
+    at: datetime
+    author: str
+    message: str
+
+    @property
+    def subject(self) -> str:
+        """Returns the first line of the message."""
+        return self.message.split("\n", 1)[0]
+
+    @property
+    def reverts(self) -> str | None:
+        """Returns the id of the commit that this one reverts, if any."""
+        found = _REVERTS.search(self.message)
+        return found[1] if found else None
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """Returns the transcripts that the message names as its sources."""
+        return tuple(_TRAILER.findall(self.message))
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A commit that changed how often a file contains a text: `before` and `after` times.
+
+    `lines` contain the text after the commit, or before it if none does after."""
+
+    commit: Commit
+    path: str
+    before: int
+    after: int
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedLine:
+    """A line of a file as it is now, and the commit that wrote it; None if it is not committed yet."""
+
+    number: int
+    text: str
+    commit: Commit | None
+
+
+TAG_PREFIX = "memory/"
+"""The names of the memory's own tags begin with this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag: its full name, its commit with the moment (UTC), and its message."""
+
+    name: str
+    commit: str
+    at: datetime
+    message: str
+
+
+def unused(name: str, taken: Callable[[str], bool]) -> str:
+    """Returns the name, or the first of NAME-2, NAME-3 … that is not taken."""
+    number, fresh = 1, name
+    while taken(fresh):
+        number += 1
+        fresh = f"{name}-{number}"
+    return fresh
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch: its commit with the moment (UTC), the number of its commits that HEAD lacks, and the folder where it is
+    checked out, if any."""
+
+    name: str
+    commit: str
+    at: datetime
+    ahead: int
+    place: Path | None
+
+
+Resolve = Callable[[str, bytes | None, bytes, bytes], bytes]
+"""(path, base, ours, theirs) → the merged file; base is None if there is no common version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A planned merge from the commit `old` to `tree`.
+
+    `changed` maps a path to its entries in `old` and `tree`, each as `mode blob` or "". `both` are the paths that both
+    sides changed.
+    """
+
+    old: str
+    tree: str
+    changed: Mapping[str, tuple[str, str]]
+    both: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The result of a commit: its id (None: nothing changed), its paths, and those left out with the reason.
+
+    `waiting` are paths with changes that the user has staged: they wait for the user's commit.
+    """
+
+    commit: str | None
+    paths: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+
+
+LONGEST_TEXT = 1_000_000
+"""Files with more bytes are not read for a commit message."""

@@ -1,0 +1,353 @@
+"""Searches an open index: candidates, which may answer a query, with the raw values that the ranking needs.
+
+Two connections work at once: one fetches by words (`query_plan`), the other by meaning (`vectors`). All of the some
+hundred passages are then scored by every word and by the exact cosine, however they were found. The thread of the first
+connection waits for the other one and finishes the search in one transaction: handing hundreds of candidates from
+thread to thread over the event loop takes milliseconds.
+
+BM25 is FTS5's formula (k1 = 1.2, b = 0.75), computed from the stems that are stored with a passage.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from mcp_server.concurrency import both
+from mcp_server.model import Category, Passage
+from mcp_server.search.ranking import Candidate, matching_best
+from mcp_server.storage.local.index import schema
+from mcp_server.storage.local.index.connection import OpenReader
+from mcp_server.storage.local.index.query_plan import K1, B, QueryPlan, fetch_by_words, idf, plan_query
+from mcp_server.storage.local.index.scope import Scope, in_scope, scope_of
+from mcp_server.storage.local.index.vectors import nearest
+from mcp_server.storage.values import Depth, Filters, Mode
+from mcp_server.text.derived_lines import Source, sources_of, without_sources
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32] | None
+    Near = tuple[Vector, list[int]]
+    """The query's vector (None without one), and the nearest passages, nearest first."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search in an open index. `embed` returns the query's vector, on the second connection's thread; None for a
+    search by words alone."""
+
+    opened: OpenReader
+    text: str
+    filters: Filters
+    mode: Mode
+    embed: Callable[[str], Vector] | None
+    depth: Depth
+
+
+async def search(wanted: Search, then: Callable[[QueryPlan, Vector, list[Found]], T]) -> T:
+    """Returns `then(plan, vector, candidates)`."""
+    from concurrent.futures import Future
+
+    near: Future[Near] = Future()
+
+    async def look_near() -> None:
+        try:
+            await wanted.opened.near.database.read(lambda connection: near.set_result(_nearest(connection, wanted)))
+        finally:
+            near.cancel()  # nothing happens if it has its result; else the other thread would wait for ever
+
+    words = wanted.opened.words.database.read(lambda connection: then(*_by_words(connection, wanted, near)))
+    if wanted.embed is None:
+        near.set_result((None, []))
+        return await words
+    return (await both(look_near(), words))[1]  # in this order: what is waited for has begun
+
+
+def _nearest(connection: sqlite3.Connection, wanted: Search) -> Near:
+    vector = wanted.embed(wanted.text) if wanted.embed else None
+    kept = schema.state(connection)
+    if vector is None or int(kept["dimensions"]) != len(vector):
+        return None, []
+    scope = scope_of(connection, wanted.filters)
+    if wanted.opened.near.loads_vectors and kept["vectors_stale"] == "0":
+        return vector, nearest(connection, vector, scope, wanted.depth.meaning)
+    return vector, wanted.opened.matrix.nearest(connection, vector, scope, wanted.depth.meaning)
+
+
+def _by_words(
+    connection: sqlite3.Connection, wanted: Search, near: Future[Near]
+) -> tuple[QueryPlan, Vector, list[Found]]:
+    names = wanted.opened.names
+    scope = scope_of(connection, wanted.filters)
+    plan = plan_query(connection, wanted.opened.words.stems, wanted.text, scope, wanted.depth.postings)
+    ids = fetch_by_words(connection, plan, scope, wanted.depth) if wanted.mode != "vector" else []
+    rows = {row[0]: row for row in fetch_rows(connection, ids, names)}
+    vector, by_meaning = near.result()
+
+    def scored(rows: Sequence[tuple[Any, ...]]) -> list[Found]:
+        return score(plan, rows, names, vector)
+
+    more = fetch_rows(connection, [number for number in by_meaning if number not in rows], names)
+    found = scored(sorted((*rows.values(), *more), key=itemgetter(0)))
+    of = sources(connection, found, scope)
+    held = {one.row_id for one in found}
+    if scope.lines:
+        found += scored(fetch_rows(connection, [number for number in of.values() if number not in held], names))
+    found = attach_lines(found, of)
+    if wanted.mode == "hybrid":
+        beside = neighbors_of_best(connection, plan, found, scope, wanted.depth.around)
+        found += scored(fetch_rows(connection, beside, names))
+    return plan, vector, found
+
+
+FILLING_PARTS = 8
+"""Number of parts that a long neighbor contributes: a turn of megabytes has thousands of parts."""
+
+
+@dataclass(slots=True)  # not frozen for the same reason as a Candidate
+class Found:
+    """A candidate with its passage, which is made only when it is asked for."""
+
+    candidate: Candidate
+    _row: tuple[Any, ...] | Passage
+    _names: Mapping[int, str] = field(default_factory=dict)
+    source: int | None = None
+    """For a derived line: the number of the candidate passage that it comes from."""
+    _sources: tuple[Source, ...] | None = None
+
+    @property
+    def row_id(self) -> int | None:
+        """Returns the passage's number in this index; None if it was read from the files."""
+        return None if isinstance(self._row, Passage) else self._row[0]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Returns the turns that a derived line comes from; nothing for every other passage."""
+        if self._sources is None:
+            turn = self._row.turn if isinstance(self._row, Passage) else self._row[12]
+            text = self.text
+            self._sources = sources_of(text) if turn is None and "[src: " in text else ()
+        return self._sources
+
+    @property
+    def text(self) -> str:
+        return self._row.text if isinstance(self._row, Passage) else self._row[7]
+
+    @property
+    def passage(self) -> Passage:
+        """Returns the passage. Of some hundred candidates small are shown."""
+        return self._row if isinstance(self._row, Passage) else passage_of(self._row, self._names)
+
+
+def neighbors_of_best(
+    connection: sqlite3.Connection, plan: QueryPlan, found: Sequence[Found], scope: Scope, best_units: int
+) -> list[int]:
+    """Returns the passages of the turns next to the `best_units` best units, at most two turns away, if not found yet.
+
+    An answer often has no word of the question, but its neighbor has: without these, 7% of the turns that answer a
+    question are no candidates (`benchmarks retrieval`).
+    """
+    ids = {id(one.candidate): one.source or one.row_id for one in found}
+    best = [ids[id(one)] for one in matching_best(plan.asked, [one.candidate for one in found], best_units)]
+    rows = connection.execute(
+        "SELECT DISTINCT n.id FROM json_each(?) j CROSS JOIN knowledge_meta b ON b.id = j.value "
+        "CROSS JOIN knowledge_meta n ON n.file = b.file AND n.mark BETWEEN b.mark - 2 AND b.mark + 2 "
+        "WHERE n.mark <> b.mark AND n.session = b.session AND n.part < ?",
+        (json.dumps(best), FILLING_PARTS),
+    )
+    known = {one.row_id for one in found}
+    return in_scope(connection, [row[0] for row in rows if row[0] not in known], scope)
+
+
+def sources(connection: sqlite3.Connection, found: Sequence[Found], scope: Scope) -> dict[Source, int]:
+    """Returns the passages of the turns that derived lines among `found` come from, if they are in the scope."""
+    wanted = {source for one in found for source in one.sources[:1]}
+    if not wanted:
+        return {}
+    rows = connection.execute(
+        "SELECT f.path, m.mark, m.id FROM json_each(?) j "
+        "CROSS JOIN files f ON f.path = json_extract(j.value, '$[0]') "
+        "CROSS JOIN knowledge_meta m ON m.file = f.id AND m.mark = json_extract(j.value, '$[1]') AND m.part = 0",
+        (json.dumps([(source.path, source.turn) for source in sorted(wanted, key=str)]),),
+    ).fetchall()
+    kept = set(in_scope(connection, [row[2] for row in rows], scope))
+    return {Source(path, turn): number for path, turn, number in rows if number in kept}
+
+
+def attach_lines(found: Sequence[Found], of: Mapping[Source, int]) -> list[Found]:
+    """Returns the candidates, with each derived line in the unit of the turn that it comes from.
+
+    A derived line is left out if its turn is in the scope (`of`) but is no candidate.
+    """
+    turns: dict[str, Candidate] = {}
+    most = 0.0
+    for one in found:
+        if not one.sources:
+            turns.setdefault(one.candidate.unit, one.candidate)
+            most = max(most, one.candidate.bm25)
+    together: list[Found] = []
+    for one in found:
+        number = next((of[source] for source in one.sources[:1] if source in of), None)
+        turn = turns.get(str(one.sources[0])) if number is not None else None
+        if turn is None:
+            together += [one] if number is None else []
+            continue
+        candidate = replace(
+            one.candidate,
+            unit=turn.unit,
+            group=turn.group,
+            ordinal=turn.ordinal,
+            first_person=turn.first_person,
+            tells_time=turn.tells_time,
+            length=len(without_sources(one.text)),
+            bm25=min(one.candidate.bm25, most),
+            derived=True,
+        )
+        together.append(replace(one, candidate=candidate, source=number))
+    return together
+
+
+COLUMNS = (
+    "m.id, f.path, m.mark, m.part, p.ordinal, p.first_line, p.last_line, p.text, p.title, m.category, m.project, "
+    "m.session, p.turn, p.turn_id, p.role, m.speaker, m.at, "
+    "p.chars, p.tells_time, p.first_person, p.ends_with_question, p.stems, p.vector"
+)
+JOINS = (
+    "CROSS JOIN knowledge_meta m ON m.id = {id} CROSS JOIN passages p ON p.id = m.id "
+    "CROSS JOIN files f ON f.id = m.file"
+)
+NAMED = (9, 10, 11, 15)
+"""The columns with numbers of names."""
+
+
+def fetch_rows(connection: sqlite3.Connection, ids: Sequence[int], names: dict[int, str]) -> list[tuple[Any, ...]]:
+    """Returns the rows of these passages, ordered by id; deleted ones are left out. Adds new names to `names`."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM json_each(?) i {JOINS.format(id='i.value')}",
+        (json.dumps(sorted(set(ids))),),
+    ).fetchall()
+    learn(connection, rows, names)
+    return rows
+
+
+def learn(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]], names: dict[int, str]) -> None:
+    """Adds the names in these rows to `names`. A number never gets another name."""
+    new = {row[column] for row in rows for column in NAMED} - names.keys()
+    if new:
+        names.update(
+            connection.execute(
+                "SELECT id, name FROM names WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(new)),)
+            )
+        )
+
+
+def passage_of(row: tuple[Any, ...], names: Mapping[int, str]) -> Passage:
+    """Returns the passage of a row, exactly as it was indexed."""
+    return Passage(
+        path=row[1],
+        unit=f"{row[1]}#{row[2]}",
+        part=row[3],
+        ordinal=row[4],
+        start=row[5],
+        end=row[6],
+        text=row[7],
+        title=row[8],
+        category=cast(Category, names[row[9]]),
+        project=names[row[10]],
+        session=names[row[11]],
+        turn=row[12],
+        turn_id=row[13],
+        role=row[14],
+        speaker=names[row[15]],
+        at=None if row[16] is None else datetime.fromtimestamp(row[16], UTC),
+    )
+
+
+def score(
+    plan: QueryPlan, rows: Sequence[tuple[Any, ...]], names: Mapping[int, str], vector: NDArray[np.float32] | None
+) -> list[Found]:
+    """Returns candidates with their raw values: BM25, matched words and pairs of words, exact cosine."""
+    import numpy as np
+
+    if not rows:
+        return []
+    many = len(rows)
+    stems = np.frombuffer(b"".join(row[21] for row in rows), dtype="<u4")
+    lengths = np.array([len(row[21]) // 4 for row in rows])
+    owner = np.repeat(np.arange(many), lengths)
+    norm = K1 * (1 - B + B * lengths / plan.mean_words)
+    bm25 = np.zeros(many)
+    matched = [0] * many
+    where: dict[str, NDArray[np.intp]] = {}
+    keywords = len(plan.asked.words)
+    for bit, (word, number, frequency) in enumerate(zip(plan.asked.lookup, plan.numbers, plan.everywhere, strict=True)):
+        places = where[word] = np.flatnonzero(stems == number)
+        if not len(places):
+            continue
+        times = np.bincount(owner[places], minlength=many)
+        if bit < keywords:  # names of speakers are looked up, and are no keywords
+            bm25 += idf(plan.all_passages, frequency) * times * (K1 + 1) / (times + norm)
+        for place in np.flatnonzero(times).tolist():  # Python's integers: a query may have more than 64 words
+            matched[place] |= 1 << bit
+    pairs = np.zeros(many, dtype=int)
+    for first, second in plan.asked.pairs:
+        if first in where and second in where:
+            beside = np.intersect1d(where[first] + 1, where[second], assume_unique=True)
+            beside = beside[owner[beside] == owner[beside - 1]] if len(beside) else beside
+            pairs[np.unique(owner[beside])] += 1
+    cosines = _cosines([row[22] for row in rows], vector)
+    found: list[Found] = []
+    for row, keywords_value, cosine, words_in, beside_each_other in zip(
+        rows, bm25.tolist(), cosines, matched, pairs.tolist(), strict=True
+    ):
+        path, mark, part, ordinal, line = row[1:6]
+        session, turn = row[11:13]
+        length, tells_time, first_person, asks = row[17:21]
+        candidate = Candidate(  # by position: there are hundreds a search, and keywords double what they take
+            path,
+            line,
+            f"{path}#{mark}",
+            path if turn is None else f"session {names[session]}",
+            ordinal if turn is None else turn,
+            keywords_value,
+            cosine,
+            words_in,
+            beside_each_other,
+            row[14],
+            names[row[15]],
+            length,
+            bool(tells_time),
+            first_person,
+            bool(asks),
+            part,
+        )
+        found.append(Found(candidate, row, names))
+    return found
+
+
+def _cosines(blobs: Sequence[bytes | None], vector: NDArray[np.float32] | None) -> list[float | None]:
+    import numpy as np
+
+    if vector is None:
+        return [None] * len(blobs)
+    size = 2 * len(vector)
+    usable = [index for index, blob in enumerate(blobs) if blob is not None and len(blob) == size]
+    cosines: list[float | None] = [None] * len(blobs)
+    if usable:
+        matrix = np.frombuffer(b"".join(blobs[index] or b"" for index in usable), dtype="<f2").reshape(
+            len(usable), len(vector)
+        )
+        for index, cosine in zip(usable, (matrix.astype(np.float32) @ vector).tolist(), strict=True):
+            cosines[index] = cosine
+    return cosines

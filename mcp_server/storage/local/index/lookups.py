@@ -1,0 +1,194 @@
+"""Queries of an index file other than searches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mcp_server.model import Passage
+from mcp_server.storage.local.index.candidates import COLUMNS, JOINS, NAMED, learn, passage_of
+from mcp_server.storage.local.index.schema import LINES, compared, state
+from mcp_server.storage.local.index.vectors import packed_vectors
+from mcp_server.storage.local.index.writer import UNFINISHED, Row, Signals, storable
+from mcp_server.text.passages import indexed_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_ALL = f"SELECT {COLUMNS} FROM (SELECT id FROM knowledge_meta) i {JOINS.format(id='i.id')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers for `status`.
+
+    `problems`: a sentence for each file that could not be read correctly. `unfinished`: the number of files that are
+    indexed only in part.
+    """
+
+    files: int
+    passages: int
+    not_embedded: int
+    problems: tuple[str, ...]
+    unfinished: int = 0
+
+
+def counts(connection: sqlite3.Connection) -> Counts:
+    """Returns the numbers for `status`."""
+    (files,) = connection.execute("SELECT count(*) FROM files").fetchone()
+    (passages,) = connection.execute("SELECT passages + lines FROM totals").fetchone()
+    (waiting,) = connection.execute("SELECT count(*) FROM passages WHERE vector IS NULL").fetchone()
+    problems = connection.execute("SELECT problem FROM files WHERE problem IS NOT NULL ORDER BY path").fetchall()
+    (unfinished,) = connection.execute("SELECT count(*) FROM files WHERE size = ?", (UNFINISHED,)).fetchone()
+    not_embedded = waiting if int(state(connection)["dimensions"]) else 0
+    return Counts(files, passages, not_embedded, tuple(row[0] for row in problems), unfinished)
+
+
+def passages_of(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> tuple[Passage, ...]:
+    """Returns the passages in rows of COLUMNS."""
+    names: dict[int, str] = {}
+    learn(connection, rows, names)
+    return tuple(passage_of(row, names) for row in rows)
+
+
+def as_indexed(connection: sqlite3.Connection, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Returns for each of these files that is indexed its size (bytes) and mtime (ns) when it was indexed."""
+    rows = connection.execute(
+        "SELECT path, size, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(paths),)
+    )
+    return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
+
+
+def last_turn(connection: sqlite3.Connection, session: str) -> int:
+    """Returns the number of a session's newest indexed turn; 0 for none."""
+    sql = "SELECT max(m.mark) FROM knowledge_meta m JOIN names n ON n.id = m.session WHERE n.name = ?"
+    return int(connection.execute(sql, (session,)).fetchone()[0] or 0)
+
+
+def document(connection: sqlite3.Connection, path: str) -> tuple[Passage, ...]:
+    """Returns the passages of a file, in order."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM files o CROSS JOIN knowledge_meta i ON i.file = o.id {JOINS.format(id='i.id')} "
+        "WHERE o.path = ? ORDER BY m.mark, m.part",
+        (path,),
+    )
+    return passages_of(connection, rows.fetchall())
+
+
+def neighbours(
+    connection: sqlite3.Connection, passage: Passage, before: int, after: int, itself: bool = False
+) -> tuple[Passage, ...]:
+    """Returns the passages of the units around one, in order; with `itself` also those of its own unit."""
+    if passage.turn is not None:
+        where = "i.session = (SELECT id FROM names WHERE name = ?) AND i.mark BETWEEN ? AND ? AND (i.mark <> ? OR ?)"
+        values = (passage.session, passage.turn - before, passage.turn + after, passage.turn, itself)
+        rows = connection.execute(
+            f"SELECT {COLUMNS} FROM knowledge_meta i {JOINS.format(id='i.id')} WHERE {where} "
+            "ORDER BY m.mark, f.path, m.part",
+            values,
+        )
+        return passages_of(connection, rows.fetchall())
+    first, last = passage.ordinal - before, passage.ordinal + after
+    return tuple(
+        p
+        for p in document(connection, passage.path)
+        if first <= p.ordinal <= last and (itself or p.ordinal != passage.ordinal)
+    )
+
+
+def fingerprint(connection: sqlite3.Connection) -> str:
+    """Returns a SHA-256 of everything that a search can see, independent of the order of indexing.
+
+    Ids and times of indexing are left out. The rows of the keyword index and the vector table are included with their
+    passages.
+    """
+    digest = hashlib.sha256()
+    kept = state(connection)
+    both = "SELECT rowid, words FROM knowledge_fts UNION ALL SELECT rowid, words FROM lines_fts"
+    keywords = dict(connection.execute(both).fetchall())
+    vectors: dict[int, bytes] = {}
+    if int(kept["dimensions"]) and kept["vectors_stale"] == "0":
+        vectors = dict(connection.execute("SELECT rowid, embedding FROM knowledge_vec").fetchall())
+    names = dict(connection.execute("SELECT id, name FROM names").fetchall())
+    for numbered in connection.execute(f"{_ALL} ORDER BY f.path, m.mark, m.part"):
+        number = numbered[0]
+        row = [names[value] if column in NAMED else value for column, value in enumerate(numbered)]
+        digest.update(repr((row[1:], keywords.pop(number, None), vectors.pop(number, None))).encode("utf-8", "replace"))
+    units = (
+        "SELECT f.path, m.mark, m.part, m.digest FROM knowledge_meta m JOIN files f ON f.id = m.file ORDER BY 1, 2, 3"
+    )
+    digest.update(repr(connection.execute(units).fetchall()).encode("utf-8", "replace"))
+    digest.update(repr((sorted(keywords.items()), sorted(vectors.items()))).encode("utf-8", "replace"))
+    files = connection.execute("SELECT path, size, mtime_ns, sha256, so_far, problem FROM files ORDER BY path")
+    digest.update(repr(files.fetchall()).encode("utf-8", "replace"))
+    digest.update(repr(connection.execute("SELECT * FROM totals").fetchall()).encode())
+    speakers = connection.execute(
+        "SELECT j.name, k.name, s.passages, s.lines FROM speakers s "
+        "JOIN names j ON j.id = s.project JOIN names k ON k.id = s.speaker ORDER BY 1, 2"
+    )
+    digest.update(repr(speakers.fetchall()).encode("utf-8", "replace"))
+    for terms in ("knowledge_terms", "lines_terms"):
+        digest.update(repr(connection.execute(f"SELECT term, doc, cnt FROM {terms} ORDER BY term").fetchall()).encode())
+    return digest.hexdigest()
+
+
+def sample(connection: sqlite3.Connection, most: int) -> list[str]:
+    """Returns the paths of at most `most` random indexed files. For half of them, the chance grows with the number of
+    passages."""
+    of_passages = "SELECT file FROM knowledge_meta ORDER BY random() LIMIT ?"
+    rows = connection.execute(f"SELECT DISTINCT path FROM files WHERE id IN ({of_passages})", (most // 2,)).fetchall()
+    rows += connection.execute("SELECT path FROM files ORDER BY random() LIMIT ?", (most - len(rows),)).fetchall()
+    return list(dict.fromkeys(row[0] for row in rows))
+
+
+def holds(connection: sqlite3.Connection, path: str, rows: Sequence[Row], cuts: Sequence[Signals]) -> bool:
+    """Returns whether the index has exactly these passages of a file, with their words for the keyword search."""
+    expected = {
+        (row.mark, row.passage.part, row.digest, storable(row.passage.text), storable(" ".join(found.words)))
+        for row, found in zip(rows, cuts, strict=True)
+    }
+    stored = connection.execute(
+        "SELECT m.mark, m.part, m.digest, p.text, CASE m.derived WHEN 1 THEN l.words ELSE k.words END "
+        "FROM files f JOIN knowledge_meta m ON m.file = f.id LEFT JOIN passages p ON p.id = m.id "
+        "LEFT JOIN knowledge_fts k ON k.rowid = m.id LEFT JOIN lines_fts l ON l.rowid = m.id WHERE f.path = ?",
+        (path,),
+    ).fetchall()
+    return len(stored) == len(expected) and set(stored) == expected
+
+
+def complete(connection: sqlite3.Connection) -> None:
+    """Marks the first filling as done."""
+    for table in ("knowledge_fts", "lines_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
+    connection.execute("ANALYZE knowledge_meta")
+    connection.execute("UPDATE index_state SET value = '1' WHERE key = 'complete'")
+
+
+def without_vector(connection: sqlite3.Connection, most: int) -> list[tuple[int, str]]:
+    """Returns passages that were written without an embedder: id and the text to embed."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM (SELECT id FROM passages WHERE vector IS NULL LIMIT ?) i {JOINS.format(id='i.id')}",
+        (most,),
+    ).fetchall()
+    return [(row[0], indexed_text(passage)) for row, passage in zip(rows, passages_of(connection, rows), strict=True)]
+
+
+def add_vectors(
+    connection: sqlite3.Connection, ids: Sequence[int], vectors: NDArray[np.float32], can_load: bool
+) -> None:
+    """Adds vectors to passages without one."""
+    wide, small = packed_vectors(vectors, compared(state(connection)))
+    connection.executemany("UPDATE passages SET vector = ? WHERE id = ?", zip(wide, ids, strict=True))
+    if not can_load:
+        connection.execute("UPDATE index_state SET value = '1' WHERE key = 'vectors_stale'")
+        return
+    connection.executemany(
+        "INSERT INTO knowledge_vec (rowid, project, session, embedding) "
+        f"SELECT id, project, iif(derived, {LINES}, session), vec_int8(?) FROM knowledge_meta WHERE id = ?",
+        zip(small, ids, strict=True),
+    )

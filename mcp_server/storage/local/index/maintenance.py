@@ -1,0 +1,337 @@
+"""Maintenance of the index: updates by the maintaining process, and rebuilds by any process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from mcp_server.errors import ContextManagerError, Unavailable
+from mcp_server.storage.local.database import driver
+from mcp_server.storage.local.index import lookups, schema
+from mcp_server.storage.local.index.connection import Connected, Health, Lock, connect, inode_of
+from mcp_server.storage.local.index.file_reader import RACY_NS, IndexedFile
+from mcp_server.storage.local.index.generations import Generation, Generations
+from mcp_server.storage.local.index.vectors import refill
+from mcp_server.storage.local.index.writer import Indexer, Progress, known_files, known_paths
+from mcp_server.storage.values import FOLDERS, is_indexed
+
+if TYPE_CHECKING:
+    from mcp_server.embed import Embedder
+    from mcp_server.storage.local.files import WorkspaceFiles
+    from mcp_server.storage.values import FileStat
+
+
+T = TypeVar("T")
+
+SMALL = 256 * 1024
+"""Bytes that `apply_small` reads at most: some tenths of a second's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWriter:
+    """The live generation, open for writing."""
+
+    generation: Generation
+    inode: int
+    to: Connected
+
+    async def close(self) -> None:
+        """Closes the file and releases the generation."""
+        await self.to.database.close()
+        self.generation.held.release()
+
+
+class _Replaced(Exception):
+    """Another generation became the live one meanwhile."""
+
+
+class Maintenance:
+    """Writes index files. Only the holder of the maintainer's lock calls `refresh`, `apply` and `apply_small`."""
+
+    def __init__(
+        self,
+        files: WorkspaceFiles,
+        generations: Generations,
+        embedder: Embedder | None,
+        name: str,
+        dimensions: int,
+        health: Health,
+    ) -> None:
+        self._files = files
+        self._generations = generations
+        self._embedder = embedder
+        self._name = name
+        # Of one that is not installed, too: vectors can then be added later without a rebuild.
+        self._dimensions = embedder.dimensions if embedder else dimensions
+        self._health = health
+        self._writing: OpenWriter | None = None
+        self._turn = Lock()
+        self._long: Indexer | None = None  # at work, and letting others in between
+        self.postponed: set[str] = set()
+        """Files that `apply_small` left to `apply`; `settle` does not wait for them."""
+
+    @property
+    def moved(self) -> bool:
+        """Returns whether another process made another generation live: then all files must be compared with it."""
+        return self._writing is not None and not self._is_live(self._writing)
+
+    async def refresh(self, progress: Progress | None = None) -> int:
+        """Indexes all changed files, and builds a missing index. Returns the number of changed files."""
+        from anyio import to_thread
+
+        async def work(writing: OpenWriter) -> int:
+            known = await writing.to.database.read(known_files)
+            changed = await to_thread.run_sync(self._changed, known)
+            count = await self._fill(writing, changed, progress)
+            await self._embed_missing(writing)
+            return count
+
+        count = await self._with_live(work)
+        self.postponed.clear()
+        return await self.rebuild(progress) if count is None else count
+
+    async def apply(self, paths: Iterable[str]) -> int:
+        """Updates these files and all files in these folders, also deleted ones. Returns how many had changed."""
+
+        async def work(writing: OpenWriter) -> int:
+            return await self._fill(writing, await self._named(writing, paths), None)
+
+        count = await self._with_live(work)
+        self.postponed.difference_update(paths)
+        return await self.rebuild() if count is None else count
+
+    async def apply_small(self, paths: Iterable[str]) -> tuple[int, list[str]]:
+        """Updates small files, also while `refresh` or `apply` is running: they pause for it.
+
+        Returns the number of changed files, and the paths that need `apply`: large files, and all files if there is no
+        index.
+        """
+
+        async def work(writing: OpenWriter) -> tuple[int, list[str]]:
+            named = await self._named(writing, paths)
+            known = await writing.to.database.read(lambda connection: known_files(connection, named))
+            held = self._long.held if self._long else frozenset()
+            small: list[str] = []
+            left: list[str] = []
+            room = SMALL
+            for path in named:
+                size = self._to_read(path, known.get(path))
+                if path in held or size > room:
+                    left.append(path)
+                else:
+                    small.append(path)
+                    room -= size
+            filling = Indexer(writing.to, self._files, self._embedder)
+            changed = await filling.run(small, known)
+            self._health.embedding = filling.failed
+            if self._long:
+                self._long.taken.update(small)
+            return changed, left
+
+        done = await self._with_live(work)
+        changed, left = (0, list(paths)) if done is None else done
+        self.postponed.update(left)
+        return changed, left
+
+    async def rebuild(self, progress: Progress | None = None) -> int:
+        """Fills a new generation from the files and makes it live; the old one serves meanwhile. Returns the number of
+        files."""
+        from anyio import CancelScope, to_thread
+
+        paths = await to_thread.run_sync(lambda: [stat.path for stat in self._walk()])
+        generation = await to_thread.run_sync(self._generations.begin)
+        self._health.building = (0, len(paths))
+
+        def show(done: int, total: int) -> None:
+            self._health.building = (done, total)
+            if progress:
+                progress(done, total)
+
+        try:
+            await self._build(generation, paths, show)
+            await to_thread.run_sync(self._generations.publish, generation)
+            self._health.broken = None
+        finally:
+            self._health.building = None
+            generation.held.release()
+            with CancelScope(shield=True):
+                await to_thread.run_sync(self._generations.sweep)
+        return len(paths)
+
+    async def close(self) -> None:
+        """Closes the open generation; it is opened again when needed."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            await writing.close()
+
+    async def _build(self, generation: Generation, paths: Sequence[str], progress: Progress) -> None:
+        to = await connect(generation.path, new=True)
+        try:
+            await to.database.outside(lambda c: schema.create(c, self._name, self._dimensions, to.loads_vectors))
+            filling = Indexer(to, self._files, self._embedder)
+            await filling.run(paths, {}, progress)
+            self._health.embedding = filling.failed
+            await to.database.write(lookups.complete)
+        finally:
+            await to.database.close()
+
+    async def _fill(self, writing: OpenWriter, paths: Sequence[str], progress: Progress | None) -> int:
+        if not paths:
+            return 0
+        known = await writing.to.database.read(lambda connection: known_files(connection, paths))
+        filling = self._long = Indexer(writing.to, self._files, self._embedder, lambda: self._let_others(writing))
+        try:
+            changed = await filling.run(sorted(paths, key=_last_transcripts), known, progress)
+        finally:
+            self._long = None
+        self._health.embedding = filling.failed
+        return changed
+
+    async def _with_live(self, work: Callable[[OpenWriter], Awaitable[T]]) -> T | None:
+        """Returns `work` of the live generation; None if there is none that can be written, or it is damaged: then it
+        must be rebuilt."""
+        while True:
+            async with self._turn():
+                writing = await self._writer()
+                if writing is None:
+                    return None
+                try:
+                    return await work(writing)
+                except _Replaced:
+                    continue
+                except driver().error as error:
+                    self._health.broken = str(error)
+                    return None
+                except Unavailable as error:
+                    await self._judge(writing, error)
+                    return None
+
+    async def _let_others(self, writing: OpenWriter) -> None:
+        """Lets waiting writers run first. Raises _Replaced if another generation is live afterwards."""
+        from anyio import CancelScope
+
+        turn = self._turn()
+        if turn.statistics().tasks_waiting:
+            turn.release()
+            with CancelScope(shield=True):  # whoever called it will let go of it
+                await turn.acquire()
+        if self._writing is not writing:
+            raise _Replaced
+
+    async def _named(self, writing: OpenWriter, paths: Iterable[str]) -> list[str]:
+        """Returns the indexable files at or below these paths, on disk or in the index."""
+        from anyio import to_thread
+
+        held = await writing.to.database.read(lambda connection: known_paths(connection, paths))
+        there = await to_thread.run_sync(self._below, paths)
+        return sorted({path for path in (*held, *there) if is_indexed(path)})
+
+    def _to_read(self, path: str, known: IndexedFile | None) -> int:
+        """Returns about how many bytes of a file are not indexed yet; 0 for a deleted file."""
+        try:
+            size = self._files.stat(path).size
+        except (ContextManagerError, OSError):
+            return 0
+        seen = known.so_far.end if known is not None and known.so_far is not None else 0
+        return size - seen if size >= seen else size
+
+    async def _embed_missing(self, writing: OpenWriter) -> None:
+        """Embeds the passages that were indexed without an embedder."""
+        from anyio import to_thread
+
+        embedder, to = self._embedder, writing.to
+        while embedder is not None:
+            waiting = await to.database.read(lambda connection: lookups.without_vector(connection, 1_000))
+            if not waiting:
+                return
+            try:
+                vectors = await to_thread.run_sync(embedder.embed, [text for _, text in waiting])
+            except ContextManagerError as error:
+                self._health.embedding = str(error)
+                return
+            ids = [number for number, _ in waiting]
+            await to.database.write(
+                lambda connection, ids=ids, vectors=vectors: lookups.add_vectors(
+                    connection, ids, vectors, to.loads_vectors
+                )  # type: ignore[misc]
+            )
+            await self._let_others(writing)
+
+    async def _writer(self) -> OpenWriter | None:
+        """Returns the live generation, open for writing; None if there is none that can be written."""
+        if self._writing is not None and not self._is_live(self._writing):
+            await self.close()
+        if self._health.broken or not self._generations.serves():
+            await self.close()
+            return None
+        if self._writing is not None:
+            return self._writing
+        generation = self._generations.take_current()
+        if generation is None:
+            return None
+        to: Connected | None = None
+        try:
+            inode = inode_of(generation.path)
+            to = await connect(generation.path)
+            if to.loads_vectors:
+                await to.database.write(refill)
+        except BaseException as error:  # also where it is cancelled: a connection that nobody has is never closed
+            if to is not None:
+                await to.database.close()
+            generation.held.release()
+            if not isinstance(error, Unavailable | OSError | driver().error):
+                raise
+            self._health.broken = str(error)
+            return None
+        self._writing = OpenWriter(generation, inode, to)
+        return self._writing
+
+    async def _judge(self, writing: OpenWriter, error: Unavailable) -> None:
+        """Marks the index as broken if it is damaged. Otherwise (a full or read-only disk) raises the error."""
+        try:
+            await writing.to.database.read(lookups.counts)
+        except (Unavailable, driver().error):
+            self._health.broken = str(error)
+            return
+        raise error
+
+    def _is_live(self, writing: OpenWriter) -> bool:
+        return (
+            writing.generation.number == self._generations.current()
+            and inode_of(writing.generation.path) == writing.inode
+        )
+
+    def _walk(self) -> Iterator[FileStat]:
+        return (stat for folder in FOLDERS for stat in self._files.walk(folder) if is_indexed(stat.path))
+
+    def _changed(self, known: Mapping[str, IndexedFile]) -> list[str]:
+        """Returns the paths of files that are new, deleted, or changed since they were indexed."""
+        changed: list[str] = []
+        seen: set[str] = set()
+        for stat in self._walk():
+            seen.add(stat.path)
+            before = known.get(stat.path)
+            if (
+                before is None
+                or (before.size, before.mtime_ns) != (stat.size, stat.mtime_ns)
+                or before.mtime_ns > before.looked_ns - RACY_NS
+            ):
+                changed.append(stat.path)
+        return changed + [path for path in known if path not in seen]
+
+    def _below(self, paths: Iterable[str]) -> list[str]:
+        found: list[str] = []
+        for path in paths:
+            try:
+                place: Path = self._files.resolve(path)
+                found += [stat.path for stat in self._files.walk(path)] if place.is_dir() else [path]
+            except ContextManagerError:  # no path of ours
+                continue
+        return found
+
+
+def _last_transcripts(path: str) -> tuple[bool, str]:
+    """Sort key: files of persons and agents before transcripts, which may have many megabytes."""
+    return path.startswith("raw/"), path

@@ -1,0 +1,180 @@
+"""Transcripts: the conversations in `raw/conversations/`. Only this module writes them.
+
+Call every method that writes under the session's transcript lock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+
+from mcp_server.errors import Conflict, ContextManagerError, Refused
+from mcp_server.model import KnowledgeChange, TranscriptHead, Turn
+from mcp_server.storage.ports import Files
+from mcp_server.text.markdown import split_front_matter
+from mcp_server.text.transcript import (
+    Tail,
+    Transcript,
+    parse,
+    parse_tail,
+    render_head,
+    render_memory,
+    render_turn,
+    replace_head,
+)
+from mcp_server.text.transcript_head import file_id, slug_in
+from mcp_server.text.yaml import load
+from mcp_server.text.yaml_line import to_utc
+
+FOLDER = "raw/conversations"
+_HEAD_BYTES = 64 * 1024
+_FIRST_NUMBER = re.compile(rb'^<!-- \{"turn":(\d{1,15}),', re.MULTILINE)
+
+
+class Transcripts:
+    """The conversations of a workspace."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def create(self, head: TranscriptHead, *turns: Turn) -> tuple[str, int]:
+        """Writes a new transcript with its first turns, atomically. Returns its path and its size in bytes."""
+        return self._write_new(head, render_head(head) + _rendered(turns, head.started))
+
+    def create_sealed(self, head: TranscriptHead, turns: Sequence[Turn]) -> str:
+        """Writes a finished conversation, read-only. Returns its path."""
+        return self._write_new(head, render_head(head) + _rendered(turns, head.started), sealed=True)[0]
+
+    def append(
+        self,
+        path: str,
+        entry: Turn | Sequence[Turn] | KnowledgeChange,
+        offset: int,
+        last_at: datetime | None,
+        turn_number: int = 0,
+    ) -> int:
+        """Appends one or several turns, or a memory operation after turn `turn_number`. Returns the new size in bytes.
+
+        `offset` is the end of the intact file (`complete_bytes`, or the last append's result); the rest of a crashed
+        append is cut off. `last_at` is the time of the block before. A crash may leave the first of several turns.
+        Raises Conflict if intact turns follow `offset`, Refused if the transcript is sealed.
+        """
+        found = self._files.stat(path)
+        if found.sealed:
+            raise Refused(f"{path} is sealed: the conversation is over; what is said now opens a new transcript")
+        if found.size > offset:
+            tail = self.tail(path, offset, 1, 0, last_at or datetime.fromtimestamp(0, UTC))
+            if tail.complete_bytes:
+                raise Conflict(f"{path} has grown since it was read; read it again and repeat")
+        if isinstance(entry, KnowledgeChange):
+            block = render_memory(entry, last_at, turn_number)
+        else:
+            block = _rendered([entry] if isinstance(entry, Turn) else entry, last_at)
+        return self._files.append_durable(path, block.encode(), offset)
+
+    def read(self, path: str) -> Transcript:
+        """Returns the whole transcript. Raises NotFound, or Invalid with file and field."""
+        transcript = parse(_decode(self._files.read_bytes(path)), path, load)
+        return replace(transcript, head=replace(transcript.head, slug=slug_in(path, transcript.head.session_id)))
+
+    def tail(self, path: str, offset: int, first_line: int, last_number: int, last_at: datetime) -> Tail:
+        """Returns the part after byte `offset`, where line `first_line` begins. Its sizes count from there."""
+        data = self._files.read_bytes(path, offset)
+        return parse_tail(_decode(data), first_line, last_number, last_at)
+
+    def last_named(self, path: str, name: str) -> int | None:
+        """Returns the number of the last system turn of this name, without parsing; None for none."""
+        data = self._files.read_bytes(path)
+        header = f" — system ({name})\n".encode()
+        at = data.rfind(header)
+        while at >= 0:  # a line of a message that looks like a header has a backslash before it
+            line = data.rfind(b"\n", 0, at) + 1
+            number = _FIRST_NUMBER.match(data, at + len(header))
+            if number and data.startswith(b"## ", line):
+                return int(number.group(1))
+            at = data.rfind(header, 0, at)
+        return None
+
+    def continued(self, path: str) -> str | None:
+        """Returns the transcript that this one continues, if any."""
+        return parse(_decode(self._beginning(path)), path, load).head.continues
+
+    def replace_head(self, path: str, head: TranscriptHead) -> int:
+        """Replaces the front matter of an open transcript and moves no line. Returns the new size in bytes."""
+        return self._rewrite(path, head)
+
+    def seal(self, path: str, head: TranscriptHead) -> int:
+        """Replaces the front matter and makes the file read-only. Returns the new size in bytes."""
+        return self._rewrite(path, head, sealed=True)
+
+    def all(self) -> Iterator[str]:
+        """Returns the paths of all transcripts, ordered by name."""
+        return (found.path for found in self._files.walk(FOLDER) if found.path.endswith(".md"))
+
+    def find(self, session_id: str) -> list[str]:
+        """Returns the session's transcripts, ordered by the number of their first turn."""
+        wanted = f"-{file_id(session_id)}-"
+        found: list[tuple[int, datetime, str]] = []
+        for path in self._files.names(FOLDER, wanted):
+            try:
+                start = self._beginning(path)
+                head = parse(_decode(start), path, load).head
+            except ContextManagerError:  # `doctor` names broken files
+                continue
+            if head.session_id == session_id:
+                number = _FIRST_NUMBER.search(start)
+                found.append((int(number.group(1)) if number else 0, head.started, path))
+        return [path for _, _, path in sorted(found)]
+
+    def session_of(self, path: str) -> str:
+        """Returns the session of a transcript."""
+        return parse(_decode(self._beginning(path)), path, load).head.session_id
+
+    def _beginning(self, path: str) -> bytes:
+        """Returns the beginning of a transcript with the whole front matter, usually also with the first turn."""
+        start = self._files.read_bytes(path, 0, _HEAD_BYTES)
+        whole = len(start) < _HEAD_BYTES or split_front_matter(_decode(start)).body_line > 1
+        return start if whole else self._files.read_bytes(path)
+
+    def _write_new(self, head: TranscriptHead, text: str, *, sealed: bool = False) -> tuple[str, int]:
+        data = text.encode()
+        for path in _paths(head):
+            try:
+                self._files.write_bytes_atomic(path, data, new=True, sealed=sealed)
+            except Conflict:
+                continue
+            return path, len(data)
+        raise AssertionError("unreachable")
+
+    def _rewrite(self, path: str, head: TranscriptHead, *, sealed: bool = False) -> int:
+        before = self._files.read_bytes(path)
+        intact = before[: parse(_decode(before), path, load).complete_bytes]
+        data = replace_head(_decode(intact), head).encode("utf-8", "surrogateescape")
+        self._files.write_bytes_atomic(path, data, before, sealed=sealed)
+        return len(data)
+
+
+def _rendered(turns: Sequence[Turn], last_at: datetime | None) -> str:
+    blocks: list[str] = []
+    for turn in turns:
+        blocks.append(render_turn(turn, last_at))
+        last_at = turn.at
+    return "".join(blocks)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _paths(head: TranscriptHead) -> Iterator[str]:
+    """Yields the possible paths of a new transcript: by its start in UTC, then with `-2`, `-3` and so on."""
+    started = to_utc(head.started)
+    slug = re.sub(r"[^\w-]+", "-", head.slug).encode()[:100].decode(errors="ignore").strip("-_") or "conversation"
+    day = started.date().isoformat().replace("-", "/")
+    name = f"{FOLDER}/{day}/{started:%H%M}-{file_id(head.session_id)}-{slug}"
+    yield f"{name}.md"
+    for number in count(2):
+        yield f"{name}-{number}.md"

@@ -1,0 +1,221 @@
+"""The values that storage and its callers exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from pathlib import Path
+
+    from mcp_server.conversations.source_keys import TurnKey
+    from mcp_server.model import Delivery, Kind, Passage
+    from mcp_server.search import query, ranking
+    from mcp_server.search.query_syntax import Query
+
+LOCAL = ".local"
+"""The folder of a workspace for files that git does not track."""
+
+Place = tuple[str, str]
+"""Namespace and key of an entry of the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """The folders of a workspace on this machine: `root` has its files, `local` is its `.local/`."""
+
+    root: Path
+    local: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A notice that something changed. `kind` is turn, file, index or session; `path` and `session` are the changed
+    ones, if known."""
+
+    kind: str
+    path: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A listed file. `size` is in bytes; a sealed file is read-only."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as the state knows it. `kind` and `delivery` are None until a call names them."""
+
+    session: str
+    path: str
+    status: str
+    project: str
+    kind: Kind | None
+    delivery: Delivery | None
+    title: str
+    opened: datetime
+    last_arrival: datetime
+    turns: int
+    last_at: datetime | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A session's row and its recorded turns that may equal an arriving one: the turn with its id, the session's last
+    turn, and the number of turns with the same role and text."""
+
+    row: SessionRow | None
+    same_id: TurnKey | None
+    last: TurnKey | None
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """An entry of a session, the number of the user's turns, role and SHA-256 of the session's last turn ("" for none),
+    and whether another namespace has entries, as of one moment."""
+
+    value: Any
+    exchanges: int
+    last: tuple[str, str]
+    waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """The number of passages that a search fetches before it ranks: by `words`, by `meaning`, derived `lines` by words,
+    and the best units whose neighbours are fetched too (`around`).
+
+    `postings` is the greatest total number of passages that contain the fetching words, about 0.7 µs each; more common
+    words only rank. `meaning`: among 100,000 passages sqlite-vec takes 31 ms for 100 neighbours and 46 ms for 200, and
+    200 find no more answers (`bench retrieval`). `lines`: most turns have no derived line.
+    """
+
+    postings: int = 10_000
+    words: int = 200
+    lines: int = 100
+    meaning: int = 100
+    around: int = 50
+
+
+USUAL = Depth()
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Conditions that a passage must all fulfill; None restricts nothing.
+
+    `projects`: raw keys and `slug:NAME`s; global passages are always included. `exclude_session` leaves out a session
+    and its continuations; with `exclude_from` only its turns from that number on. `since` is inclusive, `until`
+    exclusive; a file without a date has the date of its last change. A unit must contain all `phrases` (sequences of
+    folded words) and none of `excluded`.
+    """
+
+    projects: frozenset[str] | None = None
+    category: str | None = None
+    session: str | None = None
+    exclude_session: str | None = None
+    exclude_from: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    speaker: str | None = None
+    phrases: tuple[tuple[str, ...], ...] = ()
+    excluded: tuple[tuple[str, ...], ...] = ()
+
+
+def with_operators(filters: Filters, query: Query) -> Filters:
+    """Returns the caller's filters combined with the operators in the query; the narrower time wins."""
+    since = max((moment for moment in (filters.since, query.since) if moment), default=None)
+    until = min((moment for moment in (filters.until, query.until) if moment), default=None)
+    return replace(
+        filters,
+        category=filters.category or query.category,
+        since=since,
+        until=until,
+        phrases=query.phrases or filters.phrases,
+        excluded=query.excluded or filters.excluded,
+    )
+
+
+Mode = Literal["hybrid", "keyword", "vector"]
+
+
+class Found(Protocol):
+    """A candidate with its passage, which is made only when it is asked for."""
+
+    candidate: ranking.Candidate
+    source: int | None
+    """For a derived line: the number of the candidate passage that it comes from."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def passage(self) -> Passage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Passages that may answer a query. `asked` goes to `ranking.rank` together with the candidates of `found`.
+
+    `frequencies` (of the words of `asked.lookup`) and `passages` are counted within the filters, for the gate. `used`
+    is the way of searching; "scan" if the index could not be used. `generation` is the index's number.
+    """
+
+    asked: query.Query
+    found: tuple[Found, ...]
+    frequencies: tuple[int, ...]
+    passages: int
+    used: Literal["hybrid", "keyword", "vector", "scan"]
+    generation: str
+    messages: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[ranking.Candidate, ...]:
+        """Returns the candidates for the ranking."""
+        return tuple(one.candidate for one in self.found)
+
+    @property
+    def said(self) -> tuple[ranking.Candidate, ...]:
+        """Returns the candidates for the gate: without lines that were derived from another candidate."""
+        return tuple(one.candidate for one in self.found if one.source is None)
+
+    def passage(self, candidate: ranking.Candidate) -> Passage:
+        """Returns the passage of a candidate."""
+        return next(one.passage for one in self.found if one.candidate is candidate)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """The state of the search index. `state`: ready, building, missing, broken; `vectors`: sqlite-vec, numpy, none."""
+
+    state: str
+    generation: str
+    embedder: str
+    vectors: str
+    sqlite: str
+    files: int
+    passages: int
+    not_embedded: int
+    size_bytes: int
+    problems: tuple[str, ...]
+    messages: tuple[str, ...]
+
+
+FOLDERS = ("raw", "knowledge", "topics", "archive")
+"""The folders of a workspace whose files are indexed."""
+
+ENDINGS = (".md", ".markdown", ".txt")
+
+
+def is_indexed(path: str) -> bool:
+    """Returns whether the search index includes a file of this path."""
+    parts = path.split("/")
+    return parts[0] in FOLDERS and path.endswith(ENDINGS) and not any(part.startswith(".") for part in parts)
