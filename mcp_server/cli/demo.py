@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("file", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--ask", help="The message to compile a context for.")
 @json_option
-def command(file: Path | None, ask: str | None, as_json: bool) -> None:
+def demo_command(file: Path | None, ask: str | None, as_json: bool) -> None:
     """See the main job, from nothing: import, serve, observe, search, remember, compile, and why.
 
     FILE is a conversation or a folder of notes of your own; without it one that comes with the product is used. The
@@ -62,6 +62,6 @@ def _show(number: int, step: Step) -> None:
     if text:
         to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
-        from mcp_server.cli.explain import show
+        from mcp_server.cli.compile import show
 
         show(step.receipt, step.message, to)

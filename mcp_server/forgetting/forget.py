@@ -167,7 +167,7 @@ def unfinished(memory: Memory) -> list[str]:
 def unfinished_sentences(memory: Memory) -> list[str]:
     """What `status` and `doctor` say about them."""
     return [
-        f"forgetting {number} was interrupted and is not complete: context-manager forget --yes"
+        f"forgetting {number} was interrupted and is not complete: context-manager forget --apply"
         for number in unfinished(memory)
     ]
 

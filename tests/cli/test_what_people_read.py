@@ -42,7 +42,7 @@ def test_what_is_hidden_since_a_recovery_is_not_shown_and_can_be(run: Run) -> No
     run("observe", "Plan the statement export", "--session", "s1")
     made = json.loads(run("checkpoint", "create", "--session", "s1", "--json"))["id"]
     run("observe", "Let us write CSV instead", "--session", "s1")
-    run("recover", "--checkpoint", made, "--apply")
+    run("recover", made, "--apply")
 
     shown = run("session", "show", "s1")
 
@@ -78,7 +78,7 @@ def test_projects_are_shown_by_the_name_that_people_gave_them(run: Run) -> None:
     run("observe", "The pump needs a new seal", "--session", "s1", "--project", "greenhouse")
     assert "name:" not in run("session", "list")
     assert "project greenhouse" in run("compile", "pump seal", "--session", "s1", "--explain")
-    run("project", "rename", "greenhouse", "glasshouse")
+    run("project", "rename", "greenhouse", "glasshouse", "--apply")
     assert " glasshouse " in run("session", "list")
 
 
@@ -140,7 +140,7 @@ def test_the_path_of_a_passage_is_whole_so_that_it_can_be_read(run: Run) -> None
 def test_a_checkpoint_made_by_hand_says_which_command_goes_back(run: Run) -> None:
     run("observe", "Plan the statement export", "--session", "s1")
     said = run("checkpoint", "create", "--session", "s1")
-    assert "context-manager recover --checkpoint ckp_" in said
+    assert "context-manager recover ckp_" in said
     assert "recover(id=" not in said
 
 
