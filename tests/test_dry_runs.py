@@ -41,7 +41,6 @@ COMMANDS = (
     "condense weekly",
     "project rename OLD new",
     "project merge OLD other",
-    "history revert HEAD",
     "topics tune",
     "uninstall --all --purge",
     "session drops --session s1",

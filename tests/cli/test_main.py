@@ -219,7 +219,7 @@ def test_the_server_says_its_version_and_what_a_terminal_should_do() -> None:
     done = subprocess.run([*server, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("context-manager-mcp ")
     help_text = subprocess.run([*server, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "context-manager install" in help_text
+    assert "context-manager install" in " ".join(help_text.split())
     ours, theirs = os.openpty()
     try:
         told = subprocess.run(server, stdin=theirs, capture_output=True, text=True, timeout=60)

@@ -71,7 +71,7 @@ def test_nothing_is_written_over_or_into_the_memory_itself(filled: Run, workspac
 def test_a_hostile_zip_writes_nothing_outside_of_the_memory(filled: Run, workspace: Path, tmp_path: Path) -> None:
     hostile = tmp_path / "hostile.zip"
     with zipfile.ZipFile(hostile, "w") as held:
-        held.writestr("memory-config.yaml", "")
+        held.write(workspace / "memory-config.yaml", "memory-config.yaml")
         held.writestr("knowledge/../../outside.md", "x")
         held.writestr("/etc/outside.md", "x")
         held.writestr(".git/hooks/post-commit", "x")
