@@ -1,4 +1,4 @@
-"""ContextLoop: for an agent that keeps its own list of messages and lets us keep it short (S1's Python loop).
+"""ContextLoop: for an agent that keeps its own list of messages and lets the memory keep it short.
 
     loop = memory.loop(get_context=lambda: messages, set_context=messages_become)
 

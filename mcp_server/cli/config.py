@@ -62,7 +62,7 @@ def set_(name: str, value: str, as_json: bool) -> None:
     try:
         chosen = _yaml().load(value)
     except YAMLError as error:
-        raise click.UsageError(f"VALUE {value!r} is not YAML: {' '.join(str(error).split())}") from None
+        raise click.UsageError(f"VALUE {value!r} is not YAML: {_problem(error)}") from None
     _check(name, chosen)
     path = _file_of(name)
 
@@ -161,8 +161,9 @@ def _with_setting(text: str, path: str, name: str, value: object) -> str:
             held = held[section]
         held[key] = value
     except (YAMLError, AttributeError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise click.UsageError(f"{path} cannot be changed ({reason}); fix it: context-manager config edit") from None
+        raise click.UsageError(
+            f"{path} cannot be changed ({_problem(error)}); fix it: context-manager config edit"
+        ) from None
     out = io.StringIO()
     yaml.dump(document, out)
     return out.getvalue()
@@ -175,6 +176,12 @@ def _yaml() -> Any:
     yaml.preserve_quotes = True
     yaml.width = 1_000
     return yaml
+
+
+def _problem(error: Exception) -> str:
+    """Returns what is wrong with YAML, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+    return f"{problem}, line {mark.line + 1}" if mark else " ".join(str(problem).split())
 
 
 def _lines(prefix: str, values: dict[str, Any]) -> list[str]:

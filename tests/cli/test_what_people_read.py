@@ -62,7 +62,7 @@ def test_what_is_hidden_since_a_recovery_is_not_shown_and_can_be(run: Run) -> No
 def test_the_place_of_an_option_is_said_where_somebody_puts_it_elsewhere(run: Run) -> None:
     assert "context-manager --workspace DIR" in run("status", "--workspace", "x", code=2)
     assert "context-manager COMMAND --json" in run("--json", "status", code=2)
-    assert "'[VIEW]'" in run("status", "nope", code=2)
+    assert "No such command 'nope'" in run("status", "nope", code=2)
     assert "name a client, or say --all" in run("uninstall", code=2)
 
 
@@ -158,7 +158,7 @@ def test_every_option_of_every_command_says_what_it_does() -> None:
 
 @pytest.mark.usefixtures("empty_memory")
 def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
-    run("logs", "stats", "--since", "yesterday")
+    run("status", "logs", "--since", "yesterday")
     run("search", "pump", "--since", "yesterday")
     assert "'soonish' is not a date; write 2026-03-01" in run("logs", "stats", "--since", "soonish", code=2)
     assert "%Y" not in run("logs", "stats", "--help")
