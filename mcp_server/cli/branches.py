@@ -30,7 +30,7 @@ SHOWN_FILES = 20
 
 
 def print_joined(name: str, done: Joined | None, as_json: bool) -> None:
-    """What became of a branch that was merged; None: it had nothing of its own."""
+    """Prints the result of a merge; None is a branch without changes."""
     if as_json:
         print_json(done)
     elif done is None:
@@ -39,21 +39,21 @@ def print_joined(name: str, done: Joined | None, as_json: bool) -> None:
         more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
         click.echo(f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}")
         for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; both versions stand in it")
+            click.echo(f"{path}: the same was edited here and there; it has both versions")
         if done.tag:
             click.echo(f"tagged {done.tag}; taken back file by file: context-manager recover PATH@{done.commit[:10]}~1")
 
 
 @click.group("explore", epilog=examples("explore create tidy-up", "explore list", "explore merge tidy-up --apply"))
 def explore_command() -> None:
-    """What if? A copy of the memory on a branch of its own, in a folder of its own, merged or dropped within a week."""
+    """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
 
 
 @explore_command.command("create")
 @click.argument("name")
 @json_option
 def create(name: str, as_json: bool) -> None:
-    """Begin one from the memory as it is now."""
+    """Begin an exploration of the current memory."""
     from mcp_server.history import explore
 
     made = with_memory(lambda memory: explore.create(memory, name))
@@ -67,7 +67,7 @@ def create(name: str, as_json: bool) -> None:
 @explore_command.command("list")
 @json_option
 def explore_list(as_json: bool) -> None:
-    """All explorations, the oldest first."""
+    """List the explorations, oldest first."""
     from mcp_server.history.explore import explorations
 
     found = with_memory(explorations)
@@ -89,7 +89,7 @@ def explore_list(as_json: bool) -> None:
 @apply_option
 @json_option
 def explore_merge(name: str, apply: bool, as_json: bool) -> None:
-    """Bring its work into the memory, and end it."""
+    """Merge its changes into the memory, and end it."""
     from mcp_server.history import explore
 
     if not apply:
@@ -107,7 +107,7 @@ def explore_merge(name: str, apply: bool, as_json: bool) -> None:
 @apply_option
 @json_option
 def explore_drop(name: str, apply: bool, as_json: bool) -> None:
-    """End it; what was not merged keeps a tag."""
+    """End it; a tag keeps its changes."""
     from mcp_server.history import explore
 
     if not apply:
@@ -144,7 +144,7 @@ def reconstruct_command() -> None:
 def reconstruct_create(
     name: str, extractors: tuple[str, ...], model: str | None, no_model: bool, as_json: bool
 ) -> None:
-    """Make one, on the branch extract/NAME, in a folder of its own."""
+    """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
     if model and no_model:
         raise click.UsageError("--model and --no-model exclude each other")
     from mcp_server.knowledge.reconstruct import reconstruct
@@ -167,7 +167,7 @@ def reconstruct_create(
 @reconstruct_command.command("list")
 @json_option
 def reconstruct_list(as_json: bool) -> None:
-    """All of them, the oldest first."""
+    """List the reconstructions, oldest first."""
     from mcp_server.knowledge.reconstruct import reconstructions
 
     found = with_memory(reconstructions)
@@ -185,7 +185,7 @@ def reconstruct_list(as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @json_option
 def compare(names: tuple[str, ...], as_json: bool) -> None:
-    """The memory beside one or more of them: files, lines, and how well messages are found through knowledge alone."""
+    """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
     from mcp_server.knowledge.compare_trees import compare as action
 
     async def act(memory: Memory) -> Comparison:
@@ -204,7 +204,7 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
 @apply_option
 @json_option
 def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
-    """Bring it into the memory, and end it. What was edited since stays."""
+    """Merge it into the memory, and end it. Later edits stay."""
     from mcp_server.knowledge import reconstruct
 
     if not apply:
@@ -222,7 +222,7 @@ def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
 @apply_option
 @json_option
 def reconstruct_drop(name: str, apply: bool, as_json: bool) -> None:
-    """End it. It can be made again."""
+    """Delete it. It can be made again."""
     from mcp_server.knowledge import reconstruct
 
     if not apply:

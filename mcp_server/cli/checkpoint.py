@@ -27,11 +27,11 @@ def checkpoint_command() -> None:
 
 
 @checkpoint_command.command("create")
-@click.option("--session", help="Of this conversation (default: the one last heard of).")
+@click.option("--session", help="Of this conversation (default: the one with the latest message).")
 @click.option("--note", default="", help="What for.")
 @json_option
 def create(session: str | None, note: str, as_json: bool) -> None:
-    """Write down where a conversation stands."""
+    """Save the state of a conversation."""
     from mcp_server.checkpoints.checkpoint import make
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.enrich import enrich_all
@@ -56,7 +56,7 @@ def create(session: str | None, note: str, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
-    """The checkpoints that are kept, the newest first."""
+    """List the checkpoints, newest first."""
     from mcp_server.checkpoints.stored import Head, listed
     from mcp_server.checkpoints.views import told, when
     from mcp_server.memory import Memory
@@ -78,7 +78,7 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
 @click.argument("checkpoint")
 @json_option
 def show(checkpoint: str, as_json: bool) -> None:
-    """One checkpoint: what was decided, what is open, what the state was."""
+    """Print a checkpoint: decisions, open items, state."""
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.stored import read
     from mcp_server.checkpoints.views import shown_text
@@ -96,7 +96,7 @@ def show(checkpoint: str, as_json: bool) -> None:
 @click.argument("other", required=False)
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
-    """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
+    """Show the changes from now, or from OTHER, to CHECKPOINT."""
     from mcp_server.checkpoints.restore import diff as action
     from mcp_server.memory import Memory
 

@@ -78,14 +78,14 @@ OUT_SHOWN = 12
 
 
 def show(receipt: Mapping[str, Any], message: str = "", to: Console | None = None) -> None:
-    """Prints the whole account of one compilation."""
+    """Prints a receipt: the budget, what went in, and what stayed out."""
     to = to or console()
     for part in view(receipt, message, to.width, coloured=bool(to.color_system)):
         to.print(part)
 
 
 def view(receipt: Mapping[str, Any], message: str, width: int, *, coloured: bool = True) -> Iterator[RenderableType]:
-    """The parts of the picture, from top to bottom."""
+    """Yields the parts of the view, from top to bottom."""
     from rich.rule import Rule
     from rich.text import Text
 
@@ -129,7 +129,7 @@ def _headline(receipt: Mapping[str, Any]) -> Text:
 
 
 def segments(receipt: Mapping[str, Any], width: int) -> list[tuple[str, int]]:
-    """(slot, cells) for a bar of `width` cells, in the order of the text; the rest of the bar is free budget.
+    """Returns (slot, cells) for a bar of `width` cells, in the order of the text; the rest of the bar is free budget.
 
     Every slot that has tokens gets at least one cell; the others share by largest remainder, so that the sum is exact.
     """
@@ -149,7 +149,7 @@ def segments(receipt: Mapping[str, Any], width: int) -> list[tuple[str, int]]:
 
 
 def budget_bar(receipt: Mapping[str, Any], width: int, *, coloured: bool = True) -> Text:
-    """The budget as one line: a coloured segment a slot; without colours, each slot's letter."""
+    """Returns the budget as one line: a colored segment for each slot, or without colors the slot's letter."""
     from rich.text import Text
 
     letters = _letters(slot["name"] for slot in receipt["slots"])
@@ -250,7 +250,7 @@ def _hash(receipt: Mapping[str, Any]) -> Text:
 
 
 def terms(one: Mapping[str, Any], shown: int = TERMS_SHOWN) -> str:
-    """`answer 0.12 + best 0.11 + 7 more 0.30`, the sum that the score is; with what multiplies it, if anything does.
+    """Returns the score as a sum, such as `answer 0.12 + best 0.11 + 7 more 0.30`, with its factors.
 
     What a passage is charged for its length counts when it is chosen, not in its score.
     """
@@ -273,7 +273,7 @@ def _size(part: tuple[str, float]) -> float:
 
 
 def _what(one: Mapping[str, Any]) -> str:
-    """What it is, short: of a transcript date, name and turn, of a file path and lines. `--json` has it whole."""
+    """Returns a short name: of a transcript its date, name and turn; of a file its path and lines."""
     turn = "" if one.get("turn") is None else f" #{one['turn']}"
     if match := _TRANSCRIPT.fullmatch(one["source"]):
         return visible(f"{match[1]}-{match[2]}-{match[3]} {_tail(match[4], LONGEST_NAME)}{turn}")
@@ -297,7 +297,7 @@ def _colour(slot: str) -> str:
 
 
 def _letters(names: Iterable[str]) -> Mapping[str, str]:
-    """One capital letter a slot: its first that no slot before it has."""
+    """Returns a capital letter for each slot: its first letter that no earlier slot has."""
     letters: dict[str, str] = {}
     for name in names:
         free = (letter for letter in name.upper() if letter.isalpha() and letter not in letters.values())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "history", epilog=examples("history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
 )
 def history_command() -> None:
-    """What git knows of this memory: when something was learned, where it came from, what changed."""
+    """Show from git when something was learned, where it came from, and what changed."""
 
 
 @history_command.command("when")
@@ -39,7 +39,7 @@ def history_command() -> None:
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
 @json_option
 def when(text: str, limit: int, as_json: bool) -> None:
-    """When TEXT came into knowledge, and when it went."""
+    """Show when TEXT came into the knowledge, and when it left."""
     from mcp_server.history import history
 
     found = with_memory(lambda memory: history.when(memory, text, limit))
@@ -58,7 +58,7 @@ def when(text: str, limit: int, as_json: bool) -> None:
 @click.argument("what", metavar="TEXT|PATH|PATH:LINE")
 @json_option
 def where(what: str, as_json: bool) -> None:
-    """Where a text or a file comes from: who wrote its lines when, and in which conversation."""
+    """Show who wrote the lines of a text or a file, when, and in which conversation."""
     from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.where(memory, what)), as_json)
@@ -70,7 +70,7 @@ def where(what: str, as_json: bool) -> None:
 @click.option("--end", type=click.IntRange(1), help="Last line.")
 @json_option
 def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
-    """A file line by line: which commit wrote it."""
+    """Show the commit of each line of a file."""
     from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)), as_json)
@@ -82,8 +82,10 @@ def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
 @click.option("--path", help="Of this file or folder only.")
 @json_option
 def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None:
-    """What changed in knowledge: SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a
-    commit; without UNTIL up to now."""
+    """Show what changed in the knowledge.
+
+    SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a commit. UNTIL: default now.
+    """
     from mcp_server.history import history
 
     _print_changed(lambda memory: history.diff(memory, since, until, path), as_json)
@@ -92,7 +94,7 @@ def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None
 @history_command.command("today")
 @json_option
 def today(as_json: bool) -> None:
-    """What was learned today, committed or not."""
+    """Show what was learned today, committed or not."""
     from mcp_server.history import history
 
     _print_changed(history.today, as_json)
@@ -102,7 +104,7 @@ def today(as_json: bool) -> None:
 @click.argument("commit")
 @json_option
 def show(commit: str, as_json: bool) -> None:
-    """A commit: its message and what it changed. (A file as it was: `read PATH --at COMMIT`.)"""
+    """Show a commit's message and changes. (A file at a commit: `read PATH --at COMMIT`.)"""
     from mcp_server.history import history
 
     _print_changed(lambda memory: history.show(memory, commit), as_json)
@@ -113,7 +115,7 @@ def show(commit: str, as_json: bool) -> None:
 @apply_option
 @json_option
 def revert(commit: str, apply: bool, as_json: bool) -> None:
-    """Take back what a commit changed in knowledge, by a new commit. What was written since stays."""
+    """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
     from mcp_server.history import revert as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
@@ -164,7 +166,10 @@ def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -
 @click.option("--note", "-m", default="", help="A sentence about it.")
 @json_option
 def tag_(name: str, kind: Kind, note: str, as_json: bool) -> None:
-    """Name the current state of the memory, for `read --at` and `history diff`. Days and weeks have their own tags."""
+    """Name the current state of the memory.
+
+    `read --at` and `history diff` take the name. Days and weeks have their own tags.
+    """
     from mcp_server.history.tagging import tag
 
     made = with_memory(lambda memory: tag(memory, kind, name, note))
@@ -177,7 +182,7 @@ def tag_(name: str, kind: Kind, note: str, as_json: bool) -> None:
 @history_command.command("tags")
 @json_option
 def tags_(as_json: bool) -> None:
-    """All tags of the memory, the oldest first."""
+    """List the tags of the memory, oldest first."""
     from mcp_server.history.tagging import tags
 
     found = with_memory(tags)
@@ -195,7 +200,7 @@ def tags_(as_json: bool) -> None:
 @click.argument("remote", required=False)
 @json_option
 def sync_command(remote: str | None, as_json: bool) -> None:
-    """Bring this memory and the copy on another machine together: commit, fetch, merge, push; nothing is lost.
+    """Merge this memory with its copy on another machine: commit, fetch, merge, push. Nothing is lost.
 
     REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
     """

@@ -115,13 +115,13 @@ def _condense_told(done: Condensed) -> str:
 
 @click.group("jobs", epilog=examples("jobs list", "jobs run --due"))
 def jobs_command() -> None:
-    """What runs at planned times: by a server, or by `jobs run --due` from the machine's own cron."""
+    """List and run the scheduled jobs. A server runs them, or `jobs run --due` from cron."""
 
 
 @jobs_command.command("list")
 @json_option
 def list_(as_json: bool) -> None:
-    """Every job, its times, when it last ran, and whether it is due."""
+    """List the jobs with their times and their last runs."""
     from mcp_server.jobs.registry import JOBS
     from mcp_server.jobs.scheduler import planned
 
@@ -137,7 +137,7 @@ def list_(as_json: bool) -> None:
 @click.option("--due", is_flag=True, help="Those that are due, and no others.")
 @json_option
 def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
-    """Run the jobs that you name, whatever the time, or those that are due."""
+    """Run the named jobs, or those that are due."""
     from mcp_server.jobs.registry import JOBS
     from mcp_server.jobs.scheduler import run_due, run_now
 

@@ -30,7 +30,7 @@ SHOWN = 12
 @click.option("--session", help="Of this conversation (default: of any).")
 @json_option
 def last_command(session: str | None, as_json: bool) -> None:
-    """Show the exact text that was last pushed into a prompt, and why; and why nothing was pushed since."""
+    """Show the exact text that was last added to a prompt, and why; and why nothing was added since."""
     from mcp_server.errors import NotFound
     from mcp_server.storage.local import logs
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def given_or_piped(argument: str | None, name: str) -> str:
-    """`argument`, else all of stdin without the newline that `echo` puts at its end.
+    """Returns `argument`, or all of stdin without the newline at its end, which `echo` adds.
 
     Raises:
         click.UsageError: there is no argument and stdin is the keyboard.

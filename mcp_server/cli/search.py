@@ -79,7 +79,7 @@ def _where(passage: Passage) -> str:
 
 
 def _when(passage: Passage) -> str:
-    """A turn's minute; of files only the day is known."""
+    """Returns the minute of a turn, or the day of a file."""
     return moment(passage.at) if passage.turn else moment(passage.at)[:10]
 
 

@@ -120,7 +120,7 @@ def project_command() -> None:
 @project_command.command("list")
 @json_option
 def project_list(as_json: bool) -> None:
-    """The projects, with the keys that lead to each and how many conversations it has."""
+    """List the projects with their keys and numbers of conversations."""
     from mcp_server.conversations.projects import list_projects
 
     projects = with_memory(list_projects)
@@ -198,7 +198,7 @@ def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
 )
 @json_option
 def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) -> None:
-    """What left the live contexts, when and why, and whether it can be recovered. The newest first."""
+    """List what left the live contexts, when and why, newest first."""
     if recoverable:
         _cold_storage(session, limit, as_json)
     else:
@@ -241,7 +241,7 @@ def _drops(session: str | None, limit: int, as_json: bool) -> None:
 
 
 def _under(score: float, threshold: float | None) -> str:
-    """The cutoff, where it was under that; a compaction drops what is over it too."""
+    """Returns the cutoff if the score is below it; a compaction also drops higher scores."""
     return f" ≤ {threshold:.2f}" if threshold is not None and score <= threshold else ""
 
 

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from mcp_server.storage.local.llm_ledger import Spent
 
 VIEWS = {
-    "sessions": "The conversations.",
-    "topics": "Which topics are active.",
-    "hooks": "What the hooks of clients did.",
-    "index": "The search index, and whether it is complete.",
-    "git": "Commits, the remote, and what is not committed.",
-    "llm": "The LLM, if one is configured.",
-    "settings": "All settings with their values.",
-    "sizes": "Files and bytes.",
+    "sessions": "Show the conversations.",
+    "topics": "Show which topics are active.",
+    "hooks": "Show what the hooks of clients did.",
+    "index": "Show the search index, and whether it is complete.",
+    "git": "Show commits, the remote, and uncommitted files.",
+    "llm": "Show the LLM, if one is configured.",
+    "settings": "Show all settings with their values.",
+    "sizes": "Count files and bytes.",
 }
 
 
@@ -52,7 +52,7 @@ VIEWS = {
 @json_option
 @click.pass_context
 def status_command(context: click.Context, as_json: bool) -> None:
-    """What this memory holds, and what is wrong with it; a subcommand shows one part."""
+    """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
     if context.invoked_subcommand is None:
         _report("all", None, as_json)
     elif as_json:
@@ -97,7 +97,7 @@ LONGEST_TITLE = 40
 )
 @json_option
 def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> None:
-    """How full the context of each open conversation is, and the next step."""
+    """Show how full each open conversation's context is."""
     from mcp_server.pressure.health import health
 
     async def ask(memory: Memory) -> list[Health]:
@@ -145,7 +145,7 @@ def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
 @click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
 @json_option
 def costs_(days: int, as_json: bool) -> None:
-    """What LLM calls cost: by purpose, by day, and what a month like this is."""
+    """Show the costs of LLM calls by purpose and day."""
     from mcp_server.llm.costs import costs
 
     async def ask(memory: Memory) -> Costs:
@@ -196,7 +196,7 @@ LOGS_BAR = 40
 
 
 class Since(click.ParamType[datetime]):
-    """A day, a month, `7d`: as `search` takes it; in UTC."""
+    """A day, a month or `7d`, as `search` takes it, in UTC."""
 
     name = "date"
 
@@ -216,7 +216,7 @@ class Since(click.ParamType[datetime]):
 @click.option("--since", type=Since(), help="From then on (UTC): 2026-03-01, yesterday, 7d.")
 @json_option
 def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
-    """Why chunks were dropped, at which scores, what that saved, and what came back: tables and charts.
+    """Show why chunks were dropped, and what that saved.
 
     For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
     a day, and compare.
@@ -267,7 +267,7 @@ def _page(found: Tuning) -> Iterator[RenderableType]:
 
 
 def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
-    """One bar a row, the longest as wide as `BAR`."""
+    """Yields a chart with a bar for each count; the longest has `BAR` cells."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -321,7 +321,7 @@ def _time(stamp: str | None) -> str:
 @click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
 @json_option
 def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
-    """The subjects of a conversation: its items, the highest score first."""
+    """Show the subjects of a conversation, highest score first."""
     from mcp_server.relevance.clarity_views import COLUMNS, cells
 
     found = _view(shown or "status", session)

@@ -34,14 +34,14 @@ session_option = click.option("--session", help="In this conversation (default: 
 
 @click.group("topics", epilog=examples("topics list", "topics test 'write to the bank'", "topics tune --apply"))
 def topics_command() -> None:
-    """Playbooks that appear by themselves: the files in topics/."""
+    """List, try and tune the playbooks that are added automatically: the files in topics/."""
 
 
 @topics_command.command("list")
 @session_option
 @json_option
 def list_(session: str | None, as_json: bool) -> None:
-    """Every topic, what sets it off, and whether it is active."""
+    """List the topics with their triggers and states."""
     from mcp_server.errors import NotFound
     from mcp_server.relevance.clarity_views import session_meant
     from mcp_server.topics.listing import list_topics
@@ -72,7 +72,7 @@ def list_(session: str | None, as_json: bool) -> None:
 @session_option
 @json_option
 def activate(name: str, session: str | None, as_json: bool) -> None:
-    """Bring a topic into a conversation; it stays until you deactivate it."""
+    """Switch a topic on in a conversation, until you switch it off."""
     _switch(name, session, True, as_json)
 
 
@@ -81,7 +81,7 @@ def activate(name: str, session: str | None, as_json: bool) -> None:
 @session_option
 @json_option
 def deactivate(name: str, session: str | None, as_json: bool) -> None:
-    """Take a topic out of a conversation; no trigger brings it back there."""
+    """Switch a topic off in a conversation, whatever its triggers."""
     _switch(name, session, False, as_json)
 
 
@@ -130,7 +130,7 @@ USEFUL = {True: "yes", False: "no", None: ""}
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Most decisions shown.")
 @json_option
 def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> None:
-    """The last decisions, newest first: what matched, the score, who decided and why, and whether it was useful."""
+    """List the last decisions about topics, newest first."""
     from mcp_server.topics.gate_log import decisions
 
     async def ask(memory: Memory) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ def log(topic: str | None, session: str | None, limit: int, as_json: bool) -> No
 @apply_option
 @json_option
 def tune(apply: bool, as_json: bool) -> None:
-    """Propose thresholds that would have decided better, from what is known of past decisions.
+    """Propose thresholds that would have decided better.
 
     Writes nothing unless --apply is given.
     """

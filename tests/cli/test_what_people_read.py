@@ -160,5 +160,5 @@ def test_every_option_of_every_command_says_what_it_does() -> None:
 def test_a_date_is_said_in_the_same_words_everywhere(run: Run) -> None:
     run("status", "logs", "--since", "yesterday")
     run("search", "pump", "--since", "yesterday")
-    assert "'soonish' is not a date; write 2026-03-01" in run("logs", "stats", "--since", "soonish", code=2)
-    assert "%Y" not in run("logs", "stats", "--help")
+    assert "'soonish' is not a date; write 2026-03-01" in run("status", "logs", "--since", "soonish", code=2)
+    assert "%Y" not in run("status", "logs", "--help")
