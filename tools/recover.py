@@ -20,7 +20,7 @@ LISTED = 10
 def tool(connection: Connection) -> Tool:
     async def recover(
         ctx: Context[Any, Any],
-        id: Annotated[Path | None, Field(description="As listed, or PATH@REV")] = None,  # noqa: A002 - clients know it by this name
+        id: Annotated[Path | None, Field(description="As listed, or PATH@REV")] = None,  # noqa: A002 - the tool's argument
         knowledge: Annotated[bool | None, Field(description="With a checkpoint: its knowledge files too")] = None,
         query: Annotated[Path | None, Field(description="Find it by words in it")] = None,
         dry_run: Annotated[bool, Field(description="false: do it; the answer says how to undo it")] = True,

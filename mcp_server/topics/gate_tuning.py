@@ -1,4 +1,4 @@
-"""`topics tune`: thresholds that the log speaks for, and writing them into the topics' files when asked to."""
+"""`gate tune`: thresholds that the log speaks for, and writing them into the topics' files when asked to."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
         memory.changes.publish(Change("file", path, None))
     async with memory.locks.git():
         with contextlib.suppress(Unavailable):  # without git the files are changed all the same
-            await run_sync(
-                memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `topics tune`."
-            )
+            await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `gate tune`.")
     return tuple(thresholds)
 
 
