@@ -28,8 +28,7 @@ from benchmarks.topics import (
 )
 from benchmarks.understand import Share, UnderstandReport, measure_understanding
 from benchmarks.workbench import Workbench
-from mcp_server.cli.printing import plain, print_table
-from mcp_server.cli.progress import progress
+from mcp_server.cli.printing import plain, print_table, progress
 from mcp_server.errors import ContextManagerError
 from mcp_server.understanding.model import SHIPPED, recognizer
 

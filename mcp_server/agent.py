@@ -18,46 +18,88 @@ asyncio. Several programs and servers may have one workspace open at the same ti
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import date, datetime
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from anyio import CancelScope, Lock
 
-from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
-from mcp_server.app import catch_up, maintain, open_memory
-from mcp_server.context.compile import CompileRequest, compile_context
-from mcp_server.conversations.observe import NewTurn, Observed, observe
-from mcp_server.conversations.sessions import end_session
 from mcp_server.errors import Invalid
 from mcp_server.home import working_folder
-from mcp_server.knowledge.remember import NewFact, Remembered, remember
-from mcp_server.memory import Memory
-from mcp_server.model import Caller, Delivery, ToolCall
+from mcp_server.model import Caller, Category, Delivery, ToolCall
 from mcp_server.model import Kind as SessionKind
-from mcp_server.recovery.recover import Recovery, recover
-from mcp_server.recovery.recoverable import Recoverable, recoverable
-from mcp_server.text.destinations import Kind as FactKind
+
+if TYPE_CHECKING:
+    from mcp_server.agent_loop import Compacted, ContextLoop, CountTokens, GetContext, LoopStatus, SetContext
+    from mcp_server.checkpoints.document import Checkpoint
+    from mcp_server.conversations.observe import NewTurn, Observed
+    from mcp_server.conversations.read import ReadAnswer
+    from mcp_server.forgetting.forget import Receipt
+    from mcp_server.knowledge.anchor import Anchored
+    from mcp_server.knowledge.pruning import Pruned
+    from mcp_server.knowledge.remember import Remembered
+    from mcp_server.memory import Memory
+    from mcp_server.recovery.recover import Recovery
+    from mcp_server.recovery.recoverable import Recoverable
+    from mcp_server.search.search import SearchAnswer
+    from mcp_server.status.status import StatusReport
+    from mcp_server.text.destinations import Kind as FactKind
+
+_ANSWERS = {
+    "Anchored": "knowledge.anchor",
+    "Checkpoint": "checkpoints.document",
+    "Compacted": "agent_loop",
+    "ContextLoop": "agent_loop",
+    "LoopStatus": "agent_loop",
+    "Observed": "conversations.observe",
+    "Pruned": "knowledge.pruning",
+    "ReadAnswer": "conversations.read",
+    "Receipt": "forgetting.forget",
+    "Recoverable": "recovery.recoverable",
+    "Recovery": "recovery.recover",
+    "Remembered": "knowledge.remember",
+    "SearchAnswer": "search.search",
+    "StatusReport": "status.status",
+}
+"""The types of the answers, each with its module, which is imported when the type is used: importing all takes 1 s."""
 
 __all__ = [
     "AgentMemory",
+    "Anchored",
+    "Checkpoint",
     "Compacted",
     "ContextLoop",
     "LoopStatus",
     "Observed",
+    "Pruned",
+    "ReadAnswer",
+    "Receipt",
     "Recoverable",
     "Recovery",
     "Remembered",
+    "SearchAnswer",
+    "StatusReport",
 ]
+
+T = TypeVar("T")
+Strategy = Literal["auto", "clarity", "advisor", "compact", "memory", "files"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ANSWERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"mcp_server.{_ANSWERS[name]}"), name)
 
 
 class AgentMemory:
     """An open memory. Make one with `AgentMemory.open`.
 
-    A call without `session` means the one that this object opened first, so an agent with one conversation needs no
-    ids. `memory` is what every action in `mcp_server.actions` takes, for whatever is not here.
+    A call without `session` means the conversation that this object opened first, so an agent with one conversation
+    needs no ids. `forget`, `prune` and `recover` only show what they would do until `apply` is set. `memory` is the
+    first argument of every other function of this package.
     """
 
     def __init__(self, memory: Memory, project: str | None = None, folder: str | None = None) -> None:
@@ -87,6 +129,8 @@ class AgentMemory:
         Raises:
             Unavailable: the folder can neither be made nor read.
         """
+        from mcp_server.app import catch_up, maintain, open_memory
+
         given = os.environ if environ is None else environ
         folder = given.get("CLAUDE_PROJECT_DIR") or working_folder()
         try:
@@ -127,6 +171,8 @@ class AgentMemory:
         Returns:
             Where it stands: `session`, `turn` (its number), `recorded` (False for a repeat), `redacted`, `notes`.
         """
+        from mcp_server.conversations.observe import NewTurn
+
         turn = NewTurn(
             role=role,
             content=content,
@@ -148,7 +194,9 @@ class AgentMemory:
             return await self._recorded(turn)
 
     async def _recorded(self, turn: NewTurn) -> Observed:
-        with CancelScope(shield=True):  # a caller that is cancelled in the middle has said it all the same
+        from mcp_server.conversations.observe import observe
+
+        with CancelScope(shield=True):  # the message was said, also if the caller is cancelled now
             observed = await observe(self.memory, turn, self._caller)
         self._session = self._session or observed.session
         return observed
@@ -161,11 +209,19 @@ class AgentMemory:
         budget: int | None = None,
         scope: Literal["project", "all"] = "project",
     ) -> str:
-        """The densest context for a message that fits `budget` tokens, as markdown.
+        """Returns the densest context for a message that fits `budget` tokens, as markdown.
 
-        Without a message: for the last thing that the user said in the session. `budget` is by default the setting
-        `context_compiler.token_budget`, and at least 128. `scope="all"` looks beyond the project.
+        Args:
+            message: by default the user's last message in the session.
+            budget: tokens, at least 128; by default the setting `context_compiler.token_budget`.
+            scope: `"all"` also uses other projects.
+
+        Raises:
+            Invalid: the budget is below 128 tokens.
+            NotFound: no such session.
         """
+        from mcp_server.context.compile import CompileRequest, compile_context
+
         request = CompileRequest(message, session, self._project, budget, scope, strict=True)
         return (await compile_context(self.memory, request, self._caller)).text
 
@@ -177,28 +233,209 @@ class AgentMemory:
         project: str | None = None,
         session: str | None = None,
     ) -> Remembered:
-        """Writes down what should outlive the conversation: `path` and `diff` of the answer say where.
+        """Writes a fact into the file of its kind; a known fact is not written twice.
 
-        `project="global"` for what concerns everything; by default the memory's project. What is known already is not
-        written twice. A secret raises Refused.
+        Args:
+            kind: chooses the file and its section.
+            project: `"global"` for facts that concern every project; by default the memory's project.
+
+        Returns:
+            What was written: `path`, `diff`, `action`, `notes`.
+
+        Raises:
+            Refused: the fact is a secret.
         """
+        from mcp_server.knowledge.remember import NewFact, remember
+
         fact = NewFact(content, kind, project or self._project or "current", session)
         return await remember(self.memory, fact, self._caller)
 
-    async def recoverable(self, query: str | None = None, *, limit: int = 20) -> list[Recoverable]:
-        """What `recover` could bring back, at most `limit` of each kind: chunks that went cold, earlier versions of
-        files, archived entries.
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        category: Category | None = None,
+        scope: Literal["project", "all"] = "project",
+        mode: Literal["hybrid", "keyword", "vector"] = "hybrid",
+        session: str | None = None,
+        since: date | str | None = None,
+        until: date | str | None = None,
+        max_tokens: int = 2000,
+    ) -> SearchAnswer:
+        """Returns the best passages of everything stored, with their scores, as many as fit into `max_tokens` tokens.
 
-        The newest first, or what best matches the words of `query`. Each has `id`, `kind`, `path`, `at`, `summary`.
+        Args:
+            query: a question or words; `"phrase"`, `-without`, `category:journal` and `since:2026-01-31` work.
+            scope: `"project"` is the memory's project and everything global; `"all"` also searches other projects.
+            session: only this conversation, of whatever project.
+            since: the first day, or text such as `7d`; `until` is the last one. Both days are included.
+
+        Returns:
+            `hits` (each has a `passage` and a `score`), `snippets` in the same order, `gate`, `notes`.
+
+        Raises:
+            NotFound: no such session.
+            Invalid: a date that cannot be read.
         """
+        from mcp_server.conversations.projects import project_asked
+        from mcp_server.search.search import SearchRequest, search
+
+        project = await project_asked(self.memory, self._caller, self._project)
+        first, last = (
+            str(day) if isinstance(day, date) and not isinstance(day, datetime) else day for day in (since, until)
+        )
+        where = "all" if session else scope  # the session may belong to another project
+        request = SearchRequest(query, limit, category, where, mode, session, first, last, project)
+        return await search(self.memory, request, max_tokens)
+
+    async def read(
+        self,
+        path: str,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        at: str | None = None,
+        max_tokens: int = 2000,
+    ) -> ReadAnswer:
+        """Returns a file of the memory, or its lines `start` to `end`, at most `max_tokens` tokens; lists a folder.
+
+        Args:
+            path: relative to the workspace, as `search` gives it.
+            at: a commit, a tag or a date (YYYY-MM-DD): the file as it was then.
+
+        Raises:
+            NotFound: no such file, or not at that time.
+            Refused: the path leaves the workspace, or belongs to this machine.
+            Invalid: the file is not text, or has no such lines.
+        """
+        from mcp_server.conversations.read import read
+
+        return await read(self.memory, path, start, end, at, max_tokens)
+
+    async def anchor(self, item: str, *, on: bool = True, note: str | None = None) -> Anchored:
+        """Marks an item that must stay in the context, or removes the mark (`on=False`).
+
+        Args:
+            item: a name, a chunk's id, a file, or `PATH#TURN`.
+            note: why it is kept.
+
+        Raises:
+            NotFound: no such file, chunk or anchor.
+            Invalid: the item is empty.
+            Refused: the item is a secret.
+        """
+        from mcp_server.knowledge.anchor import anchor
+
+        return await anchor(self.memory, item, on, note)
+
+    async def prune(
+        self,
+        strategy: Strategy = "auto",
+        *,
+        session: str | None = None,
+        target: int | None = None,
+        apply: bool = False,
+    ) -> Pruned:
+        """Returns what would leave a conversation's context or the knowledge; removes it if `apply` is set.
+
+        Args:
+            strategy: `auto` and `compact` shorten a context, `clarity` and `advisor` its items, `memory` MEMORY.md,
+                `files` unused knowledge.
+            target: the size to reach: percent of the limit, or lines for `memory`.
+
+        Returns:
+            What is kept and removed, and why. `undo` has the ids that `recover` takes.
+
+        Raises:
+            Invalid: a target for a strategy that takes none.
+            NotFound: no such session, or none was opened here and none is named.
+            Refused: the session has ended.
+        """
+        from mcp_server.pressure.prune import prune
+
+        return await _shielded(prune(self.memory, strategy, session, not apply, self._caller, target=target))
+
+    async def checkpoint(self, note: str = "", *, session: str | None = None) -> Checkpoint:
+        """Saves the state of a conversation. `recover` with the answer's `id` goes back to it.
+
+        Raises:
+            Invalid: no conversation was opened here, and none is named.
+            NotFound: no such session.
+        """
+        from mcp_server.checkpoints.checkpoint import make
+
+        chosen = session or self._session
+        if chosen is None:
+            raise Invalid("no conversation was opened here yet; say which `session` to save")
+        return await _shielded(make(self.memory, chosen, "asked", note))
+
+    async def forget(
+        self,
+        text: str | None = None,
+        *,
+        turn: str | None = None,
+        session: str | None = None,
+        path: str | None = None,
+        lines: tuple[int, int] | None = None,
+        apply: bool = False,
+    ) -> Receipt:
+        """Returns every copy of a text, message, conversation or file; deletes them permanently if `apply` is set.
+
+        Args:
+            text: its words, wherever they are stored.
+            turn: one message, `SESSION#NUMBER`.
+            lines: the first and the last line of `path` to delete.
+
+        Raises:
+            Invalid: nothing or more than one thing is named, or the text is too short to be recognized.
+            NotFound: no such conversation, message or file.
+        """
+        from mcp_server.forgetting.forget import forget, plan_forget
+        from mcp_server.forgetting.target import ForgetTarget
+
+        target = ForgetTarget(text=text, turn=turn, session=session, path=path, lines=lines)
+        if not apply:
+            return await plan_forget(self.memory, target)
+        return await _shielded(forget(self.memory, target))
+
+    async def status(self, view: str = "all", *, session: str | None = None, max_tokens: int = 2000) -> StatusReport:
+        """Returns what the memory holds and what is wrong with it. `view` is one part, such as `"sessions"`.
+
+        Raises:
+            Invalid: no such view.
+            NotFound: no such session.
+        """
+        from mcp_server.status.status import status
+
+        return await status(self.memory, view, session, max_tokens)
+
+    async def recoverable(self, query: str | None = None, *, limit: int = 20) -> list[Recoverable]:
+        """Returns what `recover` can bring back, at most `limit` of each kind: dropped chunks, earlier versions of
+        files, archived entries, checkpoints.
+
+        The newest come first, or the best matches for the words of `query`. Each has `id`, `kind`, `path`, `at`,
+        `summary`.
+        """
+        from mcp_server.recovery.recoverable import recoverable
+
         return await recoverable(self.memory, query, limit)
 
     async def recover(self, what: str, *, apply: bool = False) -> Recovery:
-        """Shows (`diff`) what bringing `what` back would change, and does it if `apply` is set.
+        """Returns what a recovery would change (`diff`), and makes the change if `apply` is set.
 
-        `what` is the id of something `recoverable`, or `PATH@REV` for a file as it was at a commit, a tag or a date.
-        The answer's `undo` is the id that takes it back; `content` is the original text of a chunk, byte for byte.
+        Args:
+            what: an id from `recoverable`, the id of a checkpoint, or `PATH@REV`: a file at a commit, tag or date.
+
+        Returns:
+            The change. `undo` is the id that reverts it; `content` is the original text of a chunk, byte for byte.
+
+        Raises:
+            NotFound: there is no such id or version.
+            Refused: the file belongs to the user alone, such as those of the identity.
         """
+        from mcp_server.recovery.recover import recover
+
         return await recover(self.memory, what, self._caller, apply=apply)
 
     def loop(
@@ -209,16 +446,25 @@ class AgentMemory:
         get_token_count: CountTokens | None = None,
         session: str | None = None,
     ) -> ContextLoop:
-        """For an agent that keeps its own list of messages: what is in it is recorded, and it is kept short.
+        """Returns a loop for an agent that keeps its own list of messages: it records them and keeps the list short.
 
-        `get_context` gives the messages (mappings with `role` and `content`), `set_context` takes those that shall be
-        the context from now on; both may be coroutine functions. `session` goes on with a conversation; by default a
-        new one begins. See `mcp_server/agent_loop.py` and `examples/context_loop.py`.
+        `get_context` returns the messages (mappings with `role` and `content`), `set_context` receives the new list;
+        both may be coroutine functions. `session` continues a conversation; by default a new one begins. See
+        `mcp_server/agent_loop.py` and `examples/context_loop.py`.
         """
+        from mcp_server.agent_loop import ContextLoop
+
         return ContextLoop(self.memory, self._caller, get_context, set_context, get_token_count, session, self._project)
 
     async def end(self, session: str | None = None) -> None:
-        """Closes a conversation: its transcript is sealed and committed. What is said in it later continues it."""
+        """Closes a conversation: its transcript is sealed and committed. A later message continues it.
+
+        Raises:
+            Invalid: no conversation was opened here, and none is named.
+            NotFound: no such session.
+        """
+        from mcp_server.conversations.sessions import end_session
+
         chosen = session or self._session
         if chosen is None:
             raise Invalid("no conversation was opened here yet; say which `session` to end")
@@ -228,12 +474,19 @@ class AgentMemory:
 
     @property
     def session(self) -> str | None:
-        """What a call without `session` means; None before the first message."""
+        """Returns the id that a call without `session` uses; None before the first message."""
         return self._session
 
     @property
     def _caller(self) -> Caller:
         return Caller("python", None, explicit_sessions=False, folder=self._folder, session=self._session)
+
+
+async def _shielded(work: Awaitable[T]) -> T:
+    """Returns the result of `work`, which is finished also if the caller is canceled."""
+    with CancelScope(shield=True):
+        result = await work
+    return result  # noqa: RET504 - for mypy, because a scope may suppress an exception
 
 
 def _tool_call(given: Mapping[str, Any]) -> ToolCall:

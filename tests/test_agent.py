@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import anyio
 import pytest
 
+from mcp_server import agent
 from mcp_server.agent import AgentMemory
 from mcp_server.errors import Conflict, ContextManagerError, Invalid, Refused
 from tests.conftest import KEYWORDS_ONLY
@@ -77,6 +80,48 @@ async def test_facts_are_remembered_changed_and_recovered(memory: AgentMemory, w
 
 async def test_a_project_fact_goes_to_the_project(memory: AgentMemory) -> None:
     assert (await memory.remember("The hull is steel.", kind="project")).path.startswith("knowledge/projects/boat/")
+
+
+async def test_an_agent_searches_reads_and_anchors(memory: AgentMemory) -> None:
+    heard = await memory.observe("user", "The boiler of the Galeb runs at 2 bar.", at=datetime(2026, 1, 5, tzinfo=UTC))
+    found = await memory.search("boiler", since=date(2026, 1, 5), until="2026-01-05")
+    assert [hit.passage.session for hit in found.hits] == [heard.session]
+    assert not (await memory.search("boiler", until=date(2026, 1, 4))).hits
+    assert "2 bar" in (await memory.read(found.hits[0].passage.path)).text
+    assert (await memory.anchor("Galeb", note="the boat")).changed
+    assert not (await memory.anchor("Galeb", on=False)).on
+    assert (await memory.status("sessions")).views["sessions"]
+
+
+async def test_pruning_and_forgetting_only_show_until_they_are_applied(memory: AgentMemory, workspace: Path) -> None:
+    with pytest.raises(Invalid, match="which `session`"):
+        await memory.checkpoint()
+    await memory.observe("user", "The berth is number 14.", delivery="replace")
+    saved = await memory.checkpoint("before the storm")
+    assert saved.note == "before the storm"
+    assert not (await memory.recover(saved.id)).applied
+    assert (await memory.prune("compact")).dry_run
+    assert not (await memory.prune("compact", apply=True)).dry_run
+    await memory.end()
+    (transcript,) = (workspace / "raw").rglob("*.md")
+    assert not (await memory.forget("The berth is number 14.")).done
+    assert "berth" in transcript.read_text()
+    assert (await memory.forget("The berth is number 14.", apply=True)).done
+    assert "berth" not in "".join(path.read_text() for path in (workspace / "raw").rglob("*.md"))
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    script = "import sys, mcp_server.agent as agent; print(*sys.modules); agent.Recovery; agent.ContextLoop"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"pydantic", "numpy", "mcp", "yaml", "sqlite3", "tiktoken", "rich"}
+
+
+def test_every_answer_can_be_imported_from_it() -> None:
+    for name in agent.__all__:
+        assert getattr(agent, name).__name__ == name
+    with pytest.raises(AttributeError):
+        agent.nothing  # noqa: B018
 
 
 async def test_identity_is_not_an_agents_to_recover(memory: AgentMemory, workspace: Path) -> None:

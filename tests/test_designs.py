@@ -26,40 +26,41 @@ Check = tuple[str, Callable[[Any], bool]]
 """A text that the command prints, and a check of its JSON."""
 
 SHOWN: dict[str, Check] = {
-    "clarity": (
+    "status clarity": (
         "paint-shed",
         lambda data: data["exchanges"] == 7 and any("paint-shed" in row["id"] for row in data["top"]),
     ),
-    "clarity scores": (
+    "status clarity --scores": (
         "paint-shed",
         lambda data: all(abs(sum(r["terms"].values()) - r["score"]) < 1e-3 for r in data["scores"]),
     ),
-    "clarity anchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
     "anchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
-    "clarity unanchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
-    "unanchor ITEM": (ITEM, lambda data: ITEM in json.dumps(data)),
-    "clarity prune": ("", lambda data: "gone" in data),
+    "anchor ITEM --off": (ITEM, lambda data: ITEM in json.dumps(data)),
     "prune --strategy clarity": ("prune clarity", lambda data: data["session"] == SESSION),
-    "clarity stats": ("items", lambda data: data["items"] > 0),
-    "clarity config": ("halfLife", lambda data: data["scoring"]["halfLife"] == 5),
-    "status clarity": ("paint-shed", lambda data: data["clarity"]["items"] > 0),
+    "status clarity --stats": ("items", lambda data: data["items"] > 0),
+    "config get clarity": ("half_life", lambda data: data["clarity"]["scoring"]["half_life"] == 5),
     "compile MESSAGE --session SESSION": ("[CLARITY CONTEXT]", lambda data: "[CLARITY CONTEXT]" in json.dumps(data)),
-    "status gauges": ("1,000", lambda data: data["gauges"]["limit_tokens"] == 1000),
-    "health": (SESSION, lambda data: data[0]["limit"] == 1000 and 0 < data[0]["pct_used"] < 0.5),
-    "health --notify-if-pct 0.5": ("", lambda data: data == []),
-    "logs stats": ("Why chunks were dropped", lambda data: data["stats"]["reasons"]["compaction"] > 0),
-    "logs stats --session SESSION": ("Tokens saved", lambda data: data["stats"]["compaction"]["total"] > 0),
-    "drops --session SESSION": ("compaction", lambda data: data[0]["session_id"] == SESSION and data[0]["recoverable"]),
-    "compact --now --session SESSION": ("prune compact", lambda data: data["tokens_after"] <= data["tokens_before"]),
-    "compact --now --dry-run": ("prune compact", lambda data: data["dry_run"] is True),
-    "cold-storage list": ("in cold storage", lambda data: data["records"] > 0 and data["list"][0]["content"]),
-    "recover --chunk-id CHUNK": ("recovered", lambda data: data["applied"] and data["content"]),
+    "status gauges": (SESSION, lambda data: data[0]["limit"] == 1000 and 0 < data[0]["pct_used"] < 0.5),
+    "status gauges --notify-if-pct 0.5": ("", lambda data: data == []),
+    "status logs": ("Why chunks were dropped", lambda data: data["stats"]["reasons"]["compaction"] > 0),
+    "status logs --session SESSION": ("Tokens saved", lambda data: data["stats"]["compaction"]["total"] > 0),
+    "session drops --session SESSION": (
+        "compaction",
+        lambda data: data[0]["session_id"] == SESSION and data[0]["recoverable"],
+    ),
+    "prune --strategy compact --session SESSION --apply": (
+        "prune compact",
+        lambda data: data["tokens_after"] <= data["tokens_before"],
+    ),
+    "prune --strategy compact": ("prune compact", lambda data: data["dry_run"] is True),
+    "session drops --recoverable": ("in cold storage", lambda data: data["records"] > 0 and data["list"][0]["content"]),
+    "recover CHUNK --apply": ("recovered", lambda data: data["applied"] and data["content"]),
     "recover --query WORDS": ("cold", lambda data: any(one["kind"] == "cold" for one in data)),
     "reset": ("Nothing was deleted yet", lambda data: data["done"] is False),
-    "reset --force": ("Done.", lambda data: data["done"] is True),
-    "prune --strategy advisor --dry-run": ("prune advisor", lambda data: data["dry_run"] is True),
+    "reset --apply": ("Done.", lambda data: data["done"] is True),
+    "prune --strategy advisor --session SESSION": ("prune advisor", lambda data: data["dry_run"] is True),
     "prune --strategy advisor": ("prune advisor", lambda data: data["strategy"] == "advisor"),
-    "prune --dry-run": ("prune auto", lambda data: data["dry_run"] is True),
+    "prune": ("prune auto", lambda data: data["dry_run"] is True),
     "prune --lexicon": ("layers", lambda data: "layers" in data["lexicon"]),
 }
 
@@ -98,22 +99,22 @@ def test_every_command_runs_and_shows_something_true(run: Run, workspace: Path) 
     for number in range(7):
         said += [("user", errand(number)), ("agent", f"Part {number} is noted.")]
     converse(workspace, said, SESSION)
-    run("index", "status")
+    run("status", "index")
 
     for command in listed(OTHERS):
         text, true = SHOWN[command]
         for more in ((), ("--json",)):
-            if "unanchor" in command:
+            if "--off" in command:
                 run("anchor", ITEM)
             values = {"SESSION": SESSION, "ITEM": ITEM, "WORDS": WORDS, "MESSAGE": MESSAGE}
             if "CHUNK" in command:
-                values["CHUNK"] = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
+                values["CHUNK"] = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
             shown = run(*(values.get(word, word) for word in command.split()), *more)
             if more:
                 assert true(json.loads(shown)), (command, shown)
             else:
                 assert text in shown, (command, shown)
-                assert shown or command == "health --notify-if-pct 0.5"
+                assert shown or command == "status gauges --notify-if-pct 0.5"
 
 
 def test_every_call_of_the_memory_compiler_is_on_it() -> None:

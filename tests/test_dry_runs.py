@@ -21,26 +21,33 @@ PROPOSED = "Ana keeps bees."
 SMALL = {"CONTEXT_MANAGER_CONTEXT__LIMIT_TOKENS": "1000", "CONTEXT_MANAGER_CONTEXT__AUTO_RECOVER": "0"}
 
 COMMANDS = (
-    *(f"prune --strategy {name} --dry-run --session s1" for name in STRATEGIES),
-    "prune --dry-run",
-    "compact --now --dry-run --session s1",
-    "compact --dry-run --target 5",
-    "clarity prune --dry-run",
+    *(f"prune --strategy {name} --session s1" for name in STRATEGIES),
+    "prune",
+    "prune --strategy compact --target 5",
     "recover",
     "recover --query tulips",
     "recover CHUNK",
-    "recover --chunk-id CHUNK --dry-run",
     "recover knowledge/memory/MEMORY.md@HEAD",
     "forget ladder",
     "forget --turn s1#2",
     "forget --session s2",
     "reset",
+    "reset --index",
     "approve",
     "approve PROPOSAL",
-    "drops --session s1",
-    "cold-storage list",
-    "health",
-    "logs stats",
+    "approve PROPOSAL --reject",
+    "approve --all",
+    "extract",
+    "condense weekly",
+    "project rename OLD new",
+    "project merge OLD other",
+    "topics tune",
+    "uninstall --all --purge",
+    "session drops --session s1",
+    "session drops --recoverable",
+    "status gauges",
+    "status logs",
+    "config get",
 )
 """Those that have a dry run, those whose other form does something, and those that only look."""
 
@@ -59,16 +66,16 @@ def test_no_command_that_only_shows_changes_a_byte(run: Run, workspace: Path, mo
     for name, value in SMALL.items():
         monkeypatch.setenv(name, value)
     converse(workspace, [("user", errand(number)) for number in range(10)], "s1")
-    run("observe", "We talk of other things.", "--session", "s2")
+    run("observe", "We talk of other things.", "--session", "s2", "--project", "boats")
     run("remember", "The ladder stands in the paint-shed.")
     run("remember", "The ladder has nine rungs.")
     memory = workspace / "knowledge" / "memory" / "MEMORY.md"
     memory.write_text(memory.read_text() + "".join(f"- 2026-01-01: Old fact {n}.\n" for n in range(190)))
     run("remember", PROPOSED, "--kind", "identity")
     (proposal,) = json.loads(run("approve", "--json"))["proposals"]
-    chunk = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
+    chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
     run("search", "ladder")  # the index knows what was written by hand
-    values = {"CHUNK": chunk, "PROPOSAL": proposal["id"]}
+    values = {"CHUNK": chunk, "PROPOSAL": proposal["id"], "OLD": "boats"}
     changed: dict[str, list[str]] = {}
     for command in COMMANDS:
         for more in ((), ("--json",)):

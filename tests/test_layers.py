@@ -161,7 +161,7 @@ LOCAL_ONLY = {
     "mcp_server.clients.hooks.listener": "writes the address of the local listener",
     "mcp_server.clients.installers.config_file": "writes files of clients",
     "mcp_server.status.doctor": "reports this machine's SQLite",
-    "mcp_server.forgetting.find_secrets": "reads all objects of git and all files on disk",
+    "mcp_server.forgetting.target": "reads all objects of git and all files on disk",
     "mcp_server.forgetting.forget": "rewrites git's history and cleans all files on disk",
     "mcp_server.history.branch_folders": "checks branches out into folders",
     "mcp_server.history.explore": "copies this machine's settings into a branch's folder",

@@ -13,6 +13,22 @@ from mcp_server.connection import Connection
 from mcp_server.model import ToolCall
 from tools.rim import Short, client_of, hints, strict_tool
 
+MORE = {
+    "turn_id": "the client's id of the message, repeats are kept once",
+    "name": "the speaker's",
+    "at": "ISO time",
+    "project": "default: the folder's",
+    "kind": "main|shared (others read along)|subagent",
+    "delivery": "add|replace (your prompt is the compiled text alone)",
+    "model": "which answers",
+    "channel": "where it was said",
+    "important": "true: never dropped",
+    "context_tokens": "your context's size",
+    "tool_calls": "[{name, summary, result, files}]",
+    "chunks": "what else entered your context, [{type: file|skill|agent, id, tokens, tags, topics, mtime}]",
+}
+"""The arguments that the schema offers in one object. `kind` and `delivery` are fixed by the first call with them."""
+
 Words = list[Annotated[str, Field(max_length=200)]]
 
 
@@ -45,33 +61,22 @@ def tool(connection: Connection) -> Tool:
         role: Annotated[Literal["user", "agent", "assistant", "system"], Field(description="Who said it")],
         content: Annotated[str, Field(max_length=50_000_000, description="The whole message, unabridged")],
         session: Annotated[Short | None, Field(description="Handle from an earlier answer")] = None,
-        turn_id: Annotated[
-            Short | None, Field(description="The client's id of the message; repeats are kept once")
-        ] = None,
-        name: Annotated[Short | None, Field(description="The speaker's name")] = None,
-        at: Annotated[datetime | None, Field(description="When it was said; default now")] = None,
-        project: Annotated[Short | None, Field(description="Default: the working folder's")] = None,
-        kind: Annotated[
-            Literal["main", "shared", "subagent"] | None,
-            Field(description="shared: others read along; subagent: works for another. Fixed once given"),
-        ] = None,
-        delivery: Annotated[
-            Literal["add", "replace"] | None,
-            Field(description="replace: your prompt is the compiled text alone. Fixed once given"),
-        ] = None,
-        model: Annotated[Short | None, Field(description="Which model answers")] = None,
-        channel: Annotated[Short | None, Field(description="Where it was said; default: the client")] = None,
-        important: Annotated[bool, Field(description="Never to be dropped")] = False,
-        tool_calls: Annotated[list[Call], Field(max_length=500, description="What you called for this message")] = [],  # noqa: B006 - pydantic copies defaults
-        chunks: Annotated[list[Chunk], Field(max_length=500, description="What else entered your context")] = [],  # noqa: B006
-        context_tokens: Annotated[int | None, Field(ge=0, description="Your context's size now")] = None,
-        return_context: Annotated[bool, Field(description="Also answer with the compiled context")] = False,
+        return_context: Annotated[bool, Field(description="Answer with the compiled context, too")] = False,
+        turn_id: Short | None = None,
+        name: Short | None = None,
+        at: datetime | None = None,
+        project: Short | None = None,
+        kind: Literal["main", "shared", "subagent"] | None = None,
+        delivery: Literal["add", "replace"] | None = None,
+        model: Short | None = None,
+        channel: Short | None = None,
+        important: bool = False,
+        tool_calls: Annotated[list[Call], Field(max_length=500)] = [],  # noqa: B006 - pydantic copies defaults
+        chunks: Annotated[list[Chunk], Field(max_length=500)] = [],  # noqa: B006
+        context_tokens: Annotated[int | None, Field(ge=0)] = None,
     ) -> str:
-        """Use when a message was said, by the user or by you, and should be remembered: call it for every message.
-
-        It is stored for good before the answer comes; secrets are redacted. The answer's first line is `session: ID`:
-        pass that ID in every later call of the same conversation.
-        """
+        """Use when a message was said, by the user or by you: call it for every message. Secrets are redacted. The
+        answer's first line is `session: ID`: pass that ID in every later call of the same conversation."""
         from mcp_server.conversations.observe import ContextChunk, NewTurn
 
         turn = NewTurn(
@@ -101,4 +106,4 @@ def tool(connection: Connection) -> Tool:
         compiled = await compile_context(await connection.memory(), request, await connection.caller(client))
         return f"{observed.markdown}\n\n{compiled.text}"
 
-    return strict_tool(observe, hints(reads=False, repeats=False))
+    return strict_tool(observe, hints(reads=False, repeats=False), more=MORE)

@@ -16,11 +16,11 @@ def tool(connection: Connection) -> Tool:
         path: Annotated[Path, Field(description="Workspace path, as search and status give it")],
         start: Annotated[int | None, Field(ge=1, description="First line")] = None,
         end: Annotated[int | None, Field(ge=1, description="Last line")] = None,
-        at: Annotated[Short | None, Field(description="Commit, tag or date: the file as it was then")] = None,
+        at: Annotated[Short | None, Field(description="Commit, tag or date: the file as it was")] = None,
         max_tokens: MaxTokens = 2000,
     ) -> str:
-        """Use when you know a path of the memory and want its text: what stands around a search result, a whole note,
-        an earlier version."""
+        """Use when you know a path of the memory and want its text: the lines around a search result, a whole note, an
+        earlier version."""
         from mcp_server.conversations import read as action
 
         return (await action.read(await connection.memory(), path, start, end, at, max_tokens)).markdown

@@ -26,8 +26,8 @@ def tool(connection: Connection) -> Tool:
         dry_run: Annotated[bool, Field(description="false: do it; the answer says how to undo it")] = True,
         max_tokens: MaxTokens = 2000,
     ) -> str:
-        """Use when something is needed again that left the context (dropped, summarised) or the memory (archived,
-        changed), or a session should go back to a checkpoint. Without arguments: lists what can come back."""
+        """Use when something is needed again that left the context (dropped, summarized) or the memory (archived,
+        changed), or a session should go back to a checkpoint. Without arguments: lists what can be recovered."""
         from mcp_server.recovery.recover import recover as action
         from mcp_server.recovery.recoverable import as_text, meant, recoverable
 

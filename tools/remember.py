@@ -19,6 +19,14 @@ from tools.rim import Path, Short, answer, can_ask, client_of, hints, shortened,
 
 Kind = Literal["fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic"]
 
+MORE = {
+    "path": "another file than the kind's",
+    "section": "its heading",
+    "action": "append|replace (the section)|edit (old_text only)|create (a file)",
+    "old_text": "what edit replaces, exactly",
+}
+"""The arguments that the schema offers in one object."""
+
 
 class Approval(BaseModel):
     """The user's word about a change of identity or topics."""
@@ -64,20 +72,17 @@ def tool(connection: Connection) -> Tool:
         kind: Annotated[Kind, Field(description="Chooses file and section")] = "fact",
         project: Annotated[Literal["current", "global"], Field(description="global: true everywhere")] = "current",
         session: Annotated[Short | None, Field(description="Handle of the conversation")] = None,
-        path: Annotated[Path | None, Field(description="Instead of the kind's own file")] = None,
-        section: Annotated[Short | None, Field(description="Heading to write under")] = None,
-        action: Annotated[
-            Literal["append", "replace", "edit", "create"],
-            Field(description="replace: the section; edit: old_text only; create: a new file"),
-        ] = "append",
-        old_text: Annotated[str | None, Field(max_length=20_000, description="What edit replaces, exactly")] = None,
         supersedes: Annotated[
             str | None, Field(max_length=2_000, description="What this replaces: its text, or path:line")
         ] = None,
+        path: Path | None = None,
+        section: Short | None = None,
+        action: Literal["append", "replace", "edit", "create"] = "append",
+        old_text: Annotated[str | None, Field(max_length=20_000)] = None,
         approval: Any = None,
     ) -> Annotated[CallToolResult, Remembered]:
         """Use when something should still be known in later conversations: a fact, a decision and its reason, a rule, a
-        lesson, a preference. Answers with the diff. Secrets are refused; what is there already is not repeated."""
+        lesson, a preference. Secrets are refused; known facts are not repeated."""
         from mcp_server.knowledge import remember as knowledge
 
         fact = knowledge.NewFact(content, kind, project, session, path, section, action, old_text, supersedes)
@@ -95,7 +100,7 @@ def tool(connection: Connection) -> Tool:
 
     # The resolver is of this connection, so no text of an annotation could name it.
     remember.__annotations__["approval"] = Annotated[ElicitationResult[Approval], Resolve(ask)]
-    return strict_tool(remember, hints(reads=False, destroys=True), structured=True)
+    return strict_tool(remember, hints(reads=False, destroys=True), structured=True, more=MORE)
 
 
 def _question(path: str, diff: str) -> str:

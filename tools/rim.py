@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import difflib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import anyio
@@ -39,7 +40,7 @@ PROGRESS_SECONDS = 1.0
 
 Short = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=1000)]
-MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="A longer answer is cut, and says so")]
+MaxTokens = Annotated[int, Field(ge=100, le=100_000, description="A longer answer is cut")]
 
 
 class Rim(MCPServer[Any]):
@@ -119,14 +120,15 @@ async def with_progress(context: Context[Any, Any] | None, what: str, work: Awai
 class CheckedArguments(FuncMetadata):
     """The arguments of a tool. Unknown ones are refused, and errors are explained in words.
 
-    `texts` are the arguments of type string: JSON in them is not parsed.
+    `texts` are the arguments of type string: JSON in them is not parsed. Arguments in the object `more` are also
+    accepted outside of it.
     """
 
     texts: frozenset[str]
 
     def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
         try:
-            return super().validate_arguments(arguments_to_validate)
+            return super().validate_arguments(_flattened(arguments_to_validate))
         except ValidationError as error:
             raise Invalid(
                 "; ".join(_explain(item, list(self.arg_model.model_fields)) for item in error.errors())
@@ -138,8 +140,26 @@ class CheckedArguments(FuncMetadata):
         return parsed | {name: data[name] for name in self.texts & data.keys() if parsed[name] is not None}
 
 
-def strict_tool(fn: Callable[..., Any], hints: ToolAnnotations, structured: bool = False) -> Tool:
-    """Returns the tool that a function describes by its signature and docstring, with a compact schema."""
+def _flattened(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments with those of `more`. An argument that is given twice counts as it is outside of it."""
+    outer = {name: value for name, value in arguments.items() if name != "more"}
+    inner = arguments.get("more")
+    if isinstance(inner, str):  # some clients send objects as JSON text
+        with contextlib.suppress(ValueError, RecursionError):
+            inner = json.loads(inner)
+    if not isinstance(inner, dict | None):
+        raise Invalid("argument 'more': must be an object")
+    return {**(inner or {}), **outer}
+
+
+def strict_tool(
+    fn: Callable[..., Any], hints: ToolAnnotations, structured: bool = False, more: Mapping[str, str] | None = None
+) -> Tool:
+    """Returns the tool that a function describes by its signature and docstring, with a compact schema.
+
+    `more` names rarely used arguments, each with a short description. The schema offers them as one object, because
+    every session of a client pays for every argument.
+    """
     tool = Tool.from_function(fn, annotations=hints, structured_output=None if structured else False)
     made = tool.fn_metadata
     strict: type[ArgModelBase] = type(fn.__name__, (made.arg_model,), {"model_config": ConfigDict(extra="forbid")})
@@ -152,6 +172,11 @@ def strict_tool(fn: Callable[..., Any], hints: ToolAnnotations, structured: bool
         output_schema=made.output_schema and compact(made.output_schema, nulls=True),
     )
     tool.description = " ".join(tool.description.split())
+    if more:
+        offered = {name: schema for name, schema in tool.parameters["properties"].items() if name not in more}
+        listed = "; ".join(f"{name}: {about}" for name, about in more.items())
+        offered["more"] = {"type": "object", "description": f"Rarely needed. {listed}"}
+        tool.parameters["properties"] = offered
     return tool
 
 
@@ -198,8 +223,8 @@ def client_of(context: Context[Any, Any]) -> str | None:
 
 
 def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
-    """Returns a shorter schema: without titles and references and, unless `nulls`, without `or null`, because a null
-    argument can be left out."""
+    """Returns a shorter schema: without titles, references and the limit that a text has a character and, unless
+    `nulls`, without `or null`, because a null argument can be left out."""
     definitions = schema.get("$defs", {})
 
     def shrink(node: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +235,7 @@ def compact(schema: dict[str, Any], nulls: bool = False) -> dict[str, Any]:
             node = shrink(options[0]) | {k: v for k, v in node.items() if k != "anyOf"}
         if node.get("default", ...) is None and not nulls:
             node = {k: v for k, v in node.items() if k != "default"}
-        kept = {key: value for key, value in node.items() if key not in ("title", "$defs")}
+        kept = {key: value for key, value in node.items() if key not in ("title", "$defs", "minLength")}
         if "properties" in kept:
             kept["properties"] = {name: shrink(value) for name, value in kept["properties"].items()}
         if "anyOf" in kept:

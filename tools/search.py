@@ -14,6 +14,14 @@ from mcp_server.connection import Connection
 from mcp_server.model import Category
 from tools.rim import MaxTokens, Short, answer, client_of, hints, strict_tool
 
+MORE = {
+    "session": "only this conversation",
+    "since": "first date",
+    "until": "last date",
+    "mode": "hybrid|keyword|vector",
+}
+"""The arguments that the schema offers in one object."""
+
 
 class Hit(TypedDict):
     """A passage. `score` is the sum of `terms`; what it has not (a turn, a speaker, a term) is left out."""
@@ -67,16 +75,14 @@ def tool(connection: Connection) -> Tool:
         scope: Annotated[
             Literal["project", "all"], Field(description="project: this one and what is global")
         ] = "project",
-        mode: Annotated[
-            Literal["hybrid", "keyword", "vector"], Field(description="By words, by meaning, or both")
-        ] = "hybrid",
-        session: Annotated[Short | None, Field(description="Only this conversation")] = None,
-        since: Annotated[Short | None, Field(description="First date, YYYY-MM-DD")] = None,
-        until: Annotated[Short | None, Field(description="Last date")] = None,
+        mode: Literal["hybrid", "keyword", "vector"] = "hybrid",
+        session: Short | None = None,
+        since: Short | None = None,
+        until: Short | None = None,
         max_tokens: MaxTokens = 2000,
     ) -> Annotated[CallToolResult, Found]:
-        """Use when you need something particular from earlier conversations or notes: who said what, when, why. Gives
-        path, lines, date and text of the best passages; `read` shows what stands around them."""
+        """Use when you need something particular from earlier conversations or notes: who said what, when, why. Answers
+        with the best passages; `read` shows the lines around them."""
         from mcp_server.search import search as action
 
         memory = await connection.memory()
@@ -87,7 +93,7 @@ def tool(connection: Connection) -> Tool:
         data = found.as_dict()
         return answer(found.markdown, {**data, "hits": [_lean(hit) for hit in data["hits"]]})
 
-    return strict_tool(search, hints(reads=True), structured=True)
+    return strict_tool(search, hints(reads=True), structured=True, more=MORE)
 
 
 def _lean(hit: dict[str, Any]) -> dict[str, Any]:

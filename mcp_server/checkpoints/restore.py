@@ -229,7 +229,7 @@ async def commit_files(memory: Memory, intent: RecoveryIntent, then: Checkpoint,
     tag = f"{TAG}{intent.undo}"
     message = (
         f"recovery: back to checkpoint {then.id}\n\nSession: {then.session}, turn {then.turn}\n"
-        f"Undo: context-manager recover --checkpoint {own.id}"
+        f"Undo: context-manager recover {own.id} --apply"
     )
     async with memory.locks.git():
         try:

@@ -217,7 +217,7 @@ def unchanged_files(memory: Memory, then: Checkpoint, caller: Caller) -> dict[st
     if caller.source == "cli" or not memory.settings.knowledge.approve:
         return found
     there, here = _texts(memory, trees, then), _texts_now(trees)
-    by_hand = f"it is for the user's own hand: `context-manager recover --checkpoint {then.id} --knowledge`"
+    by_hand = f"it is for the user's own hand: `context-manager recover {then.id} --knowledge --apply`"
     for path in sorted(there.keys() | here.keys()):
         if is_for_own_hand(path) and there.get(path) != here.get(path):
             found.setdefault(path, by_hand)

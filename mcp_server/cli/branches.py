@@ -1,4 +1,4 @@
-"""What `explore merge` and `reconstruct merge` say."""
+"""`context-manager explore` and `context-manager reconstruct`: branches of the memory, merged or dropped."""
 
 from __future__ import annotations
 
@@ -6,16 +6,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcp_server.cli.printing import print_json
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import (
+    apply_option,
+    count,
+    examples,
+    json_option,
+    moment,
+    print_json,
+    print_table,
+    print_text,
+    progress,
+    working,
+)
 
 if TYPE_CHECKING:
     from mcp_server.history.merging import Joined
+    from mcp_server.knowledge.compare_trees import Comparison
+    from mcp_server.knowledge.reconstruct import Reconstruction
+    from mcp_server.memory import Memory
 
 SHOWN_FILES = 20
 
 
 def print_joined(name: str, done: Joined | None, as_json: bool) -> None:
-    """What became of a branch that was merged; None: it had nothing of its own."""
+    """Prints the result of a merge; None is a branch without changes."""
     if as_json:
         print_json(done)
     elif done is None:
@@ -24,6 +39,249 @@ def print_joined(name: str, done: Joined | None, as_json: bool) -> None:
         more = f" and {len(done.paths) - SHOWN_FILES} more files" if len(done.paths) > SHOWN_FILES else ""
         click.echo(f"merged as {done.commit[:10]}: {', '.join(done.paths[:SHOWN_FILES]) or 'no file changed'}{more}")
         for path in done.contested:
-            click.echo(f"{path}: the same was edited here and there; both versions stand in it")
+            click.echo(f"{path}: the same was edited here and there; it has both versions")
         if done.tag:
             click.echo(f"tagged {done.tag}; taken back file by file: context-manager recover PATH@{done.commit[:10]}~1")
+
+
+@click.group("explore", epilog=examples("explore create tidy-up", "explore list", "explore merge tidy-up --apply"))
+def explore_command() -> None:
+    """Try a change of the memory on a branch, in a folder of its own; it is merged or dropped within a week."""
+
+
+@explore_command.command("create")
+@click.argument("name")
+@json_option
+def create(name: str, as_json: bool) -> None:
+    """Begin an exploration of the current memory."""
+    from mcp_server.history import explore
+
+    made = with_memory(lambda memory: explore.create(memory, name))
+    if as_json:
+        print_json(made)
+        return
+    click.echo(f"{made.place}\nEdit what you like there, or point a command at it with --workspace. It is dropped on")
+    click.echo(f"{made.until:%Y-%m-%d}. Keep it: context-manager explore merge {name} --apply; or not: explore drop")
+
+
+@explore_command.command("list")
+@json_option
+def explore_list(as_json: bool) -> None:
+    """List the explorations, oldest first."""
+    from mcp_server.history.explore import explorations
+
+    found = with_memory(explorations)
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No explorations. Begin one: context-manager explore create NAME")
+    else:
+        rows = [
+            (one.name, moment(one.begun), one.commits, one.uncommitted, moment(one.until), one.place or "(gone)")
+            for one in found
+        ]
+        columns = ("name", "begun (UTC)", "commits", "uncommitted", "dropped (UTC)", "folder")
+        print_table(columns, rows, right=("commits", "uncommitted"))
+
+
+@explore_command.command("merge")
+@click.argument("name")
+@apply_option
+@json_option
+def explore_merge(name: str, apply: bool, as_json: bool) -> None:
+    """Merge its changes into the memory, and end it."""
+    from mcp_server.history import explore
+
+    if not apply:
+        _show_exploration(name, "merge", as_json)
+        return
+
+    async def act(memory: Memory) -> Joined | None:
+        return await explore.merge(memory, name)
+
+    print_joined(name, with_memory(act), as_json)
+
+
+@explore_command.command("drop")
+@click.argument("name")
+@apply_option
+@json_option
+def explore_drop(name: str, apply: bool, as_json: bool) -> None:
+    """End it; a tag keeps its changes."""
+    from mcp_server.history import explore
+
+    if not apply:
+        _show_exploration(name, "drop", as_json)
+        return
+    done = with_memory(lambda memory: explore.drop(memory, name))
+    if as_json:
+        print_json(done)
+    elif done.tag:
+        click.echo(f"{name} is dropped; its work is at {done.tag} (context-manager history show {done.tag})")
+    else:
+        click.echo(f"{name} is dropped; it had nothing of its own")
+
+
+@click.group(
+    "reconstruct",
+    epilog=examples("reconstruct create again", "reconstruct compare again", "reconstruct merge again --apply"),
+)
+def reconstruct_command() -> None:
+    """Derive all knowledge again from the conversations, on a branch beside the memory; compare, merge or drop it.
+
+    Lines that you or an agent wrote are carried over unchanged. The live files are not touched.
+    """
+
+
+@reconstruct_command.command("create")
+@click.argument("name")
+@click.option(
+    "--only", "extractors", multiple=True, metavar="EXTRACTOR", help="By this extractor; may be given more than once."
+)
+@click.option("--model", metavar="MODEL", help="By this model of the configured LLM (llm.provider).")
+@click.option("--no-model", is_flag=True, help="By rules, also if an LLM is configured.")
+@json_option
+def reconstruct_create(
+    name: str, extractors: tuple[str, ...], model: str | None, no_model: bool, as_json: bool
+) -> None:
+    """Derive the knowledge on the branch extract/NAME, in a folder of its own."""
+    if model and no_model:
+        raise click.UsageError("--model and --no-model exclude each other")
+    from mcp_server.knowledge.reconstruct import reconstruct
+
+    async def act(memory: Memory) -> Reconstruction:
+        if model and memory.llm is None:
+            raise click.UsageError("there is no LLM to take another model of; set llm.provider first")
+        with progress("Reading conversations") as show:
+            return await reconstruct(memory, name, extractors, use_model=not no_model, show=show)
+
+    made = with_memory(act, settings={"CONTEXT_MANAGER_LLM__MODEL": model} if model else {})
+    if as_json:
+        print_json(made)
+        return
+    said = f"{made.conversations} conversations read by {made.by}: {made.lines} lines found; {made.before} were there"
+    next_step = f"Compare: context-manager reconstruct compare {name}; then reconstruct merge {name}, or drop {name}"
+    print_text("\n".join([said, *made.notes, str(made.place), next_step]))
+
+
+@reconstruct_command.command("list")
+@json_option
+def reconstruct_list(as_json: bool) -> None:
+    """List the reconstructions, oldest first."""
+    from mcp_server.knowledge.reconstruct import reconstructions
+
+    found = with_memory(reconstructions)
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No reconstructions. Make one: context-manager reconstruct create NAME")
+    else:
+        rows = [(one.name, moment(one.made), one.conversations, one.lines, one.by) for one in found]
+        columns = ("name", "made (UTC)", "conversations", "lines", "by")
+        print_table(columns, rows, right=("conversations", "lines"))
+
+
+@reconstruct_command.command("compare")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@json_option
+def compare(names: tuple[str, ...], as_json: bool) -> None:
+    """Compare the memory and reconstructions: files, lines, and how well knowledge finds messages."""
+    from mcp_server.knowledge.compare_trees import compare as action
+
+    async def act(memory: Memory) -> Comparison:
+        with working("Comparing …"):
+            return await action(memory, names)
+
+    found = with_memory(act)
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+@reconstruct_command.command("merge")
+@click.argument("name")
+@apply_option
+@json_option
+def reconstruct_merge(name: str, apply: bool, as_json: bool) -> None:
+    """Merge it into the memory, and end it. Later edits stay."""
+    from mcp_server.knowledge import reconstruct
+
+    if not apply:
+        _show_reconstruction(name, "merge", as_json)
+        return
+
+    async def act(memory: Memory) -> Joined | None:
+        return await reconstruct.merge(memory, name)
+
+    print_joined(name, with_memory(act), as_json)
+
+
+@reconstruct_command.command("drop")
+@click.argument("name")
+@apply_option
+@json_option
+def reconstruct_drop(name: str, apply: bool, as_json: bool) -> None:
+    """Delete it. It can be made again."""
+    from mcp_server.knowledge import reconstruct
+
+    if not apply:
+        _show_reconstruction(name, "drop", as_json)
+        return
+    with_memory(lambda memory: reconstruct.drop(memory, name))
+    if as_json:
+        print_json({"dropped": name})
+    else:
+        click.echo(f"{name} is dropped")
+
+
+def _show_exploration(name: str, verb: str, as_json: bool) -> None:
+    """Prints what a merge or drop would affect. Raises NotFound if there is no such exploration."""
+    from mcp_server.history.explore import EXPLORATIONS, Exploration, explorations
+
+    async def ask(memory: Memory) -> Exploration:
+        await EXPLORATIONS.find(memory, name)
+        return next(one for one in await explorations(memory) if one.name == name)
+
+    found = with_memory(ask)
+    own = f"{count(found.commits, 'commit')} and {count(found.uncommitted, 'uncommitted file')} of its own"
+    _print_not_applied("explore", name, verb, own, found, as_json)
+
+
+def _show_reconstruction(name: str, verb: str, as_json: bool) -> None:
+    """Prints what a merge or drop would affect. Raises NotFound if there is no such reconstruction."""
+    from mcp_server.knowledge.reconstruct import branch_of, reconstructions
+
+    async def ask(memory: Memory) -> Reconstruction:
+        await branch_of(memory, name)
+        return next(one for one in await reconstructions(memory) if one.name == name)
+
+    found = with_memory(ask)
+    own = f"{found.lines:,} lines from {count(found.conversations, 'conversation')}"
+    _print_not_applied("reconstruct", name, verb, own, found, as_json)
+
+
+def _print_not_applied(command: str, name: str, verb: str, own: str, found: object, as_json: bool) -> None:
+    if as_json:
+        print_json({"branch": found, "change": verb, "applied": False})
+    else:
+        click.echo(f"{name} has {own}.")
+        click.echo(f"Nothing was changed yet; do it with: context-manager {command} {verb} {name} --apply")
+
+
+def _show(found: Comparison) -> None:
+    rows = [
+        (one.name, one.files, one.lines, one.sources, f"{one.turns:.1%}", f"{one.conversations:.1%}")
+        for one in found.versions
+    ]
+    columns = ("version", "files", "derived lines", "turns named", "found: turn", "found: conversation")
+    print_table(columns, rows, right=columns[1:], title=f"{found.questions} questions, the ten best knowledge lines")
+    for name, delta in found.deltas.items():
+        shown = delta.files[:SHOWN_FILES]
+        said = [f"{name}: {delta.common} lines as in the memory, of {delta.second_lines}"]
+        said += [f"  {one.path}  -{one.only_first} +{one.only_second}" for one in shown]
+        said += [f"  and {len(delta.files) - len(shown)} more files"] if len(delta.files) > len(shown) else []
+        if delta.own_since:
+            said.append(f"  {delta.own_since} lines were written into the memory since; a merge keeps them")
+        said += [f"  NOT CARRIED OVER  {line}" for line in delta.own_lost]
+        print_text("\n".join(said))

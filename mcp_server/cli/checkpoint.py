@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from shlex import quote
+
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_json, print_result, print_table
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import (
+    apply_option,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+)
 
 
-@click.group("checkpoint")
-def command() -> None:
-    """Make, list, show and compare checkpoints of a conversation. `recover --checkpoint ID` goes back to one."""
+@click.group(
+    "checkpoint", epilog=examples("checkpoint create --note 'before the rewrite'", "checkpoint list", "recover ID")
+)
+def checkpoint_command() -> None:
+    """Make, list, show and compare checkpoints of a conversation. `recover ID` goes back to one."""
 
 
-@command.command("create")
-@click.option("--session", help="Of this conversation (default: the one last heard of).")
+@checkpoint_command.command("create")
+@click.option("--session", help="Of this conversation (default: the one with the latest message).")
 @click.option("--note", default="", help="What for.")
 @json_option
 def create(session: str | None, note: str, as_json: bool) -> None:
-    """Write down where a conversation stands."""
+    """Save the state of a conversation."""
     from mcp_server.checkpoints.checkpoint import make
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.enrich import enrich_all
@@ -34,15 +47,15 @@ def create(session: str | None, note: str, as_json: bool) -> None:
     print_result(made, summary_text(made), as_json)
     if not as_json:
         click.echo(f"What going back would change: context-manager checkpoint diff {made.id}")
-        click.echo(f"Go back: context-manager recover --checkpoint {made.id}")
+        click.echo(f"Go back: context-manager recover {made.id} --apply")
 
 
-@command.command("list")
+@checkpoint_command.command("list")
 @click.option("--session", help="Of this conversation (default: of all).")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
 @json_option
 def list_(session: str | None, limit: int, as_json: bool) -> None:
-    """The checkpoints that are kept, the newest first."""
+    """List the checkpoints, newest first."""
     from mcp_server.checkpoints.stored import listed, reason_text, time_text
     from mcp_server.memory import Memory
     from mcp_server.storage.checkpoint_files import Head
@@ -60,11 +73,11 @@ def list_(session: str | None, limit: int, as_json: bool) -> None:
         print_table(("id", "made (UTC)", "what"), rows, whole=("id",))
 
 
-@command.command("show")
+@checkpoint_command.command("show")
 @click.argument("checkpoint")
 @json_option
 def show(checkpoint: str, as_json: bool) -> None:
-    """One checkpoint: what was decided, what is open, what the state was."""
+    """Print a checkpoint: decisions, open items, state."""
     from mcp_server.checkpoints.document import Checkpoint
     from mcp_server.checkpoints.stored import read, shown_text
     from mcp_server.memory import Memory
@@ -76,12 +89,12 @@ def show(checkpoint: str, as_json: bool) -> None:
     print_result(found, shown_text(found), as_json)
 
 
-@command.command("diff")
+@checkpoint_command.command("diff")
 @click.argument("checkpoint")
 @click.argument("other", required=False)
 @json_option
 def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
-    """What going back to CHECKPOINT would change: of things as they are now, or as they were at OTHER."""
+    """Show the changes from now, or from OTHER, to CHECKPOINT."""
     from mcp_server.checkpoints.restore_plan import diff_text as action
     from mcp_server.memory import Memory
 
@@ -90,3 +103,79 @@ def diff(checkpoint: str, other: str | None, as_json: bool) -> None:
 
     found = with_memory(ask)
     print_result({"checkpoint": checkpoint, "other": other, "diff": found.splitlines()}, found, as_json)
+
+
+@click.command(
+    "recover",
+    epilog=examples(
+        "recover", "recover --query tulips", "recover knowledge/identity/USER.md@2026-02-01", "recover ID --apply"
+    ),
+)
+@click.argument("what", required=False, metavar="[PATH@REV|ID]")
+@click.option("--knowledge/--no-knowledge", default=None, help="Of a checkpoint: the knowledge files, too.")
+@click.option("--query", help="List what contains these words; with --apply: recover the best match.")
+@apply_option
+@click.option("--limit", type=click.IntRange(1, 200), default=10, show_default=True, help="Most of each kind.")
+@json_option
+def recover_command(
+    what: str | None,
+    knowledge: bool | None,
+    query: str | None,
+    apply: bool,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Bring back a dropped chunk, an earlier version, an archived entry, a reverted commit, or a checkpoint.
+
+    Without arguments: list what can be recovered, with the IDs.
+
+    PATH@REV is a file as it was at a commit, a tag or a date (YYYY-MM-DD). Another recovery undoes a recovery. Going
+    back to a checkpoint restores anchors, topics, the live context and its items.
+    """
+    if what and query:
+        raise click.UsageError("give what to recover, or --query, not both")
+    if apply and not (what or query):
+        raise click.UsageError("--apply needs what to recover: PATH@REV, an ID or --query")
+    if what is None and not apply:
+        _list(query, limit, as_json)
+    else:
+        _recover(what, query, apply, knowledge, as_json)
+
+
+def _list(query: str | None, limit: int, as_json: bool) -> None:
+    from mcp_server.memory import Memory
+    from mcp_server.recovery.recoverable import Recoverable, recoverable
+
+    async def find(memory: Memory) -> list[Recoverable]:
+        return await recoverable(memory, query, limit)
+
+    found = with_memory(find, fresh=bool(query))
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("Nothing to recover: nothing went cold or was archived, and no committed file was changed since.")
+    else:
+        rows = [(one.id, one.kind, one.at[:16].replace("T", " "), one.summary) for one in found]
+        print_table(("id", "kind", "written", "what"), rows, whole=("id",))
+
+
+def _recover(what: str | None, query: str | None, apply: bool, knowledge: bool | None, as_json: bool) -> None:
+    from mcp_server.memory import Memory
+    from mcp_server.recovery.recover import Recovery, recover
+    from mcp_server.recovery.recoverable import meant
+
+    async def act(memory: Memory) -> Recovery:
+        return await recover(
+            memory, what or (await meant(memory, query or "")).id, caller(), apply=apply, knowledge=knowledge
+        )
+
+    done = with_memory(act, fresh=what is None)
+    if as_json:
+        print_json(done)
+        return
+    print_text(replace(done, undo=None).markdown)
+    if done.undo:
+        click.echo(f"Undo it with: context-manager recover {done.undo} --apply")
+    elif done.diff and not done.applied:
+        too = " --knowledge" if knowledge else ""
+        click.echo(f"Nothing was changed yet; do it with: context-manager recover {quote(done.id)} --apply{too}")

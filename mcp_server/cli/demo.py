@@ -26,7 +26,7 @@ PICTURE_COLUMNS = 92
 @click.option("--ask", help="The message to compile a context for.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the before-and-after here.")
 @json_option
-def command(file: Path | None, ask: str | None, svg: Path | None, as_json: bool) -> None:
+def demo_command(file: Path | None, ask: str | None, svg: Path | None, as_json: bool) -> None:
     """Show the main job, from nothing: import, serve, observe, search, remember, compile, and why.
 
     FILE is a conversation or a folder of notes of your own; without it, the package's own conversation is used. The
@@ -70,7 +70,7 @@ def _show(number: int, step: Step) -> None:
     if text:
         to.print(Padding(Text(text), (0, 0, 0, 2), expand=False))
     if step.receipt is not None:
-        from mcp_server.cli.explain import show
+        from mcp_server.cli.compile import show
 
         show(step.receipt, step.message, to)
 

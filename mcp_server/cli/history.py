@@ -9,24 +9,37 @@ from typing import TYPE_CHECKING
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, moment, print_json, print_result, print_table, print_text
+from mcp_server.cli.printing import (
+    apply_option,
+    examples,
+    json_option,
+    moment,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    working,
+)
 
 if TYPE_CHECKING:
+    from mcp_server.history.committing import Kind
     from mcp_server.history.history import Changed, Origin
     from mcp_server.memory import Memory
 
 
-@click.group("history")
-def command() -> None:
-    """What git knows of this memory: when something was learned, where it came from, what changed."""
+@click.group(
+    "history", epilog=examples("history when tulips", "history diff '2 weeks ago'", "history revert COMMIT --apply")
+)
+def history_command() -> None:
+    """Show from git when something was learned, where it came from, and what changed."""
 
 
-@command.command("when")
+@history_command.command("when")
 @click.argument("text")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
 @json_option
 def when(text: str, limit: int, as_json: bool) -> None:
-    """When TEXT came into knowledge, and when it went."""
+    """Show when TEXT came into the knowledge, and when it left."""
     from mcp_server.history import history
 
     found = with_memory(lambda memory: history.when(memory, text, limit))
@@ -41,66 +54,68 @@ def when(text: str, limit: int, as_json: bool) -> None:
             click.echo(f"said in {source}")
 
 
-@command.command("where")
+@history_command.command("where")
 @click.argument("what", metavar="TEXT|PATH|PATH:LINE")
 @json_option
 def where(what: str, as_json: bool) -> None:
-    """Where a text or a file comes from: who wrote its lines when, and in which conversation."""
+    """Show who wrote the lines of a text or a file, when, and in which conversation."""
     from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.where(memory, what)), as_json)
 
 
-@command.command("blame")
+@history_command.command("blame")
 @click.argument("path")
 @click.option("--start", type=click.IntRange(1), help="First line.")
 @click.option("--end", type=click.IntRange(1), help="Last line.")
 @json_option
 def blame(path: str, start: int | None, end: int | None, as_json: bool) -> None:
-    """A file line by line: which commit wrote it."""
+    """Show the commit of each line of a file."""
     from mcp_server.history import history
 
     _print_origins(with_memory(lambda memory: history.blame(memory, path, start, end)), as_json)
 
 
-@command.command("diff")
+@history_command.command("diff")
 @click.argument("since", default="1 week ago")
 @click.argument("until", required=False)
 @click.option("--path", help="Of this file or folder only.")
 @json_option
 def diff(since: str, until: str | None, path: str | None, as_json: bool) -> None:
-    """What changed in knowledge: SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a
-    commit; without UNTIL up to now."""
+    """Show what changed in the knowledge.
+
+    SINCE and UNTIL are a day, `2 weeks ago`, `yesterday`, a week (2026-W07), a tag or a commit. UNTIL: default now.
+    """
     from mcp_server.history import history
 
     _print_changed(lambda memory: history.diff(memory, since, until, path), as_json)
 
 
-@command.command("today")
+@history_command.command("today")
 @json_option
 def today(as_json: bool) -> None:
-    """What was learned today, committed or not."""
+    """Show what was learned today, committed or not."""
     from mcp_server.history import history
 
     _print_changed(history.today, as_json)
 
 
-@command.command("show")
+@history_command.command("show")
 @click.argument("commit")
 @json_option
 def show(commit: str, as_json: bool) -> None:
-    """A commit: its message and what it changed. (A file as it was: `read PATH --at COMMIT`.)"""
+    """Show a commit's message and changes. (A file at a commit: `read PATH --at COMMIT`.)"""
     from mcp_server.history import history
 
     _print_changed(lambda memory: history.show(memory, commit), as_json)
 
 
-@command.command("revert")
+@history_command.command("revert")
 @click.argument("commit")
-@click.option("--apply", is_flag=True, help="Do it; without this only the diff is shown.")
+@apply_option
 @json_option
 def revert(commit: str, apply: bool, as_json: bool) -> None:
-    """Take back what a commit changed in knowledge, by a new commit. What was written since stays."""
+    """Revert a commit's changes of the knowledge with a new commit. Later changes stay."""
     from mcp_server.history import revert as action
 
     done = with_memory(lambda memory: action.revert(memory, commit, caller(), apply=apply))
@@ -137,3 +152,63 @@ def _print_origins(found: list[Origin], as_json: bool) -> None:
 def _print_changed(ask: Callable[[Memory], Awaitable[Changed]], as_json: bool) -> None:
     found = with_memory(ask)
     print_result(found, found.markdown, as_json)
+
+
+@history_command.command("tag")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(["milestone", "before", "extract"]),
+    default="milestone",
+    show_default=True,
+    help="The tag is memory/KIND/NAME. before: of a change; extract: of another extraction algorithm.",
+)
+@click.option("--note", "-m", default="", help="A sentence about it.")
+@json_option
+def tag_(name: str, kind: Kind, note: str, as_json: bool) -> None:
+    """Name the current state of the memory.
+
+    `read --at` and `history diff` take the name. Days and weeks have their own tags.
+    """
+    from mcp_server.history.committing import tag
+
+    made = with_memory(lambda memory: tag(memory, kind, name, note))
+    if as_json:
+        print_json(made)
+    else:
+        click.echo(f"{made.name} is {made.commit[:10]}. As it was then: context-manager read PATH --at {made.name}")
+
+
+@history_command.command("tags")
+@json_option
+def tags_(as_json: bool) -> None:
+    """List the tags of the memory, oldest first."""
+    from mcp_server.history.committing import tags
+
+    found = with_memory(tags)
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("No tags yet. Name the memory as it is now: context-manager history tag NAME")
+    else:
+        print_table(
+            ("tag", "of (UTC)", "commit", "note"), [(t.name, moment(t.at), t.commit[:10], t.message) for t in found]
+        )
+
+
+@click.command("sync", epilog=examples("sync", "sync backup"))
+@click.argument("remote", required=False)
+@json_option
+def sync_command(remote: str | None, as_json: bool) -> None:
+    """Merge this memory with its copy on another machine: commit, fetch, merge, push. Nothing is lost.
+
+    REMOTE is the name of a git remote of the workspace (default: git.remote in the settings, or the only one).
+    """
+    from mcp_server.history.sync import Synced, sync
+
+    async def act(memory: Memory) -> Synced:
+        with working("Bringing both copies together …"):
+            return await sync(memory, remote)
+
+    done = with_memory(act)
+    print_result(done, done.markdown, as_json)

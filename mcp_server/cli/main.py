@@ -1,12 +1,14 @@
-"""`context-manager`: parse, call an action, print. Exit 0 done (also an empty search), 1 failed, 2 wrong usage.
+"""The command `context-manager`: parses, calls a verb, prints. Exit codes: 0 done (also an empty search), 1 failed, 2
+wrong usage.
 
-The modules of the commands are imported only when one is called, so `--help` and completion answer at once.
+The module of a command is imported when the command is called, so that `--help` and completion answer at once.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import logging
 import os
 import sys
@@ -20,63 +22,94 @@ from mcp_server.garbage import look_seldom
 
 DONE, FAILED, USAGE = 0, 1, 2
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "Create the memory's folder, or say that it is there."),
-    "serve": ("serve", "Start the MCP server (stdio; --http for HTTP)."),
-    "status": ("status", "What this memory holds and what is wrong with it."),
-    "install": ("install", "Connect a client to this memory, or list the clients."),
-    "uninstall": ("uninstall", "Take it out of a client again; --purge deletes the memory."),
-    "doctor": ("doctor", "Check the whole chain and say how to mend what is broken."),
-    "search": ("search", "Find passages in everything remembered."),
-    "read": ("read", "Print a file of the memory, or some lines of it."),
-    "remember": ("remember", "Write down a fact, a decision, a lesson."),
-    "observe": ("observe", "Record one message of a conversation."),
-    "anchor": ("anchor", "Mark what must stay in view, or list what is marked."),
-    "unanchor": ("unanchor", "Take such a mark off."),
-    "clarity": ("clarity", "What a conversation is about: items and their scores."),
-    "topics": ("topics", "Playbooks that appear by themselves: list, try, switch on and off."),
-    "gate": ("gate", "Which topics came in, whether that was of use, and what to change."),
-    "recover": ("recover", "Bring back an earlier version, an archived entry, what went cold."),
-    "checkpoint": ("checkpoint", "Make, list, show and compare checkpoints of a conversation."),
-    "prune": ("prune", "What could leave a context or the memory, and why; it goes, recoverably."),
-    "compact": ("compact", "Compact a conversation's live context now."),
-    "drops": ("drops", "What left a conversation's live context, and why."),
-    "cold-storage": ("cold_storage", "What left live contexts and can come back."),
-    "health": ("health", "How full the context of each conversation is."),
-    "logs": ("logs", "What curation and compaction did, summed up."),
-    "costs": ("costs", "What LLM calls cost, by purpose and by day."),
-    "compile": ("compile", "Print the context for a message; --explain shows why."),
-    "last": ("last", "Show what was last pushed into a prompt, and why."),
-    "pause": ("pause", "Push nothing into prompts for a while."),
-    "resume": ("resume", "Push into prompts again."),
-    "session": ("session", "List, show and end conversations."),
-    "project": ("project", "List, rename and merge projects."),
-    "import": ("importing", "Bring in conversations and notes from elsewhere."),
-    "extract": ("extract", "Make knowledge of conversations, each line with its source."),
-    "history": ("history", "When and where something was learned, what changed; take a commit back."),
-    "condense": ("condense", "Distil journals into MEMORY.md and keep everything within its cap."),
-    "reconstruct": ("reconstruct", "Derive all knowledge again on a branch, compare, merge or drop."),
-    "jobs": ("jobs", "What runs at planned times, and what is due."),
-    "archive": ("archiving", "Move old journals, unused files, or the files you name to archive/."),
-    "tag": ("tag", "Give the memory as it is now a name."),
-    "explore": ("explore", "What if? Try a change of the memory on a branch of its own."),
-    "sync": ("sync", "Bring this memory and the copy on another machine together."),
-    "forget": ("forget", "Delete something for real, wherever a copy of it stands."),
-    "approve": ("approve", "What agents want to write into identity and topics: show, apply, reject."),
-    "index": ("index", "Rebuild the search index, or say how it is."),
-    "reset": ("reset", "Delete index, state and logs; they are made again."),
-    "hook": ("hook", "What a client's hooks call; people need it only to look."),
-    "demo": ("demo", "See the whole thing work, from nothing, in seconds."),
+GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Start": {
+        "init": ("record", "Create the memory's folder."),
+        "demo": ("demo", "See the main job done, from nothing, in seconds."),
+        "install": ("clients", "Connect a client, or list the clients."),
+        "uninstall": ("clients", "Disconnect a client; --purge deletes the memory."),
+        "doctor": ("clients", "Check everything, and say how to fix it."),
+    },
+    "Everyday": {
+        "search": ("search", "Find passages in everything that is stored."),
+        "read": ("search", "Print a file of the memory, or lines of it."),
+        "remember": ("record", "Write down a fact, a decision, a rule."),
+        "observe": ("record", "Record one message of a conversation."),
+        "import": ("transfer", "Import conversations, notes, or an export."),
+        "compile": ("compile", "Print the context for a message."),
+        "anchor": ("record", "Mark what must stay in the context."),
+        "pause": ("pushes", "Add nothing to prompts for a while."),
+        "forget": ("forget", "Delete a text and all its copies."),
+    },
+    "Look inside": {
+        "status": ("status", "What is stored, how full contexts are, costs, problems."),
+        "last": ("pushes", "What was last added to a prompt, and why."),
+        "session": ("session", "List, show and end conversations."),
+        "project": ("session", "List, rename and merge projects."),
+        "topics": ("topics", "Playbooks that are added automatically: list, try, tune."),
+        "history": ("history", "When something was learned, what changed; tags."),
+    },
+    "Maintain": {
+        "checkpoint": ("checkpoint", "Save the state of a conversation; compare states."),
+        "recover": ("checkpoint", "Bring back what was dropped, archived or changed."),
+        "prune": ("prune", "Shorten a context or the knowledge, recoverably."),
+        "approve": ("forget", "Accept or reject what agents propose."),
+        "extract": ("knowledge", "Extract knowledge from conversations."),
+        "condense": ("knowledge", "Condense journals and MEMORY.md."),
+        "jobs": ("knowledge", "List and run the scheduled jobs."),
+        "config": ("config", "Read and change settings."),
+        "reset": ("prune", "Rebuild the index; delete state and logs."),
+    },
+    "Share": {
+        "export": ("transfer", "Write the whole memory to a folder or a zip."),
+        "sync": ("history", "Merge with the copy on another machine."),
+        "serve": ("serve", "Start the MCP server (stdio, or --http)."),
+    },
+    "Develop": {
+        "explore": ("branches", "Try a change of the memory on a branch."),
+        "reconstruct": ("branches", "Derive all knowledge again, beside the memory."),
+        "hook": ("serve", "What the hooks of a client call."),
+    },
 }
-"""Each command's module in this package, which holds it under the name `command`, and its line in the help."""
+"""The commands by group: the module of each, which has it as `NAME_command`, and its line in the help."""
 
+COMMANDS = {name: found for commands in GROUPS.values() for name, found in commands.items()}
+
+RENAMED = {
+    "archive": "`prune PATH...`, or `prune --strategy files`",
+    "clarity": "`status clarity`; also `prune --strategy clarity` and `config get clarity`",
+    "cold-storage": "`session drops --recoverable`",
+    "compact": "`prune --strategy compact`",
+    "costs": "`status costs`",
+    "drops": "`session drops`",
+    "gate": "`topics log` and `topics tune`",
+    "health": "`status gauges`",
+    "index": "`status index` and `reset --index`",
+    "logs": "`status logs`",
+    "resume": "`pause --end`",
+    "tag": "`history tag` and `history tags`",
+    "unanchor": "`anchor ITEM --off`",
+}
+"""Commands of version 0.1 and what replaces them; removed after the next release."""
 
 BENCH_MOVED = "benchmarks are not part of the installed package any more; in a clone run `python -m benchmarks …`"
 """The answer to the command `bench` of earlier versions."""
 
+RENAMED_OPTIONS = {
+    "--dry-run": "nothing changes without --apply, so leave it out",
+    "--yes": "it is now --apply (of install: --import)",
+    "--force": "it is now --apply",
+    "--now": "it is now --apply",
+    "--chunk-id": "leave it out: recover ID --apply",
+    "--checkpoint": "leave it out: recover ID --apply",
+    "--branch": "it is now reconstruct create NAME",
+    "--undo": "it is now an option of uninstall",
+}
+"""Options of version 0.1 and what replaces them; removed after the next release."""
+
 
 class Commands(click.Group):
-    """A group that knows what its commands are called and imports one when it is asked for."""
+    """The commands by group. A command's module is imported when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -84,7 +117,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"mcp_server.cli.{COMMANDS[cmd_name][0]}").command
+        module = importlib.import_module(f"mcp_server.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -93,14 +127,18 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] == "bench":
             raise click.UsageError(BENCH_MOVED)
+        if args and args[0] in RENAMED:
+            raise click.UsageError(f"`{args[0]}` is now {RENAMED[args[0]]}")
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             ctx.fail(f"no command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), line) for name, (_, line) in commands.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,66 +150,77 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="context-manager")
 @click.pass_context
 def cli(context: click.Context, workspace: Path | None) -> None:
-    """A long memory for any agent: it keeps conversations and compiles the context that fits."""
+    """A long memory for any agent: it stores conversations and compiles the context that fits.
+
+    Commands that change or delete what is stored only show the change until --apply is given. Commands that add
+    something (remember, observe, import, checkpoint create, init, install) do it at once.
+    """
     context.obj = workspace
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code. What goes wrong is one line on stderr."""
+    """Runs one command and returns its exit code. An error is one line on stderr; with `--json` it is JSON."""
+    given = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in (given[: given.index("--")] if "--" in given else given)
     look_seldom()
     logging.getLogger("mcp_server").addHandler(
         logging.NullHandler()
     )  # a command says what went wrong itself, in a line
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # what is remembered may hold anything; a console may know less than that
+        if hasattr(stream, "reconfigure"):  # a console may not know every character
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        code = cli.main(arguments, prog_name="context-manager", standalone_mode=False)
+        code = cli.main(given, prog_name="context-manager", standalone_mode=False)
         return code if isinstance(code, int) else DONE
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return USAGE
     except click.UsageError as error:
-        return _say(_usage(error), USAGE)
+        return _say(_usage(error), USAGE, as_json)
     except click.ClickException as error:
-        return _say(error.format_message(), FAILED)
+        return _say(error.format_message(), FAILED, as_json)
     except (click.Abort, KeyboardInterrupt):
-        return _say("stopped", FAILED)
+        return _say("stopped", FAILED, as_json)
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:
-        return _failed(error)
+        return _say(_failure(error), FAILED, as_json)
 
 
 def _usage(error: click.UsageError) -> str:
-    """What was called wrongly, and how to call it."""
+    """Returns what is wrong with the call, and how to get help."""
     said, context = error.format_message().rstrip("."), error.ctx
     ask = f" ({context.command_path} --help)" if context else ""
     if isinstance(error, click.NoSuchOption) and context is not None:
-        if error.option_name == "--workspace":
-            said = "--workspace stands before the command: context-manager --workspace DIR …"
+        if error.option_name in RENAMED_OPTIONS:
+            said = f"{error.option_name}: {RENAMED_OPTIONS[error.option_name]}"
+        elif error.option_name == "--workspace":
+            said = "--workspace comes before the command: context-manager --workspace DIR …"
         elif error.option_name == "--json" and context.parent is None:
-            said = "--json stands after the command: context-manager COMMAND --json"
+            said = "--json comes after the command: context-manager COMMAND --json"
     return said + ask
 
 
-def _failed(error: BaseException) -> int:
+def _failure(error: BaseException) -> str:
+    """Returns the message of an error; of an unexpected one also its type and place."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ContextManagerError):
-        return _say(str(error), FAILED)
+        return str(error)
     if isinstance(error, KeyboardInterrupt):
-        return _say("stopped", FAILED)
+        return "stopped"
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
     where = f" at {Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}" if frame else ""
-    return _say(f"a fault of ours: {type(error).__name__}{where}: {error}; please report this line", FAILED)
+    return f"a fault of ours: {type(error).__name__}{where}: {error}; please report this line"
 
 
-def _say(message: str, code: int) -> int:
+def _say(message: str, code: int, as_json: bool) -> int:
     from mcp_server.cli.printing import visible
 
-    click.echo("context-manager: " + visible(" ".join(message.split())), err=True)
+    line = visible(" ".join(message.split()))
+    said = json.dumps({"error": line, "exit_code": code}) if as_json else f"context-manager: {line}"
+    click.echo(said, err=True)
     return code

@@ -35,7 +35,7 @@ def with_memory(
     import anyio
 
     from mcp_server.app import catch_up, open_memory
-    from mcp_server.cli.progress import working
+    from mcp_server.cli.printing import working
 
     context = click.get_current_context()
     if if_missing == "create" and context.info_name != "init" and sys.stderr.isatty() and not memory_exists():

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +17,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
 PIPED_WIDTH = 120
@@ -24,6 +28,14 @@ READABLE = 14
 
 BETWEEN = 3
 """Blanks between two columns."""
+
+
+apply_option = click.option("--apply", is_flag=True, help="Do it. Without this, only show what would change.")
+
+
+def examples(*lines: str) -> str:
+    """Returns the epilog of a command's help: one example a line, without the program's name."""
+    return "\b\nExamples:\n" + "\n".join(f"  context-manager {line}" for line in lines)
 
 
 def json_option(command: F) -> F:
@@ -152,3 +164,66 @@ def count(number: int, noun: str) -> str:
 def moment(at: datetime | None) -> str:
     """Returns a time as tables show it, in UTC."""
     return f"{at:%Y-%m-%d %H:%M}" if at else ""
+
+
+PATIENCE = 1.0
+"""Seconds that may pass in silence."""
+
+
+@contextmanager
+def working(label: str) -> Iterator[None]:
+    """Shows `label` with a spinner while the block runs, from the second second on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(label)
+    timer = threading.Timer(PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[float, float, str], None]]:
+    """Gives a function to call with (done, total, label); a bar appears when the first second is over."""
+    bars: list[Progress] = []
+    began = time.monotonic()
+    visible = sys.stderr.isatty()
+
+    def update(done: float, total: float, label: str = "") -> None:
+        if not visible or (not bars and time.monotonic() - began < PATIENCE):
+            return
+        if not bars:
+            bars.append(_bar())
+            bars[0].start()
+            bars[0].add_task(title, total=total)
+        bars[0].update(
+            bars[0].task_ids[0], completed=done, total=total, description=f"{title} [dim]{_plain(label)}[/dim]"
+        )
+
+    try:
+        yield update
+    finally:
+        for bar in bars:
+            bar.stop()
+
+
+def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _plain(label: str) -> str:
+    from rich.markup import escape
+
+    return escape(label if len(label) <= 40 else "…" + label[-39:])

@@ -7,16 +7,26 @@ from typing import Any, get_args
 import click
 
 from mcp_server.cli.opening import caller, with_memory
-from mcp_server.cli.printing import json_option, moment, print_json, print_table
+from mcp_server.cli.printing import examples, json_option, moment, print_json, print_result, print_table
 from mcp_server.model import Category, Passage
 
 CATEGORIES = get_args(Category)
 
 
-@click.command("search")
+@click.command(
+    "search",
+    epilog=examples(
+        "search 'pump seal'", "search '\"winter berth\" -price since:2026-01-01'", "search boiler --session ses_1f2e"
+    ),
+)
 @click.argument("query")
 @click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Passages at most.")
-@click.option("--category", type=click.Choice(CATEGORIES), help="Only this kind of file.")
+@click.option(
+    "--category",
+    type=click.Choice(CATEGORIES),
+    metavar="CATEGORY",
+    help=f"Only this kind of file: {', '.join(CATEGORIES)}.",
+)
 @click.option(
     "--scope",
     type=click.Choice(["project", "all"]),
@@ -36,7 +46,7 @@ CATEGORIES = get_args(Category)
 @click.option("--since", help="Only what is as new as this date.")
 @click.option("--until", help="Only what is as old as this date.")
 @json_option
-def command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
+def search_command(query: str, project: str | None, as_json: bool, **options: Any) -> None:
     """Find passages by words and meaning. QUERY knows "phrases", -without, category:journal, since:2026-01-31."""
     from mcp_server.conversations.projects import project_asked
     from mcp_server.memory import Memory
@@ -69,9 +79,27 @@ def _where(passage: Passage) -> str:
 
 
 def _when(passage: Passage) -> str:
-    """A turn's minute; of files only the day is known."""
+    """Returns the minute of a turn, or the day of a file."""
     return moment(passage.at) if passage.turn else moment(passage.at)[:10]
 
 
 def _said(passage: Passage) -> str:
     return f"{passage.speaker or passage.role}: " if passage.turn else ""
+
+
+@click.command("read", epilog=examples("read knowledge/memory/MEMORY.md", "read topics/email.md --at 2026-02-01"))
+@click.argument("path")
+@click.option("--start", type=click.IntRange(1), help="First line.")
+@click.option("--end", type=click.IntRange(1), help="Last line.")
+@click.option("--at", help="As it was at a commit, a tag or a date.")
+@json_option
+def read_command(path: str, start: int | None, end: int | None, at: str | None, as_json: bool) -> None:
+    """Print a file of the memory; PATH is as `search` shows it."""
+    from mcp_server.conversations.read import ReadAnswer, read
+    from mcp_server.memory import Memory
+
+    async def ask(memory: Memory) -> ReadAnswer:
+        return await read(memory, path, start, end, at, max_tokens=1_000_000)
+
+    answer = with_memory(ask)
+    print_result(answer, answer.markdown, as_json)

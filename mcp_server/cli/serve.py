@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Literal
 
 import click
 
+from mcp_server.cli.printing import examples
 
-@click.command("serve")
+
+@click.command("serve", epilog=examples("serve --http", "serve --http --port 0 --tools full"))
 @click.option("--http", is_flag=True, help="Streamable HTTP instead of stdio.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="With --http: where to listen.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes a free one.")
@@ -18,11 +21,29 @@ import click
 @click.option(
     "--tools", type=click.Choice(("core", "full")), default="core", show_default=True, help="full: also the less usual."
 )
-def command(
+def serve_command(
     http: bool, host: str, port: int, token: str | None, no_token: bool, hooks: bool, tools: Literal["core", "full"]
 ) -> None:
     """Start the MCP server, for a client that started this process or, with --http, for any on this machine."""
-    from mcp_server.serve import Serving, run
+    from mcp_server.serve import NO_CLIENT, Serving, run
 
+    if not http and sys.stdin.isatty():
+        raise click.UsageError(NO_CLIENT.partition(": ")[2].replace("context-manager-mcp --http", "serve --http"))
     workspace = click.get_current_context().find_root().obj
     run(Serving(workspace, http, host, port, token, not no_token, hooks, tools), os.environ)
+
+
+@click.command("hook")
+@click.argument("event", required=False)
+def hook_command(event: str | None) -> int:
+    """Answer a hook of a client: its input comes as JSON on stdin, its output goes to stdout.
+
+    EVENT is SessionStart, UserPromptSubmit, PostToolUse, Stop, PreCompact, PostCompact or SessionEnd; without it the
+    input says. It never fails: whatever is wrong, it prints nothing and exits 0. With CONTEXT_MANAGER_HOOK_DEBUG=1 in
+    the environment it says on stderr why.
+    """
+    from mcp_server.clients.hooks import command as hook
+
+    workspace = click.get_current_context().find_root().obj
+    named = ["--workspace", str(workspace)] if workspace else []
+    return hook.main([*([event] if event else []), *named])

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, moment, plain, print_json, print_table, print_text
+from mcp_server.cli.printing import (
+    apply_option,
+    count,
+    examples,
+    json_option,
+    moment,
+    plain,
+    print_json,
+    print_table,
+    print_text,
+)
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+    from mcp_server.pressure.cold_records import ColdRecord
 
 
-@click.group("session")
-def command() -> None:
-    """List, show and end conversations."""
+@click.group("session", epilog=examples("session list --open", "session show ses_1f2e", "session drops --recoverable"))
+def session_command() -> None:
+    """List, show and end conversations; list what left their contexts."""
 
 
-@command.command("list")
+@session_command.command("list")
 @click.option("--open", "open_only", is_flag=True, help="Only those that have not ended.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
 @json_option
-def list_(open_only: bool, limit: int, as_json: bool) -> None:
+def session_list(open_only: bool, limit: int, as_json: bool) -> None:
     """List the conversations, newest first."""
     from mcp_server.conversations.projects import names_of
     from mcp_server.conversations.sessions import list_sessions
-    from mcp_server.memory import Memory
     from mcp_server.storage.values import SessionRow
 
     async def ask(memory: Memory) -> tuple[list[SessionRow], Callable[[str], str]]:
@@ -40,7 +54,7 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
         print_table(columns, shown, right=("turns",), whole=("session",))
 
 
-@command.command("show")
+@session_command.command("show")
 @click.argument("session")
 @click.option(
     "--all",
@@ -52,7 +66,6 @@ def list_(open_only: bool, limit: int, as_json: bool) -> None:
 def show(session: str, everything: bool, as_json: bool) -> None:
     """Show one conversation with its messages."""
     from mcp_server.conversations.sessions import SessionShown, everything_said, show_session
-    from mcp_server.memory import Memory
     from mcp_server.model import Turn
 
     async def ask(memory: Memory) -> tuple[SessionShown, list[tuple[Turn, str | None]]]:
@@ -77,14 +90,13 @@ def show(session: str, everything: bool, as_json: bool) -> None:
         print_text(f"\n({shown.wound_back}{'' if everything else '; --all shows them'})")
 
 
-@command.command("end")
+@session_command.command("end")
 @click.argument("session")
 @json_option
 def end(session: str, as_json: bool) -> None:
     """Close a conversation and commit its transcript."""
     from mcp_server.conversations.sessions import SessionEnded, end_session
     from mcp_server.knowledge.extract import extract_pending
-    from mcp_server.memory import Memory
 
     async def act(memory: Memory) -> SessionEnded:
         ended = await end_session(memory, session)
@@ -98,3 +110,177 @@ def end(session: str, as_json: bool) -> None:
     else:
         commit = f"commit {ended.committed[:10]}" if ended.committed else f"not committed: {ended.note or 'see doctor'}"
         print_text(f"{ended.session} is closed: {ended.path}, {commit}")
+
+
+@click.group("project", epilog=examples("project list", "project rename bakery ovens --apply"))
+def project_command() -> None:
+    """List, rename and merge projects. Transcripts keep their keys: only the map changes, and can be changed back."""
+
+
+@project_command.command("list")
+@json_option
+def project_list(as_json: bool) -> None:
+    """List the projects with their keys and numbers of conversations."""
+    from mcp_server.conversations.projects import list_projects
+
+    projects = with_memory(list_projects)
+    if as_json:
+        print_json(projects)
+    elif not projects:
+        click.echo("No projects yet: the first message from a project's folder makes one.")
+    else:
+        rows = [(project.slug, project.sessions, ", ".join(project.keys)) for project in projects]
+        print_table(("project", "conversations", "keys"), rows, right=("conversations",))
+
+
+@project_command.command("rename")
+@click.argument("old")
+@click.argument("new")
+@apply_option
+@json_option
+def rename(old: str, new: str, apply: bool, as_json: bool) -> None:
+    """Give OLD the name NEW; its folder moves along."""
+    from mcp_server.conversations.projects import rename_project
+
+    if not apply:
+        _show_change(f"project rename {old} {new}", old, f"{old} would be called {new}", as_json)
+        return
+    slug = with_memory(lambda memory: rename_project(memory, old, new))
+    if as_json:
+        print_json({"old": old, "new": slug})
+    else:
+        click.echo(f"{old} is now {slug}.")
+
+
+@project_command.command("merge")
+@click.argument("source")
+@click.argument("into")
+@apply_option
+@json_option
+def merge(source: str, into: str, apply: bool, as_json: bool) -> None:
+    """Make everything of SOURCE belong to INTO."""
+    from mcp_server.conversations.projects import merge_projects
+
+    if not apply:
+        _show_change(f"project merge {source} {into}", source, f"{source} would become part of {into}", as_json)
+        return
+
+    async def act(memory: Memory) -> object:
+        return await merge_projects(memory, source, into)
+
+    done = with_memory(act)
+    if as_json:
+        print_json({"source": source, "into": into, "result": done})
+    else:
+        click.echo(f"{source} is now part of {into}.")
+
+
+def _show_change(command: str, slug: str, change: str, as_json: bool) -> None:
+    """Prints what a change of a project would affect. Raises NotFound if there is no such project."""
+    from mcp_server.conversations.projects import list_projects
+    from mcp_server.errors import NotFound
+
+    known = {project.slug: project for project in with_memory(list_projects)}
+    if slug not in known:
+        raise NotFound(f"no project {slug!r} (project list shows: {', '.join(known) or 'none yet'})")
+    if as_json:
+        print_json({"project": known[slug], "change": change, "applied": False})
+    else:
+        click.echo(f"{change}: {count(known[slug].sessions, 'conversation')}.")
+        click.echo(f"Nothing was changed yet; do it with: context-manager {command} --apply")
+
+
+@session_command.command("drops")
+@click.option("--session", help="Of this conversation (default: of all).")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="How many, newest first.")
+@click.option(
+    "--recoverable", is_flag=True, help="Only what can be recovered, with the original texts, and until when."
+)
+@json_option
+def drops_(session: str | None, limit: int, recoverable: bool, as_json: bool) -> None:
+    """List what left the live contexts, when and why, newest first."""
+    if recoverable:
+        _cold_storage(session, limit, as_json)
+    else:
+        _drops(session, limit, as_json)
+
+
+def _drops(session: str | None, limit: int, as_json: bool) -> None:
+    from mcp_server.pressure.cold import Drop, drops
+    from mcp_server.pressure.health import mirror_note
+
+    async def ask(memory: Memory) -> tuple[list[Drop], str]:
+        found = await drops(memory, session, limit)
+        return found, await mirror_note(memory, {one.session_id for one in found})
+
+    found, note = with_memory(ask)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        click.echo("Nothing was dropped. (`status gauges` says how full the conversations are.)")
+        return
+    rows = [
+        (
+            one.chunk_id,
+            one.timestamp[:16].replace("T", " "),
+            one.reason.replace("_", " "),
+            f"{one.relevance_score:.2f}{_under(one.relevance_score, one.threshold_used)}",
+            f"{one.tokens:,}" if one.tokens else "",
+            one.summary if one.recoverable else "(not in cold storage any more)",
+        )
+        for one in found
+    ]
+    print_table(
+        ("chunk", "dropped (UTC)", "reason", "score", "tokens", "what"), rows, right=("tokens",), whole=("chunk",)
+    )
+    if back := next((one for one in found if one.recoverable), None):
+        click.echo(f"Bring one back: context-manager recover {back.chunk_id} --apply")
+    if note:
+        click.echo(note)
+
+
+def _under(score: float, threshold: float | None) -> str:
+    """Returns the cutoff if the score is below it; a compaction also drops higher scores."""
+    return f" ≤ {threshold:.2f}" if threshold is not None and score <= threshold else ""
+
+
+def _cold_storage(session: str | None, limit: int, as_json: bool) -> None:
+    from mcp_server.pressure.cold import cold_records, one_line
+    from mcp_server.pressure.health import mirror_note
+
+    async def ask(memory: Memory) -> tuple[list[ColdRecord], str]:
+        records = await cold_records(memory, session)
+        return records, await mirror_note(memory, {record.session_id for record in records})
+
+    records, note = with_memory(ask)
+    if as_json:
+        print_json({"records": len(records), "tokens": _tokens(records), "list": records[:limit]})
+        return
+    if not records:
+        click.echo("Cold storage is empty.")
+        return
+    rows = [
+        (
+            record.chunk_id,
+            record.session_id,
+            record.turn or "",
+            f"{record.tokens:,}",
+            moment(record.timestamp),
+            record.drop_reason.replace("_", " "),
+            f"{record.relevance_score:.2f}",
+            f"{record.recoverable_until:%Y-%m-%d}",
+            one_line(record),
+        )
+        for record in records[:limit]
+    ]
+    columns = ("chunk", "session", "turn", "tokens", "dropped (UTC)", "reason", "score", "until", "what")
+    print_table(columns, rows, right=("turn", "tokens", "score"), whole=("chunk", "session"))
+    more = f", {limit} of them shown" if len(records) > limit else ""
+    click.echo(f"{len(records):,} in cold storage{more}, {_tokens(records):,} tokens. Recover one: recover ID --apply")
+    if note:
+        click.echo(note)
+
+
+def _tokens(records: list[ColdRecord]) -> int:
+    return sum(record.tokens for record in records)

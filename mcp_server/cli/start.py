@@ -19,7 +19,7 @@ def main() -> int:
 
 
 def _hook(arguments: list[str]) -> list[str] | None:
-    """The arguments of `hook`, before which `--workspace` may stand; None if another command or its help is meant."""
+    """Returns the arguments of `hook`, after `--workspace` or without it; None for other commands and for help."""
     first = arguments[0] if arguments else ""
     before = 2 if first == "--workspace" else 1 if first.startswith("--workspace=") else 0
     if arguments[before : before + 1] != ["hook"] or {"-h", "--help"} & set(arguments):

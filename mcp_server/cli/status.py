@@ -2,25 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import json_option, print_result
+from mcp_server.cli.printing import (
+    console,
+    examples,
+    json_option,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    visible,
+)
 
-VIEWS = ("all", "sessions", "gauges", "clarity", "topics", "hooks", "index", "git", "llm", "settings", "sizes")
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
 
-
-@click.command("status")
-@click.argument("view", type=click.Choice(VIEWS), default="all", metavar="[VIEW]")
-@click.option("--session", help="Only this conversation.")
-@json_option
-def command(view: str, session: str | None, as_json: bool) -> None:
-    """What this memory holds, how its index, git and settings are, and what is wrong with them.
-
-    VIEW is one part of it: sessions, gauges, clarity, topics, hooks, index, git, llm, settings (all of them; without
-    VIEW those that you have set), sizes.
-    """
+    from mcp_server.llm.metered import Costs
     from mcp_server.memory import Memory
+    from mcp_server.pressure.health import Health
+    from mcp_server.pressure.log import LogStats, Spread, Tuning
+    from mcp_server.relevance.clarity_views import ClarityView
+    from mcp_server.storage.llm_ledger import Spent
+
+VIEWS = {
+    "sessions": "Show the conversations.",
+    "topics": "Show which topics are active.",
+    "hooks": "Show what the hooks of clients did.",
+    "index": "Show the search index, and whether it is complete.",
+    "git": "Show commits, the remote, and uncommitted files.",
+    "llm": "Show the LLM, if one is configured.",
+    "settings": "Show all settings with their values.",
+    "sizes": "Count files and bytes.",
+}
+
+
+@click.group(
+    "status",
+    invoke_without_command=True,
+    epilog=examples("status", "status gauges --notify-if-pct 0.5", "status costs --days 7", "status index --json"),
+)
+@json_option
+@click.pass_context
+def status_command(context: click.Context, as_json: bool) -> None:
+    """Show what this memory holds, and what is wrong with it; a subcommand shows one part."""
+    if context.invoked_subcommand is None:
+        _report("all", None, as_json)
+    elif as_json:
+        raise click.UsageError(f"--json comes after the view: status {context.invoked_subcommand} --json")
+
+
+def _view_command(view: str, about: str) -> None:
+    @status_command.command(view, help=about)
+    @click.option("--session", help="Only this conversation.")
+    @json_option
+    def show(session: str | None, as_json: bool) -> None:
+        _report(view, session, as_json)
+
+
+for name, about in VIEWS.items():
+    _view_command(name, about)
+
+
+def _report(view: str, session: str | None, as_json: bool) -> None:
     from mcp_server.status.status import StatusReport, status
 
     async def ask(memory: Memory) -> StatusReport:
@@ -28,3 +78,266 @@ def command(view: str, session: str | None, as_json: bool) -> None:
 
     report = with_memory(ask, fresh=True)
     print_result(report, report.markdown, as_json)
+
+
+HEALTH_BAR = 10
+"""Characters of a gauge."""
+
+LONGEST_TITLE = 40
+
+
+@status_command.command("gauges")
+@click.option("--session", help="Of this conversation, also when it has ended (default: of all open ones).")
+@click.option(
+    "--notify-if-pct",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Say something only about those that are fuller, such as 0.5: for cron, which mails what is printed.",
+)
+@json_option
+def gauges(session: str | None, notify_if_pct: float | None, as_json: bool) -> None:
+    """Show how full each open conversation's context is."""
+    from mcp_server.pressure.health import health
+
+    async def ask(memory: Memory) -> list[Health]:
+        return await health(memory, session)
+
+    found = with_memory(ask, fresh=session is None)
+    if notify_if_pct is not None:
+        found = [one for one in found if one.highest_pct > notify_if_pct]
+    if as_json:
+        print_json(found)
+    elif notify_if_pct is not None:
+        for one in found:
+            print_text(f"{one.session_id} is at {one.highest_pct:.0%} of {one.limit:,} tokens: {one.next_step}")
+    elif not found:
+        click.echo("No conversation is open. (session list shows those that have ended.)")
+    else:
+        rows = [
+            (
+                one.session_id,
+                _gauge(one.pct_used, one.current_tokens, one.limit),
+                _gauge(one.client_pct, one.client_tokens, one.limit),
+                one.memcached_chunks,
+                one.cold_storage_chunks,
+                one.next_step,
+                _short(one.title),
+            )
+            for one in found
+        ]
+        columns = ("session", "live", "client's own", "chunks", "cold", "what comes next", "title")
+        print_table(columns, rows, right=("chunks", "cold"), whole=("session", "live", "client's own"))
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1].rstrip() + "…"
+
+
+def _gauge(share: float | None, tokens: int | None, limit: int) -> str:
+    if share is None or tokens is None:
+        return "not known"
+    full = min(HEALTH_BAR, round(share * HEALTH_BAR))
+    return f"{'█' * full}{'·' * (HEALTH_BAR - full)} {share:.0%} of {limit:,}"
+
+
+@status_command.command("costs")
+@click.option("--days", type=click.IntRange(1, 400), default=30, show_default=True, help="So far back.")
+@json_option
+def costs_(days: int, as_json: bool) -> None:
+    """Show the costs of LLM calls by purpose and day."""
+    from mcp_server.llm.metered import costs
+
+    async def ask(memory: Memory) -> Costs:
+        return await costs(memory, days)
+
+    found = with_memory(ask, fresh=False)
+    if as_json:
+        print_json(found)
+    elif not found.days and found.provider == "none":
+        click.echo("Nothing: no LLM is asked (llm.provider is none), and everything works without one.")
+    elif not found.days:
+        click.echo(f"Nothing since {found.since}: {found.provider} was not asked.")
+    else:
+        for title, rows in (("purpose", found.purposes), ("day", found.days)):
+            console().print(_costs_table(title, dict(rows), found))
+        click.echo(_summary(found))
+
+
+def _costs_table(title: str, rows: dict[str, Spent], found: Costs) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (title, "calls", "failed", "tokens in", "tokens out", "cost"):
+        table.add_column(name, justify="left" if name == title else "right")
+    for name, spent in rows.items():
+        counts = (spent.calls, spent.failed, spent.input_tokens, spent.output_tokens)
+        table.add_row(name, *(f"{count:,}" for count in counts), _money(spent, found))
+    return table
+
+
+def _summary(found: Costs) -> str:
+    today = f"Today {found.today.tokens:,} of {found.daily_tokens:,} tokens"
+    if not found.priced:
+        return f"{today}. Prices are not set (llm.input_price and the like), so only tokens are known."
+    return (
+        f"{today}, {_money(found.today, found)} of ${found.daily_usd:g}."
+        f" A month like this: {_money(found.month, found)}."
+    )
+
+
+def _money(spent: Spent, found: Costs) -> str:
+    return f"${spent.usd:.4f}" if found.priced else "not known"
+
+
+LOGS_BAR = 40
+"""Characters of the longest bar."""
+
+
+class Since(click.ParamType[datetime]):
+    """A day, a month or `7d`, as `search` takes it, in UTC."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        from mcp_server.search.query_syntax import period
+
+        if isinstance(value, datetime):
+            return value
+        named = period(value, datetime.now(UTC))
+        if named is None:
+            self.fail(f"{value!r} is not a date; write 2026-03-01, 2026-03, today, yesterday or 7d", param, ctx)
+        return named[0]
+
+
+@status_command.command("logs")
+@click.option("--session", help="Only of this conversation.")
+@click.option("--since", type=Since(), help="From then on (UTC): 2026-03-01, yesterday, 7d.")
+@json_option
+def logs_(session: str | None, since: datetime | None, as_json: bool) -> None:
+    """Show why chunks were dropped, and what that saved.
+
+    For tuning: change `context.relevance_cutoff`, `context.memfas_weight` and the like in memory-config.yaml, go on for
+    a day, and compare.
+    """
+    from mcp_server.pressure.health import mirror_note
+    from mcp_server.pressure.log import tuning
+
+    async def ask(memory: Memory) -> tuple[Tuning, str]:
+        found = await tuning(memory, session, since)
+        return found, await mirror_note(memory, found.sessions)
+
+    found, note = with_memory(ask)
+    if as_json:
+        print_json(found)
+    elif not any(found.lines.values()):
+        click.echo(
+            "The logs are empty: nothing was curated, compacted or dropped yet. (`status gauges` says how full it is.)"
+        )
+    else:
+        for part in _page(found):
+            console().print(part)
+        if note:
+            click.echo(note)
+
+
+def _page(found: Tuning) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    stats = found.stats
+    yield Text.assemble(
+        ("logs  ", "dim"),
+        f"{_time(stats.first)} to {_time(stats.last)}: ",
+        ", ".join(f"{count:,} {kind}" for kind, count in found.lines.items() if count),
+    )
+    yield from _chart("Why chunks were dropped", stats.reasons)
+    if any(one.count for one in stats.scores):
+        marks = {f"{one.start:.1f}-{one.end:.1f}": one.count for one in stats.scores}
+        yield from _chart("Scores of what was dropped", marks)
+        cut = ", ".join(f"{threshold:g}" for threshold in stats.thresholds)
+        yield Text(f"  threshold used: {cut or 'none'}", "dim")
+    yield from _savings(stats)
+    yield from _chart("What came back", stats.recovered)
+    if stats.dropped and stats.recovered:
+        share = sum(stats.recovered.values()) / stats.dropped
+        yield Text(f"  {share:.0%} of what was dropped came back: what comes back often, should not have gone", "dim")
+    knobs = ", ".join(f"{name} {value:g}" for name, value in found.knobs.items())
+    yield Text(f"\nset now: {knobs}; fullest it was: {stats.highest_pct:.0%}", "dim")
+
+
+def _chart(title: str, counts: Mapping[str, int]) -> Iterator[RenderableType]:
+    """Yields a chart with a bar for each count; the longest has `BAR` cells."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    if not counts:
+        return
+    most, total = max(counts.values()), sum(counts.values())
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title, "bold"), title_justify="left")
+    for name in ("", "count", "share", ""):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for name, count in counts.items():
+        bar = Text("█" * max(1 if count else 0, round(LOGS_BAR * count / most)) if most else "", "cyan")
+        table.add_row(visible(name), f"{count:,}", f"{count / total:.0%}" if total else "", bar)
+    yield table
+
+
+def _savings(stats: LogStats) -> Iterator[RenderableType]:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [(name, one) for name, one in (("curation", stats.curation), ("compaction", stats.compaction)) if one.count]
+    if not rows:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Tokens saved", "bold"), title_justify="left")
+    for name in ("", "times", "total", "least", "median", "mean", "most", ""):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    highest = max(one.total for _, one in rows)
+    for name, one in rows:
+        table.add_row(
+            name,
+            *_numbers(one),
+            Text("█" * (round(LOGS_BAR * max(0, one.total) / highest) if highest > 0 else 0), "green"),
+        )
+    yield table
+    if stats.summarised:
+        yield Text(f"  {stats.summarised:,} chunks were summarised, their originals are in cold storage", "dim")
+
+
+def _numbers(one: Spread) -> tuple[str, ...]:
+    return tuple(f"{value:,.0f}" for value in (one.count, one.total, one.least, one.median, one.mean, one.most))
+
+
+def _time(stamp: str | None) -> str:
+    return (stamp or "")[:16].replace("T", " ")
+
+
+@status_command.command("clarity")
+@click.option("--session", help="Of this conversation (default: the one with the latest message).")
+@click.option("--scores", "shown", flag_value="scores", help="Every item with its score and the terms of the score.")
+@click.option("--stats", "shown", flag_value="stats", help="How much is counted, and what of it stays.")
+@json_option
+def clarity(session: str | None, shown: str | None, as_json: bool) -> None:
+    """Show the subjects of a conversation, highest score first."""
+    from mcp_server.relevance.clarity_views import COLUMNS, cells
+
+    found = _view(shown or "status", session)
+    if as_json or shown != "scores":
+        print_result(found, found.markdown, as_json)
+    elif not found.data["scores"]:
+        click.echo("No items yet: a user's message names them.")
+    else:
+        title = f"Clarity of {found.session}, exchange {found.data['exchange']}"
+        right = ("said", "referred to", "silent", "score")
+        print_table(COLUMNS, [cells(row) for row in found.data["scores"]], title=title, right=right)
+
+
+def _view(name: str, session: str | None) -> ClarityView:
+    from mcp_server.relevance.clarity_views import view
+
+    async def ask(memory: Memory) -> ClarityView:
+        return await view(memory, name, session)
+
+    return with_memory(ask)

@@ -36,7 +36,7 @@ MOST_OUT = 12
 @click.option("--all", "show_all", is_flag=True, help="Show every topic that was considered.")
 @json_option
 def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool, show_all: bool, as_json: bool) -> None:
-    """What MESSAGE would bring in and why: triggers, scores, gate, tokens. Writes nothing.
+    """Show which topics MESSAGE would activate, and why. Writes nothing.
 
     Where an LLM is set up, the gate asks it, as it would in a conversation.
     """
@@ -58,7 +58,7 @@ def test(message: str, as_output: bool, files: tuple[str, ...], show_text: bool,
 
 
 def view(found: Trial, *, show_all: bool = False) -> Iterator[RenderableType]:
-    """The parts of the picture, from top to bottom."""
+    """Yields the parts of the view, from top to bottom."""
     from rich.rule import Rule
     from rich.text import Text
 
@@ -131,7 +131,7 @@ def _sum(one: Verdict) -> Text:
 
 
 def _where(text: str, start: int, end: int) -> Text:
-    """What matched, with a little of what stands around it."""
+    """Returns the match with a few characters around it."""
     from rich.text import Text
 
     before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
@@ -146,7 +146,7 @@ def _where(text: str, start: int, end: int) -> Text:
 
 
 def bar(score: float, threshold: float) -> Text:
-    """A score as a bar, with a mark at its threshold."""
+    """Returns a score as a bar, with a mark at its threshold."""
     from rich.text import Text
 
     filled, mark = (min(BAR - 1, round(BAR * value / FULL)) for value in (score, threshold))

@@ -168,7 +168,7 @@ def unfinished(memory: Memory) -> list[str]:
 def unfinished_sentences(memory: Memory) -> list[str]:
     """Returns a sentence per incomplete request, for `status` and `doctor`."""
     return [
-        f"forgetting {number} was interrupted and is not complete: context-manager forget --yes"
+        f"forgetting {number} was interrupted and is not complete: context-manager forget --apply"
         for number in unfinished(memory)
     ]
 

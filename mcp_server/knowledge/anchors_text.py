@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
 
 KEY = "anchors"
-HEADER = (
-    "# What must not be forgotten: items, chunks, files, passages. `context-manager anchor|unanchor` edits this too.\n"
-)
+HEADER = "# What must not be forgotten: items, chunks, files, passages. `context-manager anchor` edits this too.\n"
 
 
 def entry(anchor: Anchor) -> str:

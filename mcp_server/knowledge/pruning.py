@@ -46,7 +46,7 @@ class Fated:
 class Pruned:
     """A pruning. `of` says what was looked at, `where` the things go to, `undo` what `recover` takes to bring them
     back; `before` and `after` are tokens of the live context where it is about that: of our `mirror`, where the client
-    keeps its own. `asked` is the command in whose words it is told."""
+    keeps its own."""
 
     strategy: Strategy
     dry_run: bool
@@ -60,7 +60,6 @@ class Pruned:
     mirror: bool = False
     notes: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
-    asked: Literal["prune", "archive"] = "prune"
 
     def of_fate(self, fate: Fate) -> list[Fated]:
         """The things of one fate, in their order."""
@@ -97,10 +96,10 @@ class Pruned:
     def markdown(self) -> str:
         """The account as a person or a model reads it."""
         counts = ", ".join(f"{fate} {len(self.of_fate(fate))}" for fate in ("keep", "fading", "gone"))
-        head = f"prune {self.strategy}" if self.asked == "prune" else self.asked
+        head = f"prune {self.strategy}"
         lines = [f"{head}: {self.of}: {counts}{self._gauge}"]
         if not self.changes:
-            lines.append(f"Nothing {'is' if self.dry_run else 'was'} to be {self.asked}d.")
+            lines.append(f"Nothing {'is' if self.dry_run else 'was'} to be pruned.")
         goes, shorter = ("would go", "would get shorter") if self.dry_run else ("went", "got shorter")
         lines += _listed(f"gone ({goes} to {self.where}):", self.of_fate("gone"))
         lines += _listed(f"fading ({shorter} or is next):", self.of_fate("fading"))

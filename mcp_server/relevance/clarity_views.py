@@ -207,7 +207,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     left = len(rows) - MOST_ROWS
     return [
         *lines,
-        *([f"\n… and {left} more, with lower scores (`clarity scores --json` has all)"] if left > 0 else []),
+        *([f"\n… and {left} more, with lower scores (`status clarity --scores --json` has all)"] if left > 0 else []),
     ]
 
 

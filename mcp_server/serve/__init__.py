@@ -16,11 +16,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+from mcp_server import __version__
 from mcp_server.errors import ContextManagerError
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
     from mcp_server.serve.http import WebhookDoor
+
+
+NO_CLIENT = (
+    "context-manager-mcp: this server talks to an MCP client on stdin and stdout, and a terminal is not a client.\n"
+    "Connect a client: context-manager install. Serve your own agents over HTTP: context-manager-mcp --http."
+)
+"""The answer to a person who starts the server in a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +135,13 @@ def _load() -> ModuleType:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs the command `context-manager-mcp`. Returns the exit code: 0 done, 1 failed; argparse exits with 2."""
+    """Runs the command `context-manager-mcp`. Returns the exit code: 0 done, 1 failed, 2 wrong usage."""
     parser = argparse.ArgumentParser(
-        "context-manager-mcp", description="Serves a workspace over MCP, on stdin and stdout."
+        "context-manager-mcp",
+        description="Serves a memory over MCP, on stdin and stdout. A client starts this command; people use "
+        "`context-manager`, and connect a client with `context-manager install`.",
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("--workspace", type=Path, help="default: $CONTEXT_MANAGER_HOME, else ~/.context-manager")
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
@@ -143,6 +154,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     serving = Serving(
         given.workspace, given.http, given.host, given.port, given.token, not given.no_token, given.hooks, given.tools
     )
+    if not serving.http and sys.stdin.isatty():
+        print(NO_CLIENT, file=sys.stderr)  # noqa: T201 - for the person at the terminal
+        return 2
     try:
         run(serving, environ)
     except ContextManagerError as error:

@@ -123,7 +123,7 @@ async def _index(memory: Memory) -> Check:
     problems = [str(message) for message in status.messages]
     if differing:
         problems.append(f"the index does not hold what is in {', '.join(differing)}")
-    advice = "context-manager index rebuild" if problems else ""
+    advice = "context-manager reset --index --apply" if problems else ""
     return Check("index", not problems, "; ".join(problems) or f"in order; {compared} files compared with it", advice)
 
 
@@ -197,7 +197,7 @@ def _promises(memory: Memory) -> Check:
     memory.forgotten.requests()
     undone = [*forget.unfinished_sentences(memory), *restore.unfinished_sentences(memory), *memory.forgotten.problems]
     if undone:
-        return Check("promises", False, "; ".join(undone), "context-manager forget --yes")
+        return Check("promises", False, "; ".join(undone), "context-manager forget --apply")
     waits = waiting_sentence(memory)
     return Check(
         "promises", not waits, waits or "nothing waits for your approval", waits and "context-manager approve", False

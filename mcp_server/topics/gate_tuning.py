@@ -1,4 +1,4 @@
-"""`gate tune`: proposes better thresholds for topics from logged decisions, and writes them on request.
+"""`topics tune`: proposes better thresholds for topics from logged decisions, and writes them on request.
 
 Only decisions with a known outcome count. With another threshold the gate without an LLM would have decided `value ≥
 threshold + margin`; decisions of the table or of an LLM stay. Topics whose score was below the threshold at that time
@@ -207,7 +207,7 @@ async def _written(memory: Memory, thresholds: Mapping[str, float]) -> tuple[str
         memory.changes.publish(Change("file", path, None))
     async with memory.locks.git():
         with contextlib.suppress(Unavailable):  # without git the files are changed all the same
-            await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `gate tune`.")
+            await run_sync(memory.git.commit, list(thresholds), "maintenance: thresholds of topics\n\nBy `topics tune`")
     return tuple(thresholds)
 
 

@@ -39,7 +39,7 @@ async def test_a_passage_that_the_index_lost_is_noticed(memory: Memory) -> None:
     found = (await checks(memory))["index"]
     assert not found.ok
     assert "knowledge/people/ana.md" in found.detail
-    assert found.advice == "context-manager index rebuild"
+    assert found.advice == "context-manager reset --index --apply"
 
 
 async def test_every_broken_thing_has_advice(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

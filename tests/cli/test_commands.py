@@ -18,7 +18,7 @@ from tests.conftest import Run
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     stdin = SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
-    monkeypatch.setattr("mcp_server.cli.standard_input.sys", SimpleNamespace(stdin=stdin))
+    monkeypatch.setattr("mcp_server.cli.record.sys", SimpleNamespace(stdin=stdin))
 
 
 def observed(run: Run, *arguments: str) -> dict[str, Any]:
@@ -129,8 +129,10 @@ def test_projects_are_listed_renamed_and_merged(run: Run) -> None:
     observed(run, "First.", "--project", "bakery")
     observed(run, "Second.", "--project", "greenhouse")
     assert {row["slug"] for row in json.loads(run("project", "list", "--json"))} == {"bakery", "greenhouse"}
-    assert "ovens" in run("project", "rename", "bakery", "ovens")
-    run("project", "merge", "greenhouse", "ovens")
+    assert "bakery would be called ovens: 1 conversation" in run("project", "rename", "bakery", "ovens")
+    assert "ovens" in run("project", "rename", "bakery", "ovens", "--apply")
+    assert "no project 'bakery'" in run("project", "merge", "bakery", "ovens", code=1)
+    run("project", "merge", "greenhouse", "ovens", "--apply")
     (row,) = json.loads(run("project", "list", "--json"))
     assert (row["slug"], row["sessions"]) == ("ovens", 2)
     assert "ovens" in run("project", "list")
@@ -145,8 +147,9 @@ def test_files_are_imported_and_searchable_at_once(run: Run, tmp_path: Path) -> 
 
 def test_the_index_is_rebuilt_and_tells_its_state(run: Run) -> None:
     observed(run, "Something to find.")
-    assert json.loads(run("index", "rebuild", "--json"))["passages"] >= 1
-    assert "passages" in run("index", "status")
+    assert json.loads(run("reset", "--index", "--apply", "--json"))["passages"] >= 1
+    assert "passages" in run("status", "index")
+    assert "Nothing was changed yet" in run("reset", "--index")
 
 
 @pytest.mark.usefixtures("empty_memory")

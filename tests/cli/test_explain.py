@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from mcp_server.cli.explain import budget_bar, segments, show, terms
+from mcp_server.cli.compile import budget_bar, segments, show, terms
 from mcp_server.context.receipt import Considered, Receipt, SlotAccount
 from mcp_server.model import GateSignal
 

@@ -84,7 +84,7 @@ def test_a_program_installs_and_undoes_with_json(run: Run, home: Path) -> None:
     done = json.loads(run("install", "cursor", "--json"))
     assert done["works"]
     assert done["files"][0] == {"path": str(file), "what": "written", "backup": f"{file}.context-manager-backup-1"}
-    undone = json.loads(run("install", "cursor", "--undo", "--json"))
+    undone = json.loads(run("uninstall", "cursor", "--undo", "--json"))
     assert undone == {"client": "cursor", "files": [{"path": str(file), "what": "restored", "backup": None}]}
     assert file.read_text() == '{"theirs": 1}\n'
 
@@ -144,7 +144,7 @@ def test_what_claude_code_has_said_is_offered(
     answering(monkeypatch, "y")
     run("install", "claude-code")
     assert json.loads(run("session", "list", "--json"))
-    done: dict[str, Any] = json.loads(run("install", "claude-code", "--yes", "--json"))
+    done: dict[str, Any] = json.loads(run("install", "claude-code", "--import", "--json"))
     assert done["files"][0]["what"] == "unchanged"
     assert done["import"]["new_turns"] == 0
 
@@ -194,13 +194,10 @@ def test_everything_is_taken_out_and_deleted_only_when_somebody_says_so(
     run("observe", "The pump needs a seal.")
     assert "name a client, or say --all" in run("uninstall", code=2)
     assert "--purge needs --all" in run("uninstall", "cursor", "--purge", code=2)
-    assert "confirm it with --yes" in run("uninstall", "--all", "--purge", code=2)
-    answering(monkeypatch, "n")
-    said = run("uninstall", "--all", "--purge", code=1)
+    said = run("uninstall", "--all", "--purge")
     assert f"This deletes {workspace}: 1 conversations" in said
     assert "memory" in file.read_text()
-    answering(monkeypatch, "y")
-    said = run("uninstall", "--all", "--purge")
+    said = run("uninstall", "--all", "--purge", "--apply")
     assert "was restored exactly" in said
     assert f"Deleted: {workspace}" in said
     assert not workspace.exists()
@@ -214,7 +211,7 @@ def test_the_plugin_is_not_ours_to_take_out_and_is_named(run: Run, home: Path, w
     run("init")
     for words in (("claude-code",), ("--all",)):
         assert "remove it with: claude plugin uninstall context-manager@here" in run("uninstall", *words)
-    said = run("uninstall", "--all", "--purge", "--yes", code=1)
+    said = run("uninstall", "--all", "--purge", "--apply", code=1)
     assert "would create an empty memory in its place" in said
     assert workspace.is_dir()
 
@@ -224,7 +221,7 @@ def test_a_program_purges_a_memory_whose_local_folder_lies_elsewhere(
 ) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_WORKSPACE__LOCAL_DIR", str(tmp_path / "elsewhere"))
     run("observe", "The pump needs a seal.")
-    gone = json.loads(run("uninstall", "--all", "--purge", "--yes", "--json"))
+    gone = json.loads(run("uninstall", "--all", "--purge", "--apply", "--json"))
     assert gone == {"clients": [], "deleted": [str(workspace), str(tmp_path / "elsewhere")]}
     assert not workspace.exists()
     assert not (tmp_path / "elsewhere").exists()

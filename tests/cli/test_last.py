@@ -70,8 +70,8 @@ def test_pause_and_resume(run: Run, pushed: Callable[..., None]) -> None:
     assert "paused everywhere until" in run("status", "hooks")
     pushed("where is the spare boathouse key?")
     assert "paused everywhere" in run("last")
-    assert "no longer paused everywhere" in run("resume")
-    assert "nothing was paused" in run("resume")
+    assert "no longer paused everywhere" in run("pause", "--end")
+    assert "nothing was paused" in run("pause", "--end")
     pushed("where is the spare boathouse key?")
     assert FACT in run("last")
 
@@ -83,8 +83,8 @@ def test_pausing_one_project(run: Run, pushed: Callable[..., None]) -> None:
     assert "paused in boats" in run("status", "hooks")
     assert "no project 'boots'" in run("pause", "--project", "boots", code=1)
     run("pause")
-    assert "still paused everywhere" in run("resume", "--here")
-    assert json.loads(run("resume", "--json"))["left"] == []
+    assert "still paused everywhere" in run("pause", "--end", "--here")
+    assert json.loads(run("pause", "--end", "--json"))["left"] == []
 
 
 @pytest.mark.usefixtures("empty_memory")
@@ -100,14 +100,15 @@ def test_a_time_that_is_none_is_refused(run: Run, wrong: str) -> None:
 @pytest.mark.usefixtures("empty_memory")
 def test_the_variable_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MANAGER_PAUSE", "1")
-    assert "CONTEXT_MANAGER_PAUSE is set" in run("resume")
+    assert "CONTEXT_MANAGER_PAUSE is set" in run("pause", "--end")
     assert "switched off" in run("status", "hooks")
 
 
 def test_times_are_read_as_written() -> None:
     import click
 
-    from mcp_server.cli.pause import command, duration_of
+    from mcp_server.cli.pushes import duration_of
+    from mcp_server.cli.pushes import pause_command as command
 
     context, option = click.Context(command), command.params[0]
     assert duration_of(context, option, "1d2h30m") == timedelta(days=1, hours=2, minutes=30)

@@ -1,4 +1,4 @@
-"""`extract`, `condense` and `archive` for a person and for a program."""
+"""`extract`, `condense`, `prune PATH` and `reconstruct` for a person and for a program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.llm.endpoint import Reply, endpoint
 
 def test_a_conversation_becomes_knowledge_when_it_ends_and_can_be_looked_at_before(run: Run, workspace: Path) -> None:
     run("observe", "We have two kittens called Pip and Mia.", "--session", "s")
-    looked = run("extract", "--session", "s", "--dry-run")
+    looked = run("extract", "--session", "s")
     assert "+## About" in looked
-    assert "dry run: nothing has changed" in looked
+    assert "Nothing was changed yet" in looked
     assert not (workspace / "knowledge/people/user.md").exists()
     run("session", "end", "s")
     assert "kittens" in (workspace / "knowledge/people/user.md").read_text()
-    assert "1 known already" in run("extract")
+    assert "1 known already" in run("extract", "--apply")
     assert json.loads(run("extract", "--anew", "--json"))["files"] == []
     assert "no extractor 'x'" in run("extract", "--only", "x", code=1)
 
@@ -30,21 +30,20 @@ def test_condensing_and_archiving_say_what_they_did(run: Run, workspace: Path) -
     run("session", "end", "s")
     memory = workspace / "knowledge/memory/MEMORY.md"
     memory.write_text("\n".join(row for row in memory.read_text().split("\n") if "kittens" not in row))
-    assert "+- " in run("condense", "weekly", "--dry-run")
-    assert json.loads(run("condense", "weekly", "--json"))["files"][0]["path"] == "knowledge/memory/MEMORY.md"
-    assert "0 files changed" in run("condense", "weekly")
+    assert "+- " in run("condense", "weekly")
+    assert (
+        json.loads(run("condense", "weekly", "--apply", "--json"))["files"][0]["path"] == "knowledge/memory/MEMORY.md"
+    )
+    assert "0 files changed" in run("condense", "weekly", "--apply")
     assert "knowledge/people/_index.md" not in run("condense", "daily")
     (journal,) = (workspace / "knowledge/journal").glob("*.md")
     path = f"knowledge/journal/{journal.name}"
-    assert "would go" in run("archive", path, "--dry-run")
+    assert "would go" in run("prune", path)
     assert journal.exists()
-    assert "bring back: recover" in run("archive", path)
+    assert "bring back: recover" in run("prune", path, "--apply")
     assert (workspace / "archive/journal" / journal.name).exists()
-    nothing = run("archive")
-    assert "archive: journals: " in nothing
-    assert "Nothing was to be archived." in nothing
-    assert "prune" not in nothing
-    assert json.loads(run("archive", "--json"))["archived"][0]["gone"] == []
+    assert json.loads(run("prune", "--strategy", "files", "--json"))["gone"] == []
+    assert "PATH takes no" in run("prune", path, "--strategy", "memory", code=2)
 
 
 def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_merge_did(
@@ -52,23 +51,24 @@ def test_a_reconstruction_by_another_model_is_named_after_it_and_says_what_a_mer
 ) -> None:
     run("observe", "I adopted two kittens in Zagreb yesterday.", "--session", "s")
     run("session", "end", "s")
-    assert "llm.provider" in run("reconstruct", "--branch", "b", "--model", "better", code=2)
-    assert "exclude each other" in run("reconstruct", "--branch", "b", "--model", "better", "--no-model", code=2)
+    assert "llm.provider" in run("reconstruct", "create", "b", "--model", "better", code=2)
+    assert "exclude each other" in run("reconstruct", "create", "b", "--model", "better", "--no-model", code=2)
     line = {"kind": "event", "turn": 1, "person": None, "day": None, "text": "The user adopted kittens in Zagreb."}
     with endpoint(Reply(json.dumps([line]))) as served:
         for name, value in {"PROVIDER": "openai", "MODEL": "large", "BASE_URL": served.url}.items():
             monkeypatch.setenv(f"CONTEXT_MANAGER_LLM__{name}", value)
-        made = json.loads(run("reconstruct", "--branch", "b", "--model", "better", "--json"))
-        run("reconstruct", "--branch", "rules", "--no-model")
+        made = json.loads(run("reconstruct", "create", "b", "--model", "better", "--json"))
+        run("reconstruct", "create", "rules", "--no-model")
     assert made["by"].startswith("better; ")
     assert {asked["model"] for asked in served.asked} == {"better"}
     assert "better; decisions" in " ".join(run("reconstruct", "list").split())
     shown = run("reconstruct", "compare", "b", "rules")
     assert "b: " in shown
     assert "rules: " in shown
-    merged = run("reconstruct", "merge", "b")
+    assert "merge b --apply" in run("reconstruct", "merge", "b")
+    merged = run("reconstruct", "merge", "b", "--apply")
     assert "merged as" in merged
     assert "tagged memory/extract/b" in merged
     assert "The user adopted kittens in Zagreb." in (workspace / "knowledge/people/user.md").read_text()
-    assert "rules is dropped" in run("reconstruct", "drop", "rules")
-    assert "memory/extract/b" in run("tag", "list")
+    assert "rules is dropped" in run("reconstruct", "drop", "rules", "--apply")
+    assert "memory/extract/b" in run("history", "tags")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
 
 from mcp_server.cli import main as entry
-from mcp_server.cli.main import COMMANDS, cli, main
+from mcp_server.cli.main import COMMANDS, GROUPS, RENAMED, cli, main
 from mcp_server.cli.printing import print_json
 from mcp_server.errors import NotFound
 
@@ -117,3 +120,112 @@ def test_json_drives_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(printed) == said
     assert "č" in printed
     assert all(c.isprintable() or c == "\n" for c in printed)
+
+
+def test_help_and_every_error_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    def pages(arguments: list[str], command: click.Command) -> list[list[str]]:
+        inner = command.commands.items() if isinstance(command, click.Group) and command is not cli else ()
+        return [arguments, *(page for name, one in inner for page in pages([*arguments, name], one))]
+
+    commands = {name: cli.get_command(click.Context(cli), name) for name in COMMANDS}
+    for name, command in commands.items():
+        assert command is not None
+        for page in pages([name], command):
+            assert main([*page, "--help"]) == 0
+            too_long = [line for line in capsys.readouterr().out.splitlines() if len(line) > 80]
+            assert not too_long, page
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert [line for line in shown.splitlines() if line in {f"{title}:" for title in GROUPS}] == [
+        f"{title}:" for title in GROUPS
+    ]
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_an_old_command_is_answered_with_the_new_one_which_exists(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert name not in COMMANDS
+    assert main([name, "--now", "x"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"`{name}` is now " in said
+    for line in re.findall(r"`([^`]+)`", RENAMED[name]):
+        words = [word for word in line.split() if word.islower()]
+        command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None
+        if isinstance(command, click.Group):
+            assert words[1] in command.commands
+        options = {option for parameter in command.params for option in parameter.opts}
+        if isinstance(command, click.Group):
+            options |= {option for one in command.commands.values() for found in one.params for option in found.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (["prune", "--dry-run"], "--apply"),
+        (["forget", "x", "--yes"], "--apply"),
+        (["reset", "--force"], "--apply"),
+        (["recover", "--chunk-id", "c1"], "recover ID --apply"),
+        (["install", "cursor", "--undo"], "uninstall"),
+    ],
+)
+def test_an_old_option_is_answered_with_the_new_one(
+    call: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(call) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_command_has_an_option_of_another_convention() -> None:
+    def options(command: click.Command) -> set[str]:
+        inner = command.commands.values() if isinstance(command, click.Group) and command is not cli else ()
+        own = {option for parameter in command.params for option in parameter.opts}
+        return own.union(*(options(one) for one in inner))
+
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        assert not options(command) & {"--yes", "--force", "--dry-run", "--now"}, name
+
+
+@pytest.mark.parametrize(
+    ("call", "code"), [(["nosuch"], 2), (["read"], 2), (["search", "x", "--limit", "0"], 2), (["status"], 1)]
+)
+def test_with_json_an_error_is_json(
+    call: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--workspace", str(tmp_path / "none"), *call, "--json"]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    error = json.loads(captured.err)
+    assert error["exit_code"] == code
+    assert error["error"]
+
+
+def test_the_shell_completes_commands() -> None:
+    asked = {"_CONTEXT_MANAGER_COMPLETE": "bash_complete", "COMP_WORDS": "context-manager sea", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [Path(sys.executable).parent / "context-manager"], env={**os.environ, **asked}, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["plain,search"]
+
+
+def test_the_server_says_its_version_and_what_a_terminal_should_do() -> None:
+    server = [sys.executable, "-m", "mcp_server"]
+    done = subprocess.run([*server, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("context-manager-mcp ")
+    help_text = subprocess.run([*server, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "context-manager install" in " ".join(help_text.split())
+    ours, theirs = os.openpty()
+    try:
+        told = subprocess.run(server, stdin=theirs, capture_output=True, text=True, timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert told.returncode == 2
+    assert "context-manager install" in told.stderr
+    assert told.stdout == ""

@@ -13,19 +13,18 @@ from tests.conftest import Run
 from tests.pressing import converse, errand
 
 TELLING = (
-    "compact --now --dry-run --session s1",
-    "compact --now --session s1",
-    "prune --session s1 --dry-run",
-    "prune --session s1 --strategy compact --target 5",
-    "prune --session s1 --strategy advisor",
-    "health",
-    "health --notify-if-pct 0.0",
+    "prune --strategy compact --session s1",
+    "prune --strategy compact --session s1 --apply",
+    "prune --session s1",
+    "prune --session s1 --strategy compact --target 5 --apply",
+    "prune --session s1 --strategy advisor --apply",
+    "status gauges --notify-if-pct 0.0",
     "status gauges",
-    "drops --session s1",
-    "cold-storage list",
-    "logs stats",
-    "recover --chunk-id CHUNK --dry-run",
-    "recover --chunk-id CHUNK",
+    "session drops --session s1",
+    "session drops --recoverable",
+    "status logs",
+    "recover CHUNK",
+    "recover CHUNK --apply",
 )
 
 
@@ -39,7 +38,7 @@ def test_every_command_that_tells_of_pruning_says_whose_context_it_is(
     for command in TELLING:
         chunk = ""
         if "CHUNK" in command:
-            chunk = json.loads(run("cold-storage", "list", "--json"))["list"][0]["chunk_id"]
+            chunk = json.loads(run("session", "drops", "--recoverable", "--json"))["list"][0]["chunk_id"]
         text = " ".join(run(*(chunk if word == "CHUNK" else word for word in command.split())).split())
         assert text, command
         if delivery == "add":

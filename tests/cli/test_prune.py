@@ -1,4 +1,4 @@
-"""`prune` and `compact` for a person and for a program."""
+"""`prune` for a person and for a program."""
 
 from __future__ import annotations
 
@@ -22,36 +22,32 @@ def said(run: Run, workspace: Path) -> Run:
     return run
 
 
-def test_compact_looks_and_then_does_it(said: Run, workspace: Path) -> None:
+def test_a_compaction_is_shown_and_then_applied(said: Run, workspace: Path) -> None:
     before = bytes_of(workspace)
-    looked = said("compact", "--dry-run")
+    looked = said("prune", "--strategy", "compact")
     assert "would go to cold storage" in looked
     assert bytes_of(workspace) == before
-    assert "prune auto" in said("prune", "--dry-run")
+    assert "prune auto" in said("prune")
     assert bytes_of(workspace) == before
-    assert "went to cold storage" in said("compact", "--now")
+    assert "went to cold storage" in said("prune", "--strategy", "compact", "--apply")
     assert list((workspace / ".local/cold-storage/s").glob("*.jsonl"))
 
 
-def test_compact_wants_to_be_told(said: Run) -> None:
-    assert "--now" in said("compact", code=2)
-
-
 def test_a_program_gets_everything(said: Run) -> None:
-    looked = json.loads(said("compact", "--now", "--dry-run", "--target", "5", "--json"))
+    looked = json.loads(said("prune", "--strategy", "compact", "--target", "5", "--json"))
     assert (looked["strategy"], looked["dry_run"], looked["session"]) == ("compact", True, "s")
     assert looked["tokens_after"] < looked["tokens_before"]
     assert {"id", "what", "why", "tokens", "after"} == set(looked["gone"][0])
-    done = json.loads(said("compact", "--now", "--target", "5", "--json"))
+    done = json.loads(said("prune", "--strategy", "compact", "--target", "5", "--apply", "--json"))
     assert set(done["undo"]) == {one["id"] for one in done["gone"] + done["fading"]}
 
 
 @pytest.mark.parametrize("strategy", ["auto", "advisor", "clarity", "compact", "memory", "files"])
 def test_each_strategy_says_something_true_of_the_last_conversation(said: Run, strategy: str) -> None:
-    looked = json.loads(said("prune", "--strategy", strategy, "--dry-run", "--json"))
+    looked = json.loads(said("prune", "--strategy", strategy, "--json"))
     assert looked["strategy"] == strategy
     assert looked["session"] == (None if strategy in ("memory", "files") else "s")
-    assert f"prune {strategy}: " in said("prune", "--strategy", strategy)
+    assert f"prune {strategy}: " in said("prune", "--strategy", strategy, "--apply")
 
 
 def test_without_a_conversation_it_says_so(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`topics test`, `gate log` and `gate tune`, as a person sees them."""
+"""`topics test`, `topics log` and `topics tune`, as a person sees them."""
 
 from __future__ import annotations
 
@@ -107,20 +107,20 @@ def test_a_message_about_nothing_says_so_and_many_topics_are_cut(
 def test_trying_a_message_writes_nothing(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "topics", "test", "Please review my PR, its diff and tests")
     assert not (workspace / ".local" / "logs" / "context" / "gate.jsonl").exists()
-    assert "No decision is logged" in said(capsys, "gate", "log")
+    assert "No decision is logged" in said(capsys, "topics", "log")
 
 
 def test_the_log_shows_decisions_and_what_became_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "observe", "--role", "user", "--session", "talk", "Please review my PR, its diff and tests")
-    shown = said(capsys, "gate", "log")
+    shown = said(capsys, "topics", "log")
     assert "review" in shown
     assert "keywords: review" in shown
-    (line,) = json.loads(said(capsys, "gate", "log", "--json", "--topic", "review"))
+    (line,) = json.loads(said(capsys, "topics", "log", "--json", "--topic", "review"))
     assert (line["topic_name"], line["was_useful"]) == ("review", None)
     said(capsys, "topics", "deactivate", "review", "--session", "talk")
-    (line,) = json.loads(said(capsys, "gate", "log", "--json", "--session", "talk"))
+    (line,) = json.loads(said(capsys, "topics", "log", "--json", "--session", "talk"))
     assert line["was_useful"] is False
-    assert "No decision" in said(capsys, "gate", "log", "--session", "other")
+    assert "No decision" in said(capsys, "topics", "log", "--session", "other")
 
 
 @pytest.mark.anyio
@@ -138,18 +138,18 @@ async def test_tuning_shows_before_and_after_and_writes_on_request(
     def ran(*arguments: str) -> str:
         return said(capsys, *arguments)
 
-    shown = await run_sync(ran, "gate", "tune")
+    shown = await run_sync(ran, "topics", "tune")
     assert "12 decisions logged, 12 of them with a known use" in shown
     assert "0.50 → 1.00" in shown
     assert "Nothing is written." in shown
-    assert "written: topics/deployment.md" in await run_sync(ran, "gate", "tune", "--apply")
+    assert "written: topics/deployment.md" in await run_sync(ran, "topics", "tune", "--apply")
     assert "similarity_threshold" in (workspace / "topics" / "deployment.md").read_text()
-    found = json.loads(await run_sync(ran, "gate", "tune", "--json"))
+    found = json.loads(await run_sync(ran, "topics", "tune", "--json"))
     assert found["known"] == 12
 
 
 def test_without_a_log_tuning_says_what_it_needs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "No threshold would have decided better" in said(capsys, "gate", "tune")
+    assert "No threshold would have decided better" in said(capsys, "topics", "tune")
 
 
 @pytest.mark.parametrize("score", [0.0, 0.15, 0.3, 0.6, 1.0])

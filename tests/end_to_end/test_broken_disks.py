@@ -34,7 +34,7 @@ async def a_memory(root: Path) -> None:
     """A workspace with something in it, and no process that has it open."""
     await done(root, "observe", "The blue boat lies in Senj.", "--session", "s")
     await done(root, "remember", "Ana sails too.")
-    await done(root, "index", "rebuild")
+    await done(root, "reset", "--index", "--apply")
 
 
 async def test_a_read_only_workspace_is_served_and_says_what_it_cannot_do(tmp_path: Path) -> None:

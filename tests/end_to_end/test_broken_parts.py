@@ -79,7 +79,7 @@ async def test_broken_yaml_in_three_files_is_named_and_stops_nothing(tmp_path: P
         doctor = (await command(root, "doctor")).stdout
         assert all(path.rpartition("/")[2] in doctor.replace("\n", "") for path in BROKEN), doctor
         assert "_map.yaml" in await failed(root, "project", "list")
-        assert "_map.yaml" in await failed(root, "project", "rename", "one", "two")
+        assert "_map.yaml" in await failed(root, "project", "rename", "one", "two", "--apply")
         assert {path: (root / path).read_text() for path in BROKEN} == BROKEN
         for path in BROKEN:
             (root / path).write_text(whole.get(path, "# Boats\n\nThe blue boat lies in Rijeka.\n"))
@@ -265,7 +265,7 @@ async def test_an_extractor_of_another_package_that_fails_keeps_nobody_from_thei
     root, env = tmp_path / "memory", {"PYTHONPATH": str(package)}
     await done(root, "observe", "I adopted two kittens yesterday.", "--session", "s1", env=env)
     await done(root, "session", "end", "s1", env=env)
-    assert "1 conversations read by" in (said := await done(root, "reconstruct", "--branch", "a", env=env)), said
+    assert "1 conversations read by" in (said := await done(root, "reconstruct", "create", "a", env=env)), said
     assert "theirs" in said
-    await done(root, "extract", env=env)
+    await done(root, "extract", "--apply", env=env)
     assert "kittens" in (root / "knowledge" / "people" / "user.md").read_text()

@@ -252,7 +252,7 @@ async def test_a_recovery_that_is_killed_at_any_of_its_writes_is_finished_by_the
         root, killed = tmp_path / f"at-{at}" / "memory", Killed(tmp_path / f"kill-{at}")
         shutil.copytree(ready.root, root)
         killed.arm()
-        going_back = ("recover", "--checkpoint", ready.number, "--knowledge", "--apply")
+        going_back = ("recover", ready.number, "--knowledge", "--apply")
         ended = await command(root, *going_back, env=killed.env(at) | ready.env)
         if ended.returncode == 0:
             break

@@ -75,7 +75,7 @@ async def test_a_running_server_forgets_too(tmp_path: Path) -> None:
         session = await say(client, f"{FACT}, keep it safe")
         await call(client, "remember", content=f"{FACT}.", project="global")
         assert "zephyr" in (await call(client, "compile_context", message="what is the vault code?")).lower()
-        done = await anyio.to_thread.run_sync(context_manager, root, "forget", FACT, "--yes")
+        done = await anyio.to_thread.run_sync(context_manager, root, "forget", FACT, "--apply")
         assert done.returncode == 0, done.stderr
         assert "Not deleted" not in done.stdout
         assert holding(root, "zephyr") == []
@@ -129,19 +129,19 @@ def test_a_person_sees_every_place_first_and_is_told_what_git_holds(run: Run, wo
     ):
         assert words in shown
     assert "Git holds it: 1 commits" in shown
-    done = run("forget", FACT, "--yes")
+    done = run("forget", FACT, "--apply")
     assert "Git still holds it" in done
     assert "--history" in done
     assert holding(workspace, "zephyr") == []
     assert in_git(workspace, "zephyr")
-    rewritten = run("forget", FACT, "--yes", "--history")
+    rewritten = run("forget", FACT, "--apply", "--history")
     assert "STILL HOLDS ALL OF IT" in rewritten
     assert in_git(workspace, "zephyr") == []
     (bundle,) = workspace.parent.glob("*.bundle")
     assert f"rm '{bundle}'" in rewritten.replace("\n", "")
     assert "No copy was found" in run("forget", FACT)
     assert '"done": false' in run("forget", FACT, "--json")
-    assert "No deletion was interrupted" in run("forget", "--yes")
+    assert "No deletion was interrupted" in run("forget", "--apply")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_person_sees_every_place_first_and_is_told_what_git_holds(run: Run, wo
         (["forget"], 2, "say what to forget"),
         (["forget", "it"], 1, "fewer than 3"),
         (["forget", "--path", "knowledge/memory/MEMORY.md", "--lines", "x"], 2, "A-B"),
-        (["approve", "--yes"], 2, "name a proposal"),
+        (["approve", "--apply"], 2, "name a proposal"),
         (["approve", "x", "--all"], 2, "not both"),
         (["approve", "x"], 1, "no proposal 'x'"),
     ],
@@ -171,8 +171,8 @@ def test_a_person_approves_and_rejects_and_hostile_text_cannot_drive_the_termina
         assert character not in listed
     numbers = [line.split()[0] for line in listed.splitlines() if line.startswith("prop_")]
     assert len(numbers) == 2
-    assert "dropped" in run("approve", numbers[0], "--reject")
-    assert "appended" in run("approve", "--all")
+    assert "dropped" in run("approve", numbers[0], "--reject", "--apply")
+    assert "appended" in run("approve", "--all", "--apply")
     text = (workspace / "knowledge/identity/USER.md").read_text()
     assert "coffee" in text
     assert "tea" not in text
@@ -202,7 +202,7 @@ def test_importing_the_same_file_again_brings_nothing_back(run: Run, workspace: 
     source.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run("import", str(source), "--json")
     assert holding(workspace, "zephyr")
-    run("forget", FACT, "--yes", "--history")
+    run("forget", FACT, "--apply", "--history")
     run("import", str(source), "--anew")
     assert holding(workspace, "zephyr") == []
     assert in_git(workspace, "zephyr") == []

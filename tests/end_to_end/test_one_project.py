@@ -56,7 +56,7 @@ async def test_two_worktrees_a_subfolder_and_a_symlink_are_one_project(tmp_path:
         assert await server.hits("pump", scope="project") == []
         assert await server.hits("pump", scope="all")
 
-    await done(root, "project", "rename", project["slug"], "motor")
+    await done(root, "project", "rename", project["slug"], "motor", "--apply")
     git(main, "remote", "add", "origin", "git@example.com:Ana/Engine.git")
     async with served(root, cwd=other) as server:
         await server.call("observe", role="user", content="The pump has an origin now.", session="with-origin")

@@ -152,13 +152,13 @@ def test_no_argument_of_a_command_leads_out(
         ["remember", f"{name} is a person.", "--kind", "person", "--session", name],
         ["session", "show", name],
         ["session", "end", name],
-        ["project", "rename", "boats", name],
-        ["project", "merge", name, name],
+        ["project", "rename", "boats", name, "--apply"],
+        ["project", "merge", name, name, "--apply"],
         ["import", str(notes), "--format", "markdown", "--name", name],
         ["import", str(notes), "--format", "markdown", "--project", name],
         ["compile", "Where is the boat?", "--session", name, "--project", name],
         ["search", "boat", "--session", name, "--project", name],
-        ["status", "--session", name],
+        ["status", "sessions", "--session", name],
     ):
         assert SECRET not in said(*arguments, codes=(0, 1, 2))
     assert outside(root) == before

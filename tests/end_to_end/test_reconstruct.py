@@ -74,8 +74,8 @@ async def test_while_a_server_works_its_memory_is_untouched_until_a_variant_is_m
         before, commit = tree(workspace), head(workspace)
         async with busy.talking():
             rounds = busy.rounds
-            lean = await json_of(workspace, "reconstruct", "--branch", "lean", "--only", "journal")
-            whole = await json_of(workspace, "reconstruct", "--branch", "whole")
+            lean = await json_of(workspace, "reconstruct", "create", "lean", "--only", "journal")
+            whole = await json_of(workspace, "reconstruct", "create", "whole")
             found = await json_of(workspace, "reconstruct", "compare", "lean", "whole")
             assert head(workspace) == commit
             during, since = busy.rounds - rounds, found["deltas"]["whole"]["own_since"]
@@ -95,8 +95,8 @@ async def test_while_a_server_works_its_memory_is_untouched_until_a_variant_is_m
 
         again = Busy(server)
         async with again.talking():
-            merged = await json_of(workspace, "reconstruct", "merge", "lean")
-            await done(workspace, "reconstruct", "drop", "whole")
+            merged = await json_of(workspace, "reconstruct", "merge", "lean", "--apply")
+            await done(workspace, "reconstruct", "drop", "whole", "--apply")
 
         assert (merged["tag"], merged["contested"]) == ("memory/extract/lean", [])
         text = (workspace / ANA).read_text()

@@ -11,7 +11,7 @@ from mcp.types import Tool
 from mcp_server.search import search as search_action
 from mcp_server.text.destinations import MEMORY
 from mcp_server.tokens import TokenCounter
-from tests.serving import ERAS, Mode, connected, refused, say
+from tests.serving import ERAS, Mode, call, connected, refused, say
 from tools import rim
 
 pytestmark = pytest.mark.anyio
@@ -36,9 +36,9 @@ async def test_what_every_client_pays_for_the_tools_stays_small(tmp_path: Path) 
     inputs = outputs = 0
     for tool in await listed(tmp_path):
         shown = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-        inputs += tokens({key: shown[key] for key in ("name", "description", "inputSchema", "annotations")})
+        inputs += tokens({key: shown[key] for key in ("name", "description", "inputSchema")})
         outputs += tokens(shown["outputSchema"]) if "outputSchema" in shown else 0
-    assert inputs <= 3500
+    assert inputs <= 2000
     assert outputs <= 1500
 
 
@@ -83,6 +83,28 @@ async def test_a_bad_value_is_named_in_words(tmp_path: Path) -> None:
         message = await refused(client, "observe", role="user", content="x", tool_calls=[{"nam": "x"}])
         assert "'tool_calls.0.name' is missing" in message
         assert "pydantic" not in message
+
+
+async def test_rare_arguments_are_accepted_in_one_object_and_outside_of_it(tmp_path: Path) -> None:
+    rare = {"name": "Ana", "at": "2026-05-04T10:00:00Z", "tool_calls": [{"name": "ls"}], "project": "boat"}
+    async with connected(tmp_path) as client:
+        offered = {tool.name: tool.input_schema["properties"] for tool in await listed(tmp_path / "other")}
+        assert not set(rare) & set(offered["observe"])
+        for session, arguments in (("outside", rare), ("inside", {"more": rare}), ("text", {"more": json.dumps(rare)})):
+            await say(client, "The mast is 12 m high.", session=session, **arguments)
+        fact = {"content": "The mast is 12 m high.", "project": "global"}
+        diff = await call(client, "remember", **fact, more={"section": "Boat", "path": "knowledge/memory/boat.md"})
+        assert "knowledge/memory/boat.md" in diff
+        found = await client.call_tool("search", {"query": "mast", "more": {"session": "inside", "mode": "keyword"}})
+        assert "'nme'; did you mean 'name'?" in await refused(
+            client, "observe", role="user", content="x", more={"nme": "x"}
+        )
+        assert "'more'" in await refused(client, "observe", role="user", content="x", more="[1]")
+    assert found.structured_content is not None
+    assert {hit["session"] for hit in found.structured_content["hits"]} == {"inside"}
+    transcripts = [path.read_text() for path in (tmp_path / "raw").rglob("*.md")]
+    assert len(transcripts) == 3
+    assert all("(Ana)" in text and "> [tool:ls]" in text for text in transcripts)
 
 
 async def test_what_a_client_sends_as_json_text_is_understood_and_a_text_stays_a_text(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def rebuild(root: Path, until: anyio.Event, printed: list[str]) -> int:
     """Rebuilds the index in another process, again and again; returns how often."""
     rebuilt = 0
     while not until.is_set():
-        ended = await command(root, "index", "rebuild", env=FEW_LINES)
+        ended = await command(root, "reset", "--index", "--apply", env=FEW_LINES)
         assert ended.returncode == 0, ended.stderr
         printed.append(ended.stderr)
         rebuilt += 1
@@ -155,7 +155,7 @@ async def killed_servers(trial: Trial) -> None:
             while not over.is_set():
                 with anyio.CancelScope() as scope:
                     scopes.append(scope)
-                    await command(root, "index", "rebuild", env=FEW_LINES)
+                    await command(root, "reset", "--index", "--apply", env=FEW_LINES)
 
         async def kill() -> None:
             await said.enough.wait()

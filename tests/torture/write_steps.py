@@ -22,11 +22,11 @@ VERBS: dict[str, tuple[str, ...]] = {
     "remember": ("remember", "The red boat lies in Rab."),
     "end a session": ("session", "end", "s"),
     "checkpoint": ("checkpoint", "create", "--session", "s"),
-    "extract": ("extract",),
-    "condense": ("condense", "daily"),
-    "rebuild the index": ("index", "rebuild"),
-    "reset": ("reset", "--force"),
-    "forget": ("forget", "Senj", "--yes"),
+    "extract": ("extract", "--apply"),
+    "condense": ("condense", "daily", "--apply"),
+    "rebuild the index": ("reset", "--index", "--apply"),
+    "reset": ("reset", "--apply"),
+    "forget": ("forget", "Senj", "--apply"),
 }
 """Commands by what they do. Each may be given twice: the second time repeats or continues the first."""
 

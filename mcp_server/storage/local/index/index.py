@@ -182,7 +182,7 @@ class Index:
         scanned = await to_thread.run_sync(self._scan.search, text, filters)
         message = (
             f"the search index is {self._health.absence}: the files were read instead, by keywords only. "
-            "The server rebuilds it, or `context-manager index rebuild`"
+            "The server rebuilds it, or `context-manager reset --index --apply`"
         )
         if not scanned.complete:
             message += "; the oldest files of this large workspace were left out"
@@ -264,7 +264,7 @@ class Index:
         """Returns a SHA-256 of everything that searches can see. Raises Unavailable without an index."""
         found = await self._ask(lookups.fingerprint, None)
         if found is None:
-            raise Unavailable("there is no search index yet; `context-manager index rebuild` makes it")
+            raise Unavailable("there is no search index yet; `context-manager reset --index --apply` makes it")
         return found
 
     async def data_version(self) -> tuple[str, int]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcp_server.cli.opening import with_memory
-from mcp_server.cli.printing import console, json_option, print_json, print_text, visible
+from mcp_server.cli.opening import caller, with_memory
+from mcp_server.cli.printing import console, examples, json_option, print_json, print_text, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from mcp_server.context.pauses import Pause
     from mcp_server.memory import Memory
+    from mcp_server.project import Project
 
 LOOKED_BACK = 5_000
 """Lines of the log that are searched."""
@@ -22,11 +26,11 @@ LOOKED_BACK = 5_000
 SHOWN = 12
 
 
-@click.command("last")
+@click.command("last", epilog=examples("last", "last --session ses_1f2e --json"))
 @click.option("--session", help="Of this conversation (default: of any).")
 @json_option
-def command(session: str | None, as_json: bool) -> None:
-    """Show the exact text that was last pushed into a prompt, and why; and why nothing was pushed since."""
+def last_command(session: str | None, as_json: bool) -> None:
+    """Show the exact text that was last added to a prompt, and why; and why nothing was added since."""
     from mcp_server.errors import NotFound
     from mcp_server.storage import logs
 
@@ -145,3 +149,91 @@ def _pair(name: str, value: str) -> RenderableType:
 
 def _when(record: Mapping[str, Any]) -> str:
     return str(record.get("at", ""))[:19].replace("T", " ")
+
+
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?")
+
+
+def duration_of(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+    """Returns a length of time such as `90m`, `2h` or `1d12h`."""
+    if value is None:
+        return None
+    found = _DURATION.fullmatch(value.strip().lower())
+    days, hours, minutes = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+    if not days + hours + minutes:
+        raise click.BadParameter(f"{value!r} is not a length of time; write 30m, 2h or 1d")
+    return timedelta(days=days, hours=hours, minutes=minutes)
+
+
+@click.command("pause", epilog=examples("pause --for 2h", "pause --here", "pause --end"))
+@click.option("--project", help="Only in this project.")
+@click.option("--here", is_flag=True, help="Only in the project of this folder.")
+@click.option(
+    "--for", "duration", metavar="TIME", callback=duration_of, help="How long: 30m, 2h, 1d (default: until --end)."
+)
+@click.option("--end", is_flag=True, help="Add to prompts again: end this pause, or all of them.")
+@json_option
+def pause_command(project: str | None, here: bool, duration: timedelta | None, end: bool, as_json: bool) -> None:
+    """Add nothing to prompts, everywhere or in one project. Conversations are still recorded."""
+    if not end:
+        _pause(project, here, duration, as_json)
+    elif duration is not None:
+        raise click.UsageError("--end ends a pause at once; leave out --for")
+    else:
+        _resume(project, here, as_json)
+
+
+def _pause(project: str | None, here: bool, duration: timedelta | None, as_json: bool) -> None:
+    from mcp_server.context import briefs, pauses
+
+    async def act(memory: Memory) -> Pause:
+        made = await pauses.pause(memory, await chosen(memory, project, here), duration)
+        await briefs.refresh(memory)
+        return made
+
+    made = with_memory(act)
+    if as_json:
+        print_json(made)
+    else:
+        end = "" if made.until else "; `context-manager pause --end` ends it"
+        print_text(f"{made.words}: nothing is pushed into prompts, what is said is recorded{end}")
+
+
+async def chosen(memory: Memory, project: str | None, here: bool) -> Project | None:
+    """Returns the project that is named, or that of the folder (`here`); None for everywhere."""
+    from mcp_server.conversations.projects import list_projects, project_of
+    from mcp_server.errors import NotFound
+
+    if project is not None:
+        known = [one.slug for one in await list_projects(memory)]
+        if project not in known:
+            raise NotFound(f"no project {project!r} (project list shows: {', '.join(known) or 'none yet'})")
+        return await project_of(memory, caller(), project)
+    if not here:
+        return None
+    found = await project_of(memory, caller())
+    if found.slug is None:
+        raise NotFound("this folder belongs to no project; go to the project's folder, or leave out --here")
+    return found
+
+
+def _resume(project: str | None, here: bool, as_json: bool) -> None:
+    from mcp_server.context import briefs, pauses
+
+    async def act(memory: Memory) -> tuple[list[Pause], list[Pause], bool]:
+        lifted = await pauses.resume(memory, await chosen(memory, project, here))
+        await briefs.refresh(memory)
+        return lifted, await pauses.pauses(memory), memory.settings.hooks.inject
+
+    lifted, left, switched_on = with_memory(act)
+    if as_json:
+        print_json({"ended": lifted, "left": left, "hooks_inject": switched_on})
+        return
+    for one in lifted:
+        print_text(f"no longer {one.words}")
+    if not lifted:
+        print_text("nothing was paused there" if project or here else "nothing was paused")
+    for one in left:
+        print_text(f"still {one.words}")
+    if not switched_on:
+        print_text("nothing is pushed all the same: hooks.inject is off, or CONTEXT_MANAGER_PAUSE is set")

@@ -1,0 +1,460 @@
+"""`context-manager install [CLIENT]`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mcp_server.cli.opening import memory_exists, with_memory
+from mcp_server.cli.printing import (
+    apply_option,
+    console,
+    examples,
+    json_option,
+    print_json,
+    print_table,
+    print_text,
+    visible,
+)
+from mcp_server.errors import Refused
+
+if TYPE_CHECKING:
+    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.installers.install import Done
+    from mcp_server.clients.installers.known import Client
+    from mcp_server.clients.installers.launch import Launch
+    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.clients.installers.plan import Plan
+    from mcp_server.memory import Memory
+    from mcp_server.status.doctor import Check
+
+
+@click.command("install", epilog=examples("install", "install claude-code --import", "install cursor --show"))
+@click.argument("client", required=False)
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration to add by hand; change nothing.")
+@click.option("--show", is_flag=True, help="Show what would change, as a diff; change nothing.")
+@click.option("--project", is_flag=True, help="Only for the project of the current folder.")
+@click.option("--hooks/--no-hooks", default=True, help="Claude Code: record and add context automatically.")
+@click.option(
+    "--import/--no-import", "bring_in", default=None, help="Import the client's earlier conversations, or do not ask."
+)
+@json_option
+def install_command(
+    client: str | None,
+    only_print: bool,
+    show: bool,
+    project: bool,
+    hooks: bool,
+    bring_in: bool | None,
+    as_json: bool,
+) -> None:
+    """Connect CLIENT to this memory: adds one entry to its configuration and changes nothing else in it.
+
+    Without CLIENT: lists the clients on this machine and their state.
+    """
+    from mcp_server.clients.installers.known import client_named
+    from mcp_server.clients.installers.plan import plan, project_folder
+
+    machine = this_machine()
+    if client is None:
+        _list(machine, as_json)
+        return
+    chosen = client_named(client)
+    folder = project_folder(Path.cwd()) if project else None
+    launch = this_launch(machine)
+    planned = plan(chosen, machine, launch, project=folder, hooks=hooks)
+    if only_print:
+        _install_print(planned, as_json)
+    elif show:
+        _show(planned, as_json)
+    else:
+        with_memory(lambda memory: _install(memory, planned, machine, launch, bring_in, as_json), if_missing="create")
+
+
+def this_machine() -> Machine:
+    """Returns the machine that this command runs on."""
+    import os
+
+    from mcp_server.clients.installers.machine import Machine
+
+    return Machine(Path.home(), dict(os.environ))
+
+
+def this_launch(machine: Machine) -> Launch:
+    """Returns how clients start this installation on the command's workspace."""
+    from mcp_server.clients.installers.launch import launching
+    from mcp_server.home import resolve_workspace
+
+    return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
+
+
+async def _install(
+    memory: Memory, planned: Plan, machine: Machine, launch: Launch, answer: bool | None, as_json: bool
+) -> None:
+    from anyio.to_thread import run_sync
+
+    from mcp_server.app import catch_up
+    from mcp_server.cli.printing import working
+    from mcp_server.clients.installers.handshake import handshake
+    from mcp_server.clients.installers.install import as_dict, install
+    from mcp_server.context import briefs
+
+    done = await run_sync(install, memory, planned)
+    command, arguments = launch.serving(*(("--hooks",) if len(planned.changes) > 1 else ()))
+    tried = await handshake([command, *arguments], machine.environ, whole=planned.client.whole_environment)
+    if not as_json:
+        _say_installed(planned, done)
+        if tried.problem:
+            click.echo(f"But it does not start: {tried.problem}\nNext: context-manager doctor")
+        else:
+            click.echo(f"Tried it: it answers in {tried.seconds:.1f} s, with {len(tried.tools)} tools.")
+            click.echo(planned.client.afterwards.format(title=planned.client.title))
+    with working("Indexing …"):
+        await catch_up(memory)
+    report = await _history(memory, planned, machine, answer, as_json, fresh=planned.needed)
+    await briefs.refresh(memory)  # the first window may open before any server
+    if as_json:
+        print_json(
+            {
+                "client": planned.client.name,
+                "project": planned.project,
+                "name": planned.name,
+                "files": [as_dict(one) for one in done],
+                "notes": planned.notes,
+                "works": not tried.problem,
+                "problem": tried.problem,
+                "import": report,
+            }
+        )
+    if tried.problem:
+        click.get_current_context().exit(1)
+
+
+def _say_installed(planned: Plan, done: tuple[Done, ...]) -> None:
+    if not planned.needed:
+        click.echo(f"{planned.client.title} is connected to this memory already; nothing was changed.")
+    for one in done:
+        if one.what != "unchanged":
+            kept = f" (as it was: {one.backup})" if one.backup else ""
+            click.echo(f"{one.what.capitalize()}: {one.path}{kept}")
+    for note in planned.notes:
+        click.echo(note)
+    if planned.needed:
+        where = " --project" if planned.project else ""
+        click.echo(f"Undo it with: context-manager uninstall {planned.client.name}{where}")
+
+
+async def _history(
+    memory: Memory, planned: Plan, machine: Machine, answer: bool | None, as_json: bool, *, fresh: bool
+) -> ImportReport | None:
+    """Imports the client's earlier conversations if the user agrees; prints how to do it if we cannot."""
+    from anyio.to_thread import run_sync
+
+    client = planned.client
+    if client.history and not as_json and fresh:
+        click.echo(client.history)
+    if client.name != "claude-code" or planned.project is not None or answer is False:
+        return None
+    from mcp_server.clients.importers.claude_code.places import projects_folder
+
+    folder = projects_folder(machine.environ)
+    count, size = await run_sync(_transcripts, folder)
+    if not count:
+        return None
+    if answer is None:
+        if as_json or not fresh:
+            return None
+        offer = f"{count:,} conversations ({size / 1e6:,.1f} MB) of Claude Code are in {folder}."
+        if not sys.stdin.isatty():
+            click.echo(f"{offer} Import them with: context-manager import {folder}")
+            return None
+        if not click.confirm(f"{offer} Import them now?", default=True):
+            return None
+    from mcp_server.app import catch_up
+    from mcp_server.cli.printing import progress, working
+    from mcp_server.clients.importers.imported import Progress
+    from mcp_server.clients.importers.run import import_path
+
+    with progress("Importing") as bar:
+
+        def watch(step: Progress) -> None:
+            bar(step.done, step.total, step.label)
+
+        report = await import_path(memory, folder, kind="claude-code", watch=watch)
+    with working("Indexing …"):
+        await catch_up(memory)
+    if not as_json:
+        print_text(report.markdown)
+    return report
+
+
+def _transcripts(folder: Path) -> tuple[int, int]:
+    """Returns the number of session transcripts in Claude Code's folder, and their bytes."""
+    sizes = [file.stat().st_size for file in folder.glob("*/*.jsonl")]
+    return len(sizes), sum(sizes)
+
+
+def _install_print(planned: Plan, as_json: bool) -> None:
+    if as_json:
+        print_json([{"file": change.file.path, "snippet": change.snippet} for change in planned.changes])
+        return
+    for change in planned.changes:
+        click.echo(f"{change.file.path}:\n")
+        click.echo(change.snippet + "\n")
+
+
+def _show(planned: Plan, as_json: bool) -> None:
+    if as_json:
+        print_json([{"file": change.file.path, "diff": change.diff()} for change in planned.changes])
+    elif not planned.needed:
+        click.echo(f"{planned.client.title} is connected to this memory already; nothing would change.")
+    else:
+        print_text("\n".join(change.diff() for change in planned.changes if change.changes))
+    if not as_json:
+        for note in planned.notes:
+            click.echo(note)
+
+
+def _list(machine: Machine, as_json: bool) -> None:
+    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.known import CHATGPT_EXPORT
+    from mcp_server.clients.installers.survey import survey
+
+    async def recorded(memory: Memory) -> list[Any]:
+        return projects(memory)
+
+    found = survey(machine, with_memory(recorded) if memory_exists() else ())
+    if as_json:
+        print_json(found)
+        return
+    rows = []
+    for each in found:
+        following = f"context-manager install {each.client.name}" if each.state == "not installed" else each.problem
+        place = f"{each.client.name} (in {_short(each.project, machine)})" if each.project else each.client.name
+        rows.append((place, each.state, _short(each.file, machine), following))
+    print_table(("client", "state", "configuration", "what to do"), rows)
+    click.echo(CHATGPT_EXPORT)
+
+
+def _short(path: Path, machine: Machine) -> str:
+    """Returns `path` with `~` for the home folder."""
+    return f"~/{path.relative_to(machine.home).as_posix()}" if path.is_relative_to(machine.home) else str(path)
+
+
+T = TypeVar("T")
+
+
+@click.command(
+    "uninstall", epilog=examples("uninstall cursor", "uninstall --all --purge", "uninstall --all --purge --apply")
+)
+@click.argument("client", required=False)
+@click.option("--all", "everything", is_flag=True, help="Remove it from every client.")
+@click.option("--project", is_flag=True, help="Only for the project of the current folder.")
+@click.option("--purge", is_flag=True, help="Also delete the memory itself: all conversations and knowledge.")
+@click.option("--undo", is_flag=True, help="Keep an older entry of ours that the file had before `install`.")
+@apply_option
+@json_option
+def uninstall_command(
+    client: str | None, everything: bool, project: bool, purge: bool, undo: bool, apply: bool, as_json: bool
+) -> None:
+    """Remove our entry from CLIENT's configuration; a file that was not changed since is restored exactly.
+
+    This reverses `install` at once. --purge, which deletes the memory, only says what it would delete until --apply.
+    """
+    from mcp_server.clients.installers.known import client_named
+    from mcp_server.clients.installers.plan import plugin_of, project_folder
+
+    if (client is None) == (not everything):
+        both = client is not None
+        raise click.UsageError("name a client or say --all, not both" if both else "name a client, or say --all")
+    if purge and not everything:
+        raise click.UsageError(
+            "--purge needs --all: clients that stay connected would create an empty memory in its place"
+        )
+    machine = this_machine()
+    plugin = plugin_of(machine)
+    if purge and plugin:
+        raise Refused(
+            f"the plugin {plugin} in Claude Code would create an empty memory in its place; remove it first: "
+            f"claude plugin uninstall {plugin}"
+        )
+    if client is not None:
+        chosen = client_named(client)
+        folder = project_folder(Path.cwd()) if project else None
+        say_done(chosen, with_records(lambda memory: taken_out(memory, chosen, machine, folder, undo=undo)), as_json)
+        _say_plugin(plugin if chosen.hooks and not as_json else None)
+        return
+    deleting = with_memory(_deletion) if purge else None
+    if deleting is not None and not apply:
+        if as_json:
+            print_json({"clients": [], "would_delete": [str(folder) for folder in deleting.folders]})
+        else:
+            click.echo(f"{deleting.said}\nNothing was deleted yet; add --apply to do it.")
+        return
+    done = with_records(lambda memory: _out_of_all(memory, machine))
+    if deleting is not None:
+        _delete(deleting)
+    if as_json:
+        gone = [str(folder) for folder in deleting.folders] if deleting else []
+        print_json({"clients": [_plain(one, files) for one, files in done], "deleted": gone})
+        return
+    for one, files in done:
+        say_done(one, files, as_json=False)
+    if not (done or plugin):
+        click.echo("Nothing of this memory is in any client's configuration.")
+    _say_plugin(plugin)
+    if deleting is not None:
+        click.echo(f"Deleted: {', '.join(map(str, deleting.folders))}")
+
+
+def with_records(act: Callable[[Memory | None], Awaitable[T]]) -> T:
+    """Returns what `act` returns for the memory, or for None if it was deleted: our entries can still be removed."""
+    import anyio
+
+    return with_memory(act) if memory_exists() else anyio.run(act, None)
+
+
+async def taken_out(
+    memory: Memory | None, client: Client, machine: Machine, project: Path | None, *, undo: bool = False
+) -> tuple[Done, ...]:
+    """Removes our entry from one client."""
+    from anyio.to_thread import run_sync
+
+    from mcp_server.clients.installers.install import uninstall
+
+    return await run_sync(lambda: uninstall(memory, client, machine, project, undo=undo))
+
+
+def say_done(client: Client, done: Sequence[Done], as_json: bool) -> None:
+    """Prints what happened to the client's files."""
+    if as_json:
+        print_json(_plain(client, done))
+        return
+    if not done:
+        click.echo(f"{client.title}: nothing of this memory is in its configuration.")
+    words = {
+        "restored": "was restored exactly",
+        "cleaned": "was changed since; only our part was removed",
+        "deleted": "did not exist before, and was deleted",
+    }
+    for one in done:
+        kept = f" (backup: {one.backup})" if one.backup else ""
+        click.echo(f"{client.title}: {one.path} {words[one.what]}{kept}")
+
+
+def _say_plugin(plugin: str | None) -> None:
+    """Prints how to remove the plugin, which only Claude Code can do."""
+    if plugin:
+        click.echo(f"Claude Code: the plugin {plugin} stays enabled; remove it with: claude plugin uninstall {plugin}")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Folders to delete, and the warning before."""
+
+    folders: tuple[Path, ...]
+    said: str
+
+
+def _plain(client: Client, done: Sequence[Done]) -> dict[str, object]:
+    from mcp_server.clients.installers.install import as_dict
+
+    return {"client": client.name, "files": [as_dict(one) for one in done]}
+
+
+async def _out_of_all(memory: Memory | None, machine: Machine) -> list[tuple[Client, tuple[Done, ...]]]:
+    """Removes our entries from all clients. Returns the clients that had one, each with its files."""
+    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.known import CLIENTS
+
+    everywhere = [(client, None) for client in CLIENTS] + (projects(memory) if memory else [])
+    done = [(client, await taken_out(memory, client, machine, project)) for client, project in everywhere]
+    return [(client, files) for client, files in done if files]
+
+
+async def _deletion(memory: Memory) -> Deletion:
+    """Returns what `--purge` would delete. Raises Refused while a server uses it, or if it is not a memory's folder."""
+    root, local = memory.disk.root, memory.disk.local
+    if root in (Path.home(), Path(root.anchor)) or not (root / "memory-config.yaml").is_file():
+        raise Refused(f"{root} is not a memory's own folder, so it is not deleted; name the right one with --workspace")
+    held = memory.locks.try_maintainer()
+    if held is None:
+        raise Refused(f"a server is using {root}; close its clients and try again")
+    held.release()
+    folders = (root,) if local.is_relative_to(root) else (root, local)
+    conversations = len(await memory.state.sessions())
+    files = [Path(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names]
+    size = sum(file.lstat().st_size for file in files)
+    return Deletion(
+        folders,
+        f"This deletes {' and '.join(map(str, folders))}: {conversations:,} conversations, everything that was "
+        f"remembered, and their history in git; {len(files):,} files, {size / 1e6:,.1f} MB. There is no way back.",
+    )
+
+
+def _delete(deleting: Deletion) -> None:
+    for top in deleting.folders:
+        if os.name == "nt":  # Windows does not delete read-only files such as sealed transcripts
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    Path(folder, name).chmod(0o600)
+        shutil.rmtree(top)
+
+
+@click.command("doctor", epilog=examples("doctor", "doctor --secrets"))
+@click.option("--repair", "mending", is_flag=True, help="First repair git's history, as far as nothing is lost.")
+@click.option("--secrets", is_flag=True, help="Only look for secrets in everything that is stored.")
+@json_option
+def doctor_command(mending: bool, secrets: bool, as_json: bool) -> None:
+    """Check everything, from the clients' configuration (with a real handshake) to disk, index and git.
+
+    Exits with 1 if an important check fails.
+    """
+    from mcp_server.cli.printing import working
+    from mcp_server.clients.installers.chain import examine_chain
+    from mcp_server.status.doctor import examine, examine_secrets, repair
+
+    machine = this_machine()
+
+    async def act(memory: Memory) -> tuple[Check, ...]:
+        for line in await repair(memory) if mending else ():
+            click.echo(visible(f"repaired: {line}"), err=True)
+        with working("Looking …"):
+            if secrets:
+                return (await examine_secrets(memory),)
+            return (*await examine(memory), *await examine_chain(memory, machine))
+
+    checks = with_memory(act)
+    if as_json:
+        print_json(checks)
+    else:
+        _doctor_print(checks)
+    if any(check.matters and not check.ok for check in checks):
+        click.get_current_context().exit(1)
+
+
+def _doctor_print(checks: tuple[Check, ...]) -> None:
+    """Prints a line for each check, and below it what to do."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        sign, style = ("ok", "green") if check.ok else ("NO", "bold red") if check.matters else ("--", "yellow")
+        said = Text(visible(check.detail))
+        if check.advice:
+            said.append(f"\n→ {visible(check.advice)}", style="bold")
+        table.add_row(Text(sign, style=style), Text(check.name), said)
+    console().print(table)
+    broken = sum(check.matters and not check.ok for check in checks)
+    click.echo("\nEverything important works." if not broken else f"\n{broken} to fix: the lines with NO.")

@@ -1,0 +1,199 @@
+"""`context-manager config get|set|edit`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import examples, json_option, plain, print_json, print_text
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
+
+@click.group(
+    "config",
+    epilog=examples(
+        "config get search.embedder", "config get clarity", "config set hooks.inject false", "config edit --machine"
+    ),
+)
+def config_command() -> None:
+    """Read and change settings: memory-config.yaml, and .local/settings.yaml for this machine."""
+
+
+@config_command.command("get")
+@click.argument("name", required=False)
+@json_option
+def get(name: str | None, as_json: bool) -> None:
+    """Print the value of a setting, of all settings of a section, or of all. The environment is included."""
+
+    async def ask(memory: Memory) -> dict[str, Any]:
+        return memory.settings.model_dump(mode="json", exclude={"problems"})
+
+    found: Any = with_memory(ask)
+    for key in name.split(".") if name else ():
+        if not isinstance(found, dict) or key not in found:
+            raise click.UsageError(_unknown(name or ""))
+        found = found[key]
+    if as_json:
+        print_json({name: found} if name else found)
+    elif isinstance(found, dict):
+        print_text("\n".join(_lines(f"{name}." if name else "", found)))
+    else:
+        print_text(_text(found))
+
+
+@config_command.command("set")
+@click.argument("name")
+@click.argument("value")
+@json_option
+def set_(name: str, value: str, as_json: bool) -> None:
+    """Write a setting into its file, at once, and print the old value. VALUE is YAML: true, 0.5, null, [a, b]."""
+    from ruamel.yaml.error import YAMLError
+
+    from mcp_server.settings import SECTIONS, knobs
+    from mcp_server.storage.templates import SETTINGS
+
+    if name not in {known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)}:
+        raise click.UsageError(_unknown(name))
+    try:
+        chosen = _yaml().load(value)
+    except YAMLError as error:
+        raise click.UsageError(f"VALUE {value!r} is not YAML: {_problem(error)}") from None
+    _check(name, chosen)
+    path = _file_of(name)
+
+    async def act(memory: Memory) -> object:
+        before: Any = memory.settings.model_dump(mode="json")
+        for key in name.split("."):
+            before = before[key]
+        async with memory.locks.files():
+            memory.files.write_atomic(path, _with_setting(memory.files.text_or_none(path) or "", path, name, chosen))
+        return before
+
+    before = with_memory(act)
+    if as_json:
+        print_json({"name": name, "before": before, "value": plain(chosen), "file": path})
+        return
+    print_text(f"{name} is now {_text(chosen)} in {path}; it was {_text(before)}.")
+    scope = "this machine" if path != SETTINGS else "every copy of this memory"
+    click.echo(f"It holds for {scope}; a server that is running reads it at its next start.")
+
+
+@config_command.command("edit")
+@click.option("--machine", is_flag=True, help="The settings of this machine, .local/settings.yaml.")
+@json_option
+def edit(machine: bool, as_json: bool) -> None:
+    """Open the file of the settings in $EDITOR, and check it afterwards."""
+    from mcp_server.settings import MACHINE_FILE
+    from mcp_server.storage.templates import SETTINGS
+
+    path = MACHINE_FILE if machine else SETTINGS
+
+    async def place(memory: Memory) -> str:
+        return str(memory.disk.root / path)
+
+    async def problems(memory: Memory) -> tuple[str, ...]:
+        return memory.settings.problems
+
+    where = with_memory(place)
+    click.edit(filename=where)
+    found = with_memory(problems)
+    if as_json:
+        print_json({"file": where, "problems": found})
+    else:
+        print_text("\n".join(found) or f"{where} has no problems.")
+    if found:
+        click.get_current_context().exit(1)
+
+
+def _unknown(name: str) -> str:
+    from mcp_server.settings import SECTIONS, knobs
+
+    known = [known for section, kind in SECTIONS.items() for known, _ in knobs(kind, section)]
+    near = difflib.get_close_matches(name, [*known, *SECTIONS], n=1)
+    return f"no setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else " (config get lists them)")
+
+
+def _check(name: str, value: object) -> None:
+    """Raises UsageError if the setting cannot have this value."""
+    from pydantic import ValidationError
+
+    from mcp_server.settings import SECTIONS, sections_of
+
+    section, *inner, key = name.split(".")
+    kind = SECTIONS[section]
+    for part in inner:
+        kind = sections_of(kind)[part]
+    try:
+        kind(**{key: value})
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise click.UsageError(f"{name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}") from None
+
+
+def _file_of(name: str) -> str:
+    """Returns the file that a setting is read from."""
+    from mcp_server.settings import MACHINE_FILE, belongs_to_machine
+    from mcp_server.storage.templates import SETTINGS
+
+    section, key, *_ = name.split(".")
+    return MACHINE_FILE if belongs_to_machine(section, key) else SETTINGS
+
+
+def _with_setting(text: str, path: str, name: str, value: object) -> str:
+    """Returns a settings file's text with the setting; comments stay. Raises UsageError if the text is not YAML."""
+    import io
+
+    from ruamel.yaml.error import YAMLError
+
+    yaml = _yaml()
+    try:
+        document = yaml.load(text) or {}
+        held = document
+        *sections, key = name.split(".")
+        for section in sections:
+            if held.get(section) is None:
+                held[section] = {}
+            held = held[section]
+        held[key] = value
+    except (YAMLError, AttributeError, TypeError) as error:
+        raise click.UsageError(
+            f"{path} cannot be changed ({_problem(error)}); fix it: context-manager config edit"
+        ) from None
+    out = io.StringIO()
+    yaml.dump(document, out)
+    return out.getvalue()
+
+
+def _yaml() -> Any:
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 1_000
+    return yaml
+
+
+def _problem(error: Exception) -> str:
+    """Returns what is wrong with YAML, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or error
+    return f"{problem}, line {mark.line + 1}" if mark else " ".join(str(problem).split())
+
+
+def _lines(prefix: str, values: dict[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for key, value in values.items():
+        lines += _lines(f"{prefix}{key}.", value) if isinstance(value, dict) else [f"{prefix}{key}: {_text(value)}"]
+    return lines
+
+
+def _text(value: object) -> str:
+    from mcp_server.text.yaml_line import yaml_line
+
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else yaml_line(plain(value))

@@ -1,0 +1,164 @@
+"""`context-manager extract`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from mcp_server.cli.opening import with_memory
+from mcp_server.cli.printing import (
+    apply_option,
+    count,
+    examples,
+    json_option,
+    moment,
+    print_json,
+    print_result,
+    print_table,
+    print_text,
+    progress,
+    working,
+)
+
+if TYPE_CHECKING:
+    from mcp_server.jobs.scheduler import Planned, Ran
+    from mcp_server.knowledge.condense import Condensed
+    from mcp_server.knowledge.extract import Extracted
+    from mcp_server.memory import Memory
+
+
+@click.command("extract", epilog=examples("extract", "extract --apply", "extract --only people --anew"))
+@click.option("--session", help="Only this conversation, also while it is open.")
+@click.option(
+    "--only", "names", multiple=True, metavar="NAME", help="Only this extractor; may be given more than once."
+)
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Read everything again; lines of the earlier reading that are not found again are removed.",
+)
+@apply_option
+@json_option
+def extract_command(session: str | None, names: tuple[str, ...], anew: bool, apply: bool, as_json: bool) -> None:
+    """Extract knowledge from conversations: people, decisions, lessons, procedures, facts, journals.
+
+    Every line names its source message. Conversations are read once. Lines that you wrote never change.
+    """
+    from mcp_server.app import catch_up
+    from mcp_server.knowledge.extract import extract
+
+    async def act(memory: Memory) -> Extracted:
+        with progress("Extracting") as show:
+            done = await extract(memory, session, names, anew=anew, dry_run=not apply, show=show)
+        if apply:
+            with working("Indexing …"):
+                await catch_up(memory)
+        return done
+
+    done = with_memory(act)
+    print_result(done, _extract_told(done), as_json)
+
+
+def _extract_told(done: Extracted) -> str:
+    would = "would be " if done.dry_run else ""
+    known = f", {done.known} known already" if done.known else ""
+    found = f"{count(done.lines, 'line')} found, {count(len(done.files), 'file')} {would}changed"
+    said = [f"{count(done.read, 'conversation')} read{known}: {found}"]
+    for file in sorted(done.files.values(), key=lambda one: one.path):
+        said.append(file.diff if done.dry_run else f"  {file.path}  {file.counts}")
+    if done.fell_back:
+        said.append(f"{done.fell_back} of them were read by rules: the model gave no usable answer")
+    if done.refused:
+        said.append(f"refused from the model: {count(done.refused, 'line')}; lines by rules were used instead")
+    if done.dry_run and done.files:
+        said.append("Nothing was changed yet; do it with: the same command and --apply")
+    return "\n".join([*said, *done.notes])
+
+
+@click.command("condense", epilog=examples("condense weekly", "condense weekly --apply"))
+@click.argument("period", type=click.Choice(["daily", "weekly", "monthly"]))
+@apply_option
+@json_option
+def condense_command(period: str, apply: bool, as_json: bool) -> None:
+    """Condense journals and MEMORY.md.
+
+    daily: extracts knowledge from closed conversations and shortens long journals. weekly: moves the best lines of each
+    week into MEMORY.md and removes stale ones. monthly: also moves old journals and plans to archive/ and rewrites the
+    indexes.
+    """
+    from mcp_server.app import catch_up
+    from mcp_server.knowledge.condense import Period, condense
+
+    async def act(memory: Memory) -> Condensed:
+        with working("Condensing …"):
+            done = await condense(memory, cast(Period, period), dry_run=not apply)
+            if apply:
+                await catch_up(memory)
+        return done
+
+    done = with_memory(act)
+    print_result(done, _condense_told(done), as_json)
+
+
+def _condense_told(done: Condensed) -> str:
+    would = "would be " if done.dry_run else ""
+    said = [f"condense {done.period}: {count(len(done.files), 'file')} {would}changed"]
+    for file in sorted(done.files.values(), key=lambda one: one.path):
+        said.append(
+            file.diff if done.dry_run else f"  {file.path}" + (f"  {file.counts}" if file.added or file.removed else "")
+        )
+    if done.dry_run:
+        said.append("Nothing was changed yet; do it with: the same command and --apply")
+    return "\n".join([*said, *done.notes])
+
+
+@click.group("jobs", epilog=examples("jobs list", "jobs run --due"))
+def jobs_command() -> None:
+    """List and run the scheduled jobs. A server runs them, or `jobs run --due` from cron."""
+
+
+@jobs_command.command("list")
+@json_option
+def list_(as_json: bool) -> None:
+    """List the jobs with their times and their last runs."""
+    from mcp_server.jobs.registry import JOBS
+    from mcp_server.jobs.scheduler import planned
+
+    found = with_memory(lambda memory: planned(memory, JOBS))
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("job", "times", "due (UTC)", "last (UTC)", "what it does"), [_row(one) for one in found])
+
+
+@jobs_command.command("run")
+@click.argument("names", nargs=-1, metavar="[JOB]...")
+@click.option("--due", is_flag=True, help="Those that are due, and no others.")
+@json_option
+def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
+    """Run the named jobs, or those that are due."""
+    from mcp_server.jobs.registry import JOBS
+    from mcp_server.jobs.scheduler import run_due, run_now
+
+    if due == bool(names):
+        raise click.UsageError("name jobs (jobs list shows them), or give --due")
+
+    async def act(memory: Memory) -> list[Ran]:
+        with working("Running jobs …"):
+            return await run_due(memory, JOBS) if due else [await run_now(memory, JOBS, name) for name in names]
+
+    done = with_memory(act, fresh=True)
+    if as_json:
+        print_json(done)
+    elif not done:
+        click.echo("Nothing is due.")
+    for ran in () if as_json else done:
+        print_text(f"{ran.name}: {ran.outcome}")
+    if not all(ran.ok for ran in done):
+        click.get_current_context().exit(1)
+
+
+def _row(one: Planned) -> tuple[str, ...]:
+    due = one.problem or (moment(one.due) if one.due else "no")
+    return one.name, one.schedule or "never by itself", due, moment(one.last) if one.last else "never", one.what

@@ -1,0 +1,225 @@
+"""Text that comes as an argument or through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mcp_server.cli.opening import caller, folder, memory_exists, with_memory
+from mcp_server.cli.printing import examples, json_option, print_json, print_result, print_table, print_text
+from mcp_server.errors import Invalid
+
+if TYPE_CHECKING:
+    from mcp_server.knowledge.anchor import Anchored
+    from mcp_server.knowledge.anchors import Anchor
+    from mcp_server.memory import Memory
+
+
+def given_or_piped(argument: str | None, name: str) -> str:
+    """Returns `argument`, or all of stdin without the newline at its end, which `echo` adds.
+
+    Raises:
+        click.UsageError: there is no argument and stdin is the keyboard.
+        Invalid: what is piped in is not UTF-8.
+    """
+    if argument is not None and argument != "-":
+        return argument
+    if argument is None and sys.stdin.isatty():
+        raise click.UsageError(
+            f"Missing argument '{name}': give it, or pipe it in.", click.get_current_context(silent=True)
+        )
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"stdin is not UTF-8 ({error.reason} at byte {error.start}); convert it first (iconv)") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+@click.command(
+    "init",
+    epilog=examples("init", "--workspace ~/work-memory init")
+    + """
+
+\b
+Completion in your shell (add the line to ~/.bashrc or ~/.zshrc):
+  eval "$(_CONTEXT_MANAGER_COMPLETE=bash_source context-manager)"
+  eval "$(_CONTEXT_MANAGER_COMPLETE=zsh_source context-manager)"
+In fish:
+  _CONTEXT_MANAGER_COMPLETE=fish_source context-manager \\
+    > ~/.config/fish/completions/context-manager.fish""",
+)
+@click.option("--adopt", is_flag=True, help="Also in a folder with other files or a git repository.")
+@json_option
+def init_command(adopt: bool, as_json: bool) -> None:
+    """Create the memory's folder with its templates and its own git repository. A second run changes nothing."""
+
+    place, existed = folder(), memory_exists()
+
+    async def nothing(_: Memory) -> None:
+        return None
+
+    with_memory(nothing, if_missing="adopt" if adopt else "create")
+    if as_json:
+        print_json({"workspace": str(place), "created": not existed})
+    elif existed:
+        click.echo(f"The memory in {place} exists already; nothing was changed.")
+    else:
+        click.echo(f"Created the memory in {place}.")
+        click.echo("Next: fill in knowledge/identity/USER.md, or import conversations: context-manager import FILE")
+
+
+class Moment(click.ParamType[datetime]):
+    """An ISO time, by default in the machine's time zone."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return value if isinstance(value, datetime) else datetime.fromisoformat(value).astimezone()
+        except ValueError:
+            self.fail(f"{value!r} is not an ISO time such as 2026-01-31T09:30:00Z", param, ctx)
+
+
+@click.command(
+    "observe",
+    epilog=examples("observe 'The pump needs a new seal.'", "observe --session ses_1f2e --role agent < answer.txt"),
+)
+@click.argument("content", required=False)
+@click.option(
+    "--role",
+    type=click.Choice(["user", "agent", "assistant", "system"]),
+    default="user",
+    show_default=True,
+    help="Who said it.",
+)
+@click.option("--session", help="The conversation (default: a new one).")
+@click.option("--turn-id", help="The client's id of the message: the same id is recorded once.")
+@click.option("--name", help="The speaker's name.")
+@click.option("--at", type=Moment(), help="When it was said (ISO; default: now).")
+@click.option("--project", help="Its project (default: that of the folder).")
+@click.option(
+    "--kind", type=click.Choice(["main", "shared", "subagent"]), help="shared: others can read it. Fixed for a session."
+)
+@click.option(
+    "--delivery",
+    type=click.Choice(["add", "replace"]),
+    help="replace: the compiled context is the prompt. Fixed for a session.",
+)
+@click.option("--model", help="Which model answers.")
+@click.option("--channel", help="Where it was said (default: context-manager).")
+@click.option("--context-tokens", type=click.IntRange(0), help="Tokens in the client's context, as the client says.")
+@click.option("--important", is_flag=True, help="Never to be dropped from the live context.")
+@json_option
+def observe_command(content: str | None, as_json: bool, **options: Any) -> None:
+    """Record CONTENT (or standard input) as one message. The first line of the answer has the session's id."""
+    from mcp_server.conversations.observe import NewTurn, Observed, observe
+    from mcp_server.errors import Invalid
+
+    turn = NewTurn(content=given_or_piped(content, "CONTENT"), **options)
+    if not turn.content.strip():
+        raise Invalid("there is nothing to record: CONTENT is empty")
+
+    async def act(memory: Memory) -> Observed:
+        return await observe(memory, turn, caller())
+
+    done = with_memory(act, if_missing="create")
+    print_result(done, done.markdown, as_json)
+
+
+KINDS = ("fact", "decision", "rule", "lesson", "person", "procedure", "project", "journal", "identity", "topic")
+
+
+@click.command(
+    "remember",
+    epilog=examples(
+        "remember 'Ana is allergic to nuts.' --kind person",
+        "remember 'Deploy on Tuesdays.' --kind rule --project global",
+    ),
+)
+@click.argument("content", required=False)
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    metavar="KIND",
+    default="fact",
+    show_default=True,
+    help=f"Chooses file and section: {', '.join(KINDS)}.",
+)
+@click.option("--project", default="current", show_default=True, help="`current`, `global` or a name.")
+@click.option("--session", help="The conversation it comes from.")
+@click.option("--path", help="Another file than that of the kind.")
+@click.option("--section", help="Another heading than that of the kind.")
+@click.option(
+    "--action",
+    type=click.Choice(["append", "replace", "edit", "create"]),
+    default="append",
+    show_default=True,
+    help="replace: the section; edit: --old-text only; create: a new file.",
+)
+@click.option("--old-text", help="The text that `edit` replaces.")
+@click.option("--supersedes", help="The text or PATH:LINE of the entry that this one replaces.")
+@json_option
+def remember_command(content: str | None, as_json: bool, **options: Any) -> None:
+    """Write CONTENT (or standard input) into the file of its kind, and show the change."""
+    from mcp_server.app import catch_up
+    from mcp_server.context import briefs
+    from mcp_server.knowledge.remember import NewFact, Remembered, remember
+
+    fact = NewFact(content=given_or_piped(content, "CONTENT"), **options)
+
+    async def act(memory: Memory) -> Remembered:
+        done = await remember(memory, fact, caller())
+        if done.diff:  # without a server a hook reads index and brief from disk
+            await catch_up(memory)
+            await briefs.refresh(memory)
+        return done
+
+    done = with_memory(act, if_missing="create")
+    if as_json:
+        print_json(done)
+    else:
+        print_text(done.markdown)
+
+
+@click.command("anchor", epilog=examples("anchor Galeb --note 'the boat'", "anchor", "anchor Galeb --off"))
+@click.argument("item", required=False)
+@click.option("--note", help="Why it is kept.")
+@click.option("--off", is_flag=True, help="Remove the anchor.")
+@json_option
+def anchor_command(item: str | None, note: str | None, off: bool, as_json: bool) -> None:
+    """Mark an item to keep: a name, a chunk's id, a file, PATH#TURN or SESSION#TURN. Without ITEM: list the anchors."""
+    if item is not None:
+        _act(item, not off, note, as_json)
+        return
+    if note or off:
+        raise click.UsageError("--note and --off need an item")
+    held = with_memory(_list)
+    if as_json:
+        print_json([{"item": one.item, "kind": one.kind, "note": one.note, "at": one.at} for one in held])
+    elif not held:
+        click.echo("Nothing is anchored. (anchor ITEM)")
+    else:
+        print_table(("anchor", "kind", "since", "note"), [(one.item, one.kind, one.at, one.note) for one in held])
+
+
+async def _list(memory: Memory) -> list[Anchor]:
+    from mcp_server.knowledge.anchor import anchors
+
+    return anchors(memory)
+
+
+def _act(item: str, on: bool, note: str | None, as_json: bool) -> None:
+    from mcp_server.knowledge.anchor import anchor
+
+    async def act(memory: Memory) -> Anchored:
+        return await anchor(memory, item, on, note)
+
+    done = with_memory(act, if_missing="create" if on else "refuse")
+    print_result(
+        {"item": done.anchor.item, "kind": done.anchor.kind, "on": done.on, "changed": done.changed},
+        done.markdown,
+        as_json,
+    )

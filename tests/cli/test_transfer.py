@@ -1,0 +1,85 @@
+"""What `export` writes, `import` reads back."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mcp_server.cli.main import main
+from tests.conftest import Run
+
+
+@pytest.fixture
+def filled(run: Run, workspace: Path) -> Run:
+    run("observe", "The winter berth is number 14.", "--session", "berths")
+    run("session", "end", "berths")
+    run("observe", "The boiler runs at 2 bar.", "--session", "open-one")
+    run("remember", "Ana keeps bees.", "--kind", "person", "--project", "global")
+    (workspace / "knowledge/identity/USER.md").write_text("# Ana\n\nShe keeps bees.\n")
+    return run
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
+    }
+
+
+@pytest.mark.parametrize("name", ["memory.zip", "copy"])
+def test_an_export_is_imported_into_a_new_memory_whole(
+    filled: Run, workspace: Path, tmp_path: Path, name: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    target = tmp_path / name
+    assert str(target) in filled("export", str(target))
+    other = tmp_path / "other"
+    here = ["--workspace", str(other)]
+    assert main([*here, "import", str(target), "--json"]) == 0
+    assert main([*here, "search", "winter berth", "--json"]) == 0
+    capsysbinary.readouterr()
+    assert main([*here, "session", "list", "--json"]) == 0
+    assert {row["session"] for row in json.loads(capsysbinary.readouterr().out)} == {"berths", "open-one"}
+    ours, theirs = files_of(workspace), files_of(other)
+    assert {path: theirs.get(path) for path in ours if not path.startswith("scratch/")} == ours
+    assert main([*here, "import", str(target), "--json"]) == 0
+    again = json.loads(capsysbinary.readouterr().out)
+    assert (again["new"], again["kept"]) == (0, [])
+
+
+def test_what_differs_here_stays_and_is_named(filled: Run, workspace: Path, tmp_path: Path) -> None:
+    filled("export", str(tmp_path / "memory.zip"))
+    user = workspace / "knowledge/identity/USER.md"
+    user.write_text("# Ana\n\nShe sold the bees.\n")
+    assert "kept as it is here, the export differs: knowledge/identity/USER.md" in filled(
+        "import", str(tmp_path / "memory.zip")
+    )
+    assert "sold" in user.read_text()
+
+
+def test_nothing_is_written_over_or_into_the_memory_itself(filled: Run, workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "memory.zip").write_text("mine")
+    assert "exists already" in filled("export", str(tmp_path / "memory.zip"), code=1)
+    assert "lies in the memory itself" in filled("export", str(workspace / "copy"), code=1)
+    assert "ends with .zip" in filled("export", str(tmp_path / "memory.tar.gz"), code=1)
+    assert (tmp_path / "memory.zip").read_text() == "mine"
+
+
+def test_a_hostile_zip_writes_nothing_outside_of_the_memory(filled: Run, workspace: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile.zip"
+    with zipfile.ZipFile(hostile, "w") as held:
+        held.write(workspace / "memory-config.yaml", "memory-config.yaml")
+        held.writestr("knowledge/../../outside.md", "x")
+        held.writestr("/etc/outside.md", "x")
+        held.writestr(".git/hooks/post-commit", "x")
+        held.writestr("raw/conversations/broken.md", b"\xff\xfe")
+    before = files_of(workspace)
+    said = json.loads(filled("import", str(hostile), "--json"))
+    assert said["refused"]
+    assert not (tmp_path / "outside.md").exists()
+    hook = workspace / ".git/hooks/post-commit"
+    assert not hook.exists() or hook.read_text() != "x"
+    assert {path: data for path, data in files_of(workspace).items() if path in before} == before
