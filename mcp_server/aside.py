@@ -12,7 +12,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from mcp_server.jobs.child import Order
+from mcp_server.jobs.worker import Order
 from mcp_server.memory import Memory
 
 NICE = 19
@@ -60,8 +60,7 @@ async def _knowledge(memory: Memory) -> None:
 
 
 async def _jobs(memory: Memory) -> None:
-    from mcp_server.jobs.registry import JOBS
-    from mcp_server.jobs.scheduler import run_due
+    from mcp_server.jobs.scheduler import JOBS, run_due
 
     await run_due(memory, JOBS)
 

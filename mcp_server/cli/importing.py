@@ -31,8 +31,7 @@ from mcp_server.cli.progress import progress, working
 def command(path: Path, format_name: str, project: str | None, name: str | None, anew: bool, as_json: bool) -> None:
     """Import a file or a folder. Importing it again adds only what is new."""
     from mcp_server.app import catch_up
-    from mcp_server.clients.importers.imported import Format, Progress
-    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.importers.imported import Format, ImportReport, Progress
     from mcp_server.clients.importers.run import import_path
     from mcp_server.memory import Memory
 

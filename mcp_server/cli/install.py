@@ -12,11 +12,10 @@ from mcp_server.cli.opening import memory_exists, with_memory
 from mcp_server.cli.printing import json_option, print_json, print_table, print_text
 
 if TYPE_CHECKING:
-    from mcp_server.clients.importers.report import ImportReport
+    from mcp_server.clients.importers.imported import ImportReport
     from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.launch import Launch
-    from mcp_server.clients.installers.machine import Machine
-    from mcp_server.clients.installers.plan import Plan
+    from mcp_server.clients.installers.known import Machine
+    from mcp_server.clients.installers.plan import Launch, Plan
     from mcp_server.memory import Memory
 
 
@@ -76,14 +75,14 @@ def this_machine() -> Machine:
     """Returns the machine that this command runs on."""
     import os
 
-    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.clients.installers.known import Machine
 
     return Machine(Path.home(), dict(os.environ))
 
 
 def this_launch(machine: Machine) -> Launch:
     """Returns how clients start this installation on the command's workspace."""
-    from mcp_server.clients.installers.launch import launching
+    from mcp_server.clients.installers.plan import launching
     from mcp_server.home import resolve_workspace
 
     return launching(machine, resolve_workspace(click.get_current_context().find_root().obj, machine.environ))
@@ -156,7 +155,7 @@ async def _history(
         click.echo(client.history)
     if client.name != "claude-code" or planned.project is not None or answer is False:
         return None
-    from mcp_server.clients.importers.claude_code.places import projects_folder
+    from mcp_server.clients.importers.claude_code.reading import projects_folder
 
     folder = projects_folder(machine.environ)
     count, size = await run_sync(_transcripts, folder)
@@ -217,9 +216,8 @@ def _show(planned: Plan, as_json: bool) -> None:
 
 
 def _list(machine: Machine, as_json: bool) -> None:
-    from mcp_server.clients.installers.chain import projects
+    from mcp_server.clients.installers.chain import projects, survey
     from mcp_server.clients.installers.known import CHATGPT_EXPORT
-    from mcp_server.clients.installers.survey import survey
 
     async def recorded(memory: Memory) -> list[Any]:
         return projects(memory)

@@ -24,8 +24,7 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """Every job, its times, when it last ran, and whether it is due."""
-    from mcp_server.jobs.registry import JOBS
-    from mcp_server.jobs.scheduler import planned
+    from mcp_server.jobs.scheduler import JOBS, planned
 
     found = with_memory(lambda memory: planned(memory, JOBS))
     if as_json:
@@ -40,8 +39,7 @@ def list_(as_json: bool) -> None:
 @json_option
 def run(names: tuple[str, ...], due: bool, as_json: bool) -> None:
     """Run the jobs that you name, whatever the time, or those that are due."""
-    from mcp_server.jobs.registry import JOBS
-    from mcp_server.jobs.scheduler import run_due, run_now
+    from mcp_server.jobs.scheduler import JOBS, run_due, run_now
 
     if due == bool(names):
         raise click.UsageError("name jobs (jobs list shows them), or give --due")

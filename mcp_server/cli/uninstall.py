@@ -19,8 +19,7 @@ from mcp_server.errors import Refused
 
 if TYPE_CHECKING:
     from mcp_server.clients.installers.install import Done
-    from mcp_server.clients.installers.known import Client
-    from mcp_server.clients.installers.machine import Machine
+    from mcp_server.clients.installers.known import Client, Machine
     from mcp_server.memory import Memory
 
 T = TypeVar("T")

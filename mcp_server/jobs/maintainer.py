@@ -17,8 +17,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp_server.checkpoints import restore
 from mcp_server.errors import ContextManagerError
 from mcp_server.forgetting import forget
+from mcp_server.jobs.duties import keep_house
 from mcp_server.jobs.file_watcher import changed_paths
-from mcp_server.jobs.housekeeping import keep_house
 from mcp_server.memory import Memory
 from mcp_server.storage.local.changes import Change
 

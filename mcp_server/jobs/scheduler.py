@@ -1,33 +1,54 @@
-"""The scheduler: jobs that run at planned times, each once a time, in one process of a workspace.
-
-A server's maintaining process looks every half minute; without one `context-manager jobs run --due` does the same from
-the machine's own cron. What was missed while nothing ran is caught up once, however often it was missed. A job counts
-as done when it has succeeded; one that failed is tried again at the next look, and less and less often.
-"""
+"""Cron triggers of topics: what is due is set off, and what was missed while nothing ran is caught up with, once."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import anyio
 from anyio.to_thread import run_sync
 
 from mcp_server.errors import ContextManagerError, Invalid, NotFound
-from mcp_server.jobs import child
-from mcp_server.jobs.cron import latest
+from mcp_server.jobs import worker
+from mcp_server.knowledge.condense import Period, condense
+from mcp_server.knowledge.extract import extract_pending
+from mcp_server.knowledge.prune_knowledge import prune_files
 from mcp_server.memory import Memory
 from mcp_server.settings import Settings
-from mcp_server.storage.local import logs
+from mcp_server.storage.local import activations, logs
+from mcp_server.storage.local.activations import Event
+from mcp_server.topics.events import fire
+from mcp_server.topics.topic import Cron
+
+FIELDS = 5
+
+
+def latest(expression: str, now: datetime, timezone: str) -> datetime:
+    """The newest planned moment at or before `now`, in UTC. `expression` has five fields (`0 8 * * *`), `timezone` is
+    an IANA name. Raises Invalid for what is no cron expression, or one that never comes true."""
+    from cronsim import CronSim, CronSimError
+
+    minute = now.astimezone(ZoneInfo(timezone)).replace(second=0, microsecond=0)
+    try:
+        if len(expression.split()) != FIELDS:
+            raise CronSimError("wrong number of fields")
+        moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)  # a second on: the minute counts
+        return next(moments).astimezone(UTC)
+    except (CronSimError, StopIteration) as error:
+        raise Invalid(
+            f"{expression!r} is no cron expression that comes true; five fields, as in '0 8 * * *'"
+        ) from error
+
 
 log = logging.getLogger(__name__)
 
 NAMESPACE = "jobs"
-LOOK_SECONDS = 30.0
+LOOK_SECONDS_SCHEDULER = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
 """After a failure the next try waits so long, twice as long after each further one."""
 
@@ -142,12 +163,12 @@ async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mappin
     while True:
         try:
             if await due(memory, jobs):
-                aside = environ is not None and await child.run("jobs", memory.files.root, environ)
+                aside = environ is not None and await worker.run("jobs", memory.files.root, environ)
                 if not aside:
                     await run_due(memory, jobs)
         except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
             log.warning("looking for jobs failed: %s", error)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(LOOK_SECONDS_SCHEDULER)
 
 
 async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
@@ -181,3 +202,99 @@ async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
     except (OSError, ContextManagerError) as error:
         log.warning("the log of jobs cannot be written: %s", error)
     return Ran(job.name, ok, outcome)
+
+
+async def _hourly(memory: Memory) -> str:
+    return f"{await extract_pending(memory)} conversations read"
+
+
+async def _daily(memory: Memory) -> str:
+    return await _condensed(memory, "daily")
+
+
+async def _weekly(memory: Memory) -> str:
+    said = await _condensed(memory, "weekly")
+    moved = await prune_files(memory, dry_run=False)
+    return f"{said}; {len(moved.of_fate('gone'))} files archived"
+
+
+async def _monthly(memory: Memory) -> str:
+    return await _condensed(memory, "monthly")
+
+
+async def _condensed(memory: Memory, period: Period) -> str:
+    done = await condense(memory, period)
+    return "; ".join((f"{len(done.files)} file{'' if len(done.files) == 1 else 's'} changed", *done.notes))
+
+
+JOBS: Mapping[str, Job] = {
+    job.name: job
+    for job in (
+        Job(
+            "extract-hourly",
+            "closed conversations become knowledge, where lifecycle.extraction_trigger is hourly",
+            lambda settings: "0 * * * *" if settings.lifecycle.extraction_trigger == "hourly" else None,
+            _hourly,
+        ),
+        Job(
+            "condense-daily",
+            "closed conversations become knowledge",
+            lambda settings: settings.lifecycle.condensation_schedule,
+            _daily,
+        ),
+        Job(
+            "condense-weekly",
+            "MEMORY.md follows the other pages and keeps to its cap; unused files go to archive/",
+            lambda settings: settings.lifecycle.pruning_schedule,
+            _weekly,
+        ),
+        Job(
+            "condense-monthly",
+            "old journals and plans go to archive/, indexes are written anew",
+            lambda settings: settings.lifecycle.monthly_schedule,
+            _monthly,
+        ),
+    )
+}
+
+LOOK_SECONDS = 20.0
+"""How often it looks; schedules are to the minute."""
+
+
+async def keep_topic_times(memory: Memory) -> None:
+    """For the process that maintains the workspace: sets off what is due, for ever."""
+    while True:
+        await fire_due(memory)
+        await anyio.sleep(LOOK_SECONDS)
+
+
+async def fire_due(memory: Memory) -> tuple[str, ...]:
+    """Sets off every topic whose time has come since it was last done; returns their names. However often it was
+    missed, it is set off once. A schedule that is seen for the first time begins now."""
+    now = memory.clock()
+    topics = await run_sync(memory.topics.read)
+    planned = {
+        f"{topic.name} {one.schedule}": (topic.name, one.schedule)
+        for topic in topics.topics.values()
+        for one in topic.triggers
+        if isinstance(one, Cron) and topic.activation != "manual"
+    }
+    done = await activations.last_ran(memory.state)
+    gone = done.keys() - planned.keys()
+    if gone:
+        await memory.state.remove(activations.SCHEDULE, *gone)
+    fired: list[str] = []
+    for key, (name, schedule) in planned.items():
+        if key not in done:
+            await activations.deliver(memory.state, (), {}, "", (key, now))
+        elif await _due(memory, key, name, schedule, done[key], now):
+            fired.append(name)
+    return tuple(fired)
+
+
+async def _due(memory: Memory, key: str, name: str, schedule: str, done: datetime, now: datetime) -> bool:
+    planned = await run_sync(latest, schedule, now, memory.timezone)
+    if planned <= done:
+        return False
+    event = Event(name, f"schedule {schedule}")
+    return await fire(memory, [event], ran=(key, planned)) is not None

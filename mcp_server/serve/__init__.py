@@ -45,7 +45,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     """Serves until the client closes stdin, or HTTP is interrupted. Raises ContextManagerError if it cannot start."""
     from mcp_server.clients.hooks.command import local_folder
     from mcp_server.clients.hooks.marker import starting
-    from mcp_server.clients.hooks.wire import WINDOW_VARIABLE
+    from mcp_server.clients.hooks.protocol import WINDOW_VARIABLE
     from mcp_server.home import check_neighbours, resolve_workspace, working_folder
 
     check_neighbours()
@@ -102,12 +102,12 @@ def _webhooks(root: Path, local: Path, environ: Mapping[str, str]) -> WebhookDoo
     """Returns the token and limit for webhooks, or None if the settings do not allow them."""
     from mcp_server.app import settings_of
     from mcp_server.serve import http
-    from mcp_server.serve.webhooks import TOKEN_VARIABLE
+    from mcp_server.serve.http import TOKEN_VARIABLE_WEBHOOKS
 
     knobs = settings_of(root, environ).watchers
     if not knobs.webhooks:
         return None
-    token, source = http.token_of(None, environ, local / "webhook-token", TOKEN_VARIABLE)
+    token, source = http.token_of(None, environ, local / "webhook-token", TOKEN_VARIABLE_WEBHOOKS)
     return http.WebhookDoor(token, source, knobs.webhook_max_kb * 1024)
 
 
@@ -122,7 +122,7 @@ def _load() -> ModuleType:
         "status.status",
     ):
         import_module(f"mcp_server.{verb}")
-    import_module("mcp_server.clients.hooks.attending")
+    import_module("mcp_server.clients.hooks.listener")
     return import_module("mcp_server.app")
 
 

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import anyio
+
+from mcp_server.errors import ContextManagerError, Unavailable
+
+if TYPE_CHECKING:
+    from mcp_server.memory import Memory
+
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote
+
+from anyio.streams.memory import MemoryObjectReceiveStream
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
+from mcp.server.connection import Connection as Peer
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ResourceUpdated
+from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
 
 import prompts
 import resources
@@ -18,13 +38,180 @@ import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
 from mcp_server.serve.instructions import now
-from mcp_server.serve.opening import Opening
-from mcp_server.serve.subscriptions import Subscriptions
+from mcp_server.storage.local.changes import Change
 from resources import completion
 from tools.rim import Rim
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
+
+
+logger = logging.getLogger(__name__)
+
+GRACE = 0.05
+"""Seconds between the first answer and the work that follows it: the answer leaves the process first."""
+
+PATIENCE = 5.0
+"""Seconds that closing in good order may take. What was acknowledged is on disk long before; the rest can be redone."""
+
+
+@dataclass(slots=True)
+class Opening:
+    """A workspace that opens in the background.
+
+    `enter` opens it, `work` runs as long as it is open. A failure to open is told to every call that waits, and the
+    next call tries again: a disk may have been mended meanwhile.
+    """
+
+    enter: Callable[[], AbstractAsyncContextManager[Memory]]
+    work: Callable[[Memory], Coroutine[Any, Any, None]]
+    ready: Memory | None = None
+    _nudged: anyio.Event = field(default_factory=anyio.Event)
+    _urgent: anyio.Event = field(default_factory=anyio.Event)
+    _tried: anyio.Event = field(default_factory=anyio.Event)
+    _stop: anyio.Event = field(default_factory=anyio.Event)
+    _stopped: anyio.Event = field(default_factory=anyio.Event)
+    _error: ContextManagerError | None = None
+
+    async def memory(self) -> Memory:
+        """The open memory. Raises a ContextManagerError that says why it could not be opened."""
+        if self.ready is None:
+            tried = self._tried
+            self._urgent.set()
+            self._nudged.set()
+            await tried.wait()
+        if self.ready is None:
+            raise self._error or Unavailable("the server is shutting down; start it again")
+        return self.ready
+
+    def answered(self) -> None:
+        """The first answer is on its way: from now on there is time."""
+        self._nudged.set()
+
+    async def run(self) -> None:
+        """Opens when it is time and keeps the workspace open until `close`."""
+        try:
+            while not self._stop.is_set():
+                await self._nudged.wait()
+                with anyio.move_on_after(GRACE):
+                    await self._urgent.wait()
+                if not self._stop.is_set():
+                    await self._attempt()
+        finally:
+            self._tried.set()
+            self._stopped.set()
+
+    async def close(self) -> None:
+        """Closes the workspace in good order, within `PATIENCE`."""
+        for event in (self._stop, self._urgent, self._nudged):
+            event.set()
+        with anyio.move_on_after(PATIENCE):
+            await self._stopped.wait()
+
+    async def _attempt(self) -> None:
+        try:
+            async with self.enter() as memory, anyio.create_task_group() as tasks:
+                self.ready, self._error = memory, None
+                self._tried.set()
+                tasks.start_soon(self.work, memory)
+                await self._stop.wait()
+                self.ready = None
+                tasks.cancel_scope.cancel()
+        except Exception as raised:
+            error = _leaf(raised)
+            if not isinstance(error, ContextManagerError):
+                logger.error("the workspace could not be opened", exc_info=raised)
+                why = str(error) or type(error).__name__
+                error = Unavailable(f"the memory could not be opened: {why} (context-manager doctor)")
+            self._failed(error)
+
+    def _failed(self, error: ContextManagerError) -> None:
+        """Tells everybody who waits, and gets ready for another attempt."""
+        self.ready, self._error = None, error
+        self._tried.set()
+        if not self._stop.is_set():
+            self._nudged, self._urgent, self._tried = anyio.Event(), anyio.Event(), anyio.Event()
+
+
+def _leaf(error: Exception) -> Exception:
+    """What happened, out of the groups that task groups wrap around it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+DEBOUNCE = 0.5
+"""Seconds in which changes are gathered before they are told."""
+
+
+@dataclass(slots=True)
+class Subscriptions:
+    """The subscriptions of one server."""
+
+    bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
+    _listening: Counter[str] = field(default_factory=Counter)
+    _subscribed: dict[Peer, set[str]] = field(default_factory=dict)
+
+    def install(self, mcp: MCPServer[Any]) -> None:
+        """Serves the older era's requests; the server got `bus` and `watch` when it was made."""
+        server = mcp._lowlevel_server
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
+
+    async def watch(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        """Middleware: the bus tells nobody which URIs are listened to, so they are read from the requests."""
+        if ctx.method != "subscriptions/listen":
+            return await call_next(ctx)
+        wanted = (ctx.params or {}).get("notifications") or {}
+        uris = [uri for uri in wanted.get("resourceSubscriptions") or () if isinstance(uri, str)]
+        self._listening.update(uris)
+        try:
+            return await call_next(ctx)
+        finally:
+            self._listening.subtract(uris)
+            self._listening = +self._listening  # without those that nobody listens to any more
+
+    async def tell(self, changes: Iterable[Change] | None) -> None:
+        """Says which resources may have changed, to everybody who asked for them; None means all."""
+        paths = None if changes is None else [change.path for change in changes]
+        for uri in [uri for uri, count in self._listening.items() if count > 0 and _concerns(uri, paths)]:
+            await self.bus.publish(ResourceUpdated(uri=uri))
+        for peer, uris in list(self._subscribed.items()):
+            for uri in [uri for uri in uris if _concerns(uri, paths)]:
+                await peer.send_resource_updated(uri)
+
+    @staticmethod
+    async def bursts(changes: MemoryObjectReceiveStream[Change]) -> AsyncIterator[list[Change]]:
+        """Changes as they come, gathered over `DEBOUNCE`; for ever."""
+        while True:
+            gathered = [await changes.receive()]
+            await anyio.sleep(DEBOUNCE)
+            with contextlib.suppress(anyio.WouldBlock):
+                while True:
+                    gathered.append(changes.receive_nowait())
+            yield gathered
+
+    async def _subscribe(self, context: ServerRequestContext[Any, Any], params: SubscribeRequestParams) -> EmptyResult:
+        peer = context.session._connection
+        if peer not in self._subscribed:
+            self._subscribed[peer] = set()
+            peer.exit_stack.callback(self._subscribed.pop, peer, None)
+        self._subscribed[peer].add(str(params.uri))
+        return EmptyResult()
+
+    async def _unsubscribe(
+        self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
+    ) -> EmptyResult:
+        self._subscribed.get(context.session._connection, set()).discard(str(params.uri))
+        return EmptyResult()
+
+
+def _concerns(uri: str, paths: list[str | None] | None) -> bool:
+    """A file's own resource follows that file; everything compiled may follow from anything."""
+    if not uri.startswith("memory://") or paths is None or None in paths:
+        return True
+    return unquote(uri.removeprefix("memory://")) in paths
+
 
 FRESH = CacheHint(ttl_ms=0, scope="private")
 """Resources are compiled at each read, so clients must not cache them."""

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 
 TYPE_CHECKING = False  # importing `typing` or `collections` takes long
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def respond(
     )
     local = local_folder(root, environ)
     if not os.path.isdir(root):  # no memory yet, or a server is just creating it
-        if event in wire.LATER and _fields(said, beside).get("transcript_path"):
+        if event in protocol.LATER and _fields(said, beside).get("transcript_path"):
             _later(local, event, said, beside)
         return _silent(environ, f"there is no memory in {root}")
     if not _is_ours(root):
@@ -97,14 +97,14 @@ def respond(
     if answer is not None:
         if queued:
             _taken_back(queued)
-        if answer == "{}" or (paused and event in wire.INJECTING):
+        if answer == "{}" or (paused and event in protocol.INJECTING):
             return _silent(environ, f"{event} was received, and adds nothing (context-manager last says why)")
         show(answer)
         return answer
-    if event in wire.LATER and not queued:
+    if event in protocol.LATER and not queued:
         _later(local, event, said, beside)
     where = "the server did not answer in time" if stalls else "no server is running on this memory"
-    kept = "; the next server records the conversation" if event in wire.LATER else ""
+    kept = "; the next server records the conversation" if event in protocol.LATER else ""
     return _silent(environ, f"{where}, so {event or 'an event without a name'} adds nothing{kept}")
 
 
@@ -138,14 +138,14 @@ def ask(
     Raises TimeoutError if a server listens and does not answer until `patience` (monotonic clock). `beside` are values
     of this process's environment (`wire.BESIDE`).
     """
-    if len(said) > wire.LONGEST_SAID:
+    if len(said) > protocol.LONGEST_SAID:
         said = _shortened(said)
     try:
-        with open(os.path.join(local, wire.ADDRESS), "rb") as file:
-            token, _, kind, place = wire.read_address(file.read())
+        with open(os.path.join(local, protocol.ADDRESS), "rb") as file:
+            token, _, kind, place = protocol.read_address(file.read())
         connection = _connected(kind, place, patience)
         try:
-            connection.sendall(wire.request(token, event, beside, said))
+            connection.sendall(protocol.request(token, event, beside, said))
             connection.shutdown(_socket.SHUT_WR)
             received = b""
             while not received.endswith(b"\n"):
@@ -176,7 +176,7 @@ def _when_started(
     local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Waits for a starting server and returns as `_asked` does; (None, False) if none is starting."""
-    from mcp_server.clients.hooks.alone import starting
+    from mcp_server.clients.hooks.offline import starting
 
     while time.monotonic() < patience:
         is_starting = starting(local)  # checked first: a server that listens in between gets the request below
@@ -191,20 +191,20 @@ def _printed_alone(
     local: str, event: str, said: bytes, beside: Mapping[str, str], show: Callable[[str], object]
 ) -> str:
     """Prints the brief or the passages found on disk, then queues a report for the next server. Returns the output."""
-    from mcp_server.clients.hooks import alone
+    from mcp_server.clients.hooks import offline
 
     fields = _fields(said, beside)
     what = "brief"
     if event == "UserPromptSubmit":
-        text, passages = alone.looked_up(local, fields, time.monotonic() + READ_SECONDS)
+        text, passages = offline.looked_up(local, fields, time.monotonic() + READ_SECONDS)
         what = f"{passages} passage{'' if passages == 1 else 's'}"
     else:  # a window that is resumed holds a brief already
-        text = "" if fields.get("source") == "resume" or fields.get("agent_id") else alone.brief(local, fields)
+        text = "" if fields.get("source") == "resume" or fields.get("agent_id") else offline.brief(local, fields)
     if not text:
         return ""
-    answer = alone.injected(event, text, what)
+    answer = offline.injected(event, text, what)
     show(answer)
-    alone.enqueue(local, event, {**fields, "printed": text})
+    offline.enqueue(local, event, {**fields, "printed": text})
     return answer
 
 
@@ -224,7 +224,7 @@ def _taken_back(queued: str) -> None:
 
 
 def _later(local: str, event: str, said: bytes, beside: Mapping[str, str]) -> str:
-    from mcp_server.clients.hooks.alone import enqueue
+    from mcp_server.clients.hooks.offline import enqueue
 
     return enqueue(local, event, _fields(said, beside))
 
@@ -244,13 +244,13 @@ def _parsed(arguments: list[str]) -> tuple[str | None, str | None]:
 
 
 def _named(said: bytes) -> str:
-    from mcp_server.clients.hooks.given import whole
+    from mcp_server.clients.hooks.offline import whole
 
     return str(whole(said).get("hook_event_name") or "")
 
 
 def _fields(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
-    from mcp_server.clients.hooks.given import fields_of
+    from mcp_server.clients.hooks.offline import fields_of
 
     return fields_of(said, beside)
 
@@ -262,9 +262,9 @@ def _shortened(said: bytes) -> bytes:
 
 
 def _beside(environ: Mapping[str, str]) -> dict[str, str]:
-    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(wire.WINDOW_VARIABLE)}
+    seen = {"project_dir": environ.get("CLAUDE_PROJECT_DIR"), "window": environ.get(protocol.WINDOW_VARIABLE)}
     found = {name: value for name, value in seen.items() if value}
-    return {**found, "paused": "1"} if _on(environ.get(wire.PAUSE_VARIABLE)) else found
+    return {**found, "paused": "1"} if _on(environ.get(protocol.PAUSE_VARIABLE)) else found
 
 
 def _connected(kind: str, where: bytes, patience: float) -> _socket.socket:

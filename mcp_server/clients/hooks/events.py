@@ -25,9 +25,8 @@ import anyio
 
 from mcp_server.checkpoints import stored
 from mcp_server.checkpoints.checkpoint import make
-from mcp_server.clients.capture import capture
-from mcp_server.clients.hooks import alone
-from mcp_server.clients.importers.claude_code.record import subagent_session
+from mcp_server.clients.hooks import offline
+from mcp_server.clients.importers.claude_code.recording import capture, subagent_session
 from mcp_server.context import briefs, push, windows
 from mcp_server.context.window_text import is_the_clients
 from mcp_server.conversations import sessions
@@ -99,7 +98,7 @@ async def work(memory: Memory, event: str, given: Mapping[str, object]) -> dict[
     if read.printed is not None:
         await _count_printed(memory, event, read)
         return {}
-    for entry in alone.reports(str(memory.files.local), read.session):  # the queue may handle them only later
+    for entry in offline.reports(str(memory.files.local), read.session):  # the queue may handle them only later
         await _count_printed(memory, entry["event"], read_input({**entry["given"], "at": entry["at"]}))
     said = await act(memory, read)
     return {} if said is None else output(said)

@@ -18,6 +18,7 @@ import socket
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,11 +29,72 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import events, marker, wire
-from mcp_server.clients.hooks.given import fields_of
+from mcp_server.clients.hooks import command, events, marker, offline, protocol, queue
+from mcp_server.clients.hooks.events import handle, work
+from mcp_server.clients.hooks.offline import fields_of
 from mcp_server.context import windows
+from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.storage.local import durable
+
+log_attending = logging.getLogger(__name__)
+
+FIRST_SECONDS = 1.0
+"""Seconds that a starting server works on the queue before it answers hooks: a prompt waits 1.5 s at most."""
+
+AGAIN_SECONDS = 30.0
+"""Seconds between attempts to listen, after one failed."""
+
+
+async def attend(memory: Memory) -> None:
+    """Works on the queue, then also answers hooks, until it is cancelled."""
+    first_done = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_keep_working, memory, first_done)
+        with anyio.move_on_after(FIRST_SECONDS):
+            await first_done.wait()
+        await _keep_listening(memory)
+
+
+async def _keep_listening(memory: Memory) -> None:
+    """Listens, and retries if it cannot (no sockets, another user's folder). Until then the queue keeps events."""
+    told = ""
+    while True:
+        try:
+            await listen(memory, handle)
+        except OSError as error:
+            if str(error) != told:
+                told = str(error)
+                log_attending.warning(
+                    "clients' hooks cannot reach this server yet, so their events are recorded later: %s", error
+                )
+            await anyio.sleep(AGAIN_SECONDS)
+
+
+async def begun(memory: Memory) -> None:
+    """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
+    local = str(memory.files.local)
+    if offline.starting(local):  # lists one folder, faster than starting a thread
+        await run_sync(_wait_for_the_door, local)
+
+
+def _wait_for_the_door(local: str) -> None:
+    end = time.monotonic() + FIRST_SECONDS
+    with contextlib.suppress(TimeoutError):  # a server listens and is busy
+        while offline.starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
+            time.sleep(0.02)  # there is no socket to wait on yet
+
+
+async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
+    try:
+        if await queue.drain(memory, work):
+            await memory.index.refresh()
+    except ContextManagerError as error:
+        log_attending.warning("some queued events of clients' hooks could not be recorded yet: %s", error)
+    finally:
+        first_done.set()
+    await queue.watch(memory, work)
+
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +118,7 @@ async def listen(memory: Memory, handle: Handle) -> None:
     token = secrets.token_urlsafe(24)
     await windows.forget_closed(memory)
     async with _bound(memory.files.local) as (listener, place):
-        address = wire.address(token, os.getpid(), place)
+        address = protocol.address(token, os.getpid(), place)
         await run_sync(_announce, memory.files.local, address)
         try:
             await run_sync(marker.started, memory.files.local)
@@ -92,12 +154,12 @@ class _Door:
         sent = bytearray()
         with anyio.move_on_after(READ_SECONDS) as patience:
             with contextlib.suppress(anyio.EndOfStream):
-                while len(sent) <= wire.LONGEST_REQUEST:
+                while len(sent) <= protocol.LONGEST_REQUEST:
                     sent += await client.receive()
-        if patience.cancelled_caught or len(sent) > wire.LONGEST_REQUEST:
+        if patience.cancelled_caught or len(sent) > protocol.LONGEST_REQUEST:
             return None
         try:
-            token, event, beside, said = wire.read_request(bytes(sent))
+            token, event, beside, said = protocol.read_request(bytes(sent))
         except ValueError:
             return None
         return (event, fields_of(said, beside)) if hmac.compare_digest(token, self.token) else None
@@ -154,7 +216,7 @@ def socket_path(local: Path) -> Path:
 
     All workspaces of a user share the temporary folder, so it is never deleted. Raises OSError if another user owns it.
     """
-    path = _run_folder(local) / Path(wire.SOCKET).name
+    path = _run_folder(local) / Path(protocol.SOCKET).name
     if len(os.fsencode(path)) <= LONGEST_PATH:
         return path
     name = f"{hashlib.sha256(os.fsencode(local)).hexdigest()[:16]}.sock"
@@ -205,7 +267,7 @@ def _run_folder(local: Path) -> Path:
 
 def _announce(local: Path, address: bytes) -> None:
     """Writes the address atomically, readable by this user only."""
-    place = _run_folder(local) / Path(wire.ADDRESS).name
+    place = _run_folder(local) / Path(protocol.ADDRESS).name
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
@@ -215,7 +277,7 @@ def _announce(local: Path, address: bytes) -> None:
 
 def _withdraw(local: Path, address: bytes) -> None:
     """Deletes the address if it is still ours: another program may reuse a closed port."""
-    place = local / wire.ADDRESS
+    place = local / protocol.ADDRESS
     with contextlib.suppress(OSError):
         if place.read_bytes() == address:
             place.unlink()

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 
 
 def starting(local: Path | None) -> None:
@@ -24,10 +24,10 @@ def starting(local: Path | None) -> None:
 def started(local: Path) -> None:
     """Deletes this process's mark, and the old marks of servers that died before they listened."""
     with contextlib.suppress(OSError):
-        for marker in (local / "run").glob(f"{wire.STARTING}*"):
-            if marker == _own(local) or time.time() - marker.stat().st_mtime > wire.STARTING_SECONDS:
+        for marker in (local / "run").glob(f"{protocol.STARTING}*"):
+            if marker == _own(local) or time.time() - marker.stat().st_mtime > protocol.STARTING_SECONDS:
                 marker.unlink(missing_ok=True)
 
 
 def _own(local: Path) -> Path:
-    return local / "run" / f"{wire.STARTING}{os.getpid()}"
+    return local / "run" / f"{protocol.STARTING}{os.getpid()}"

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 
@@ -38,7 +38,7 @@ _TAKEN = re.compile(r"(?P<name>.+\.json)\.taken-(?P<tries>\d+)")
 
 async def watch(memory: Memory, handle: Handle) -> None:
     """Drains the queue now and whenever it changes, until it is cancelled."""
-    folder = anyio.Path(memory.files.local / wire.QUEUE)
+    folder = anyio.Path(memory.files.local / protocol.QUEUE)
     seen: int | None = None
     while True:
         try:
@@ -59,7 +59,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
     A failed entry stays for the next time. Invalid entries, and those that failed `TRIES` times, are moved to
     `queue/rejected/`.
     """
-    folder = memory.files.local / wire.QUEUE
+    folder = memory.files.local / protocol.QUEUE
     if not await run_sync(_waiting, folder):
         return 0
     held = await run_sync(memory.locks.try_exclusive, "hook-queue")
@@ -76,7 +76,7 @@ async def drain(memory: Memory, handle: Handle) -> int:
 
 def waiting(local: Path) -> int:
     """Returns the number of queued entries, for `status` and `doctor`."""
-    return _waiting(local / wire.QUEUE)
+    return _waiting(local / protocol.QUEUE)
 
 
 async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:

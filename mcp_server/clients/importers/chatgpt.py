@@ -18,8 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers.claude_code.tools import tool_call
-from mcp_server.clients.importers.imported import Skipped, plain_id
+from mcp_server.clients.importers.imported import Skipped, plain_id, tool_call
 from mcp_server.conversations.imports import ImportedSession, ImportedTurn
 from mcp_server.model import ToolCall
 

@@ -12,7 +12,8 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mcp_server.clients.installers import jsonc, jsonc_edit
+from mcp_server.clients.installers import jsonc
+from mcp_server.clients.installers import jsonc as jsonc_edit
 
 Hook = Callable[[str], tuple[str, list[str]]]
 

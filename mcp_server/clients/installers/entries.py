@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from mcp_server.clients.installers import jsonc, jsonc_edit, toml_edit
+from mcp_server.clients.installers import jsonc, toml_edit
+from mcp_server.clients.installers import jsonc as jsonc_edit
 from mcp_server.clients.installers.known import Client
 from mcp_server.errors import Conflict, Invalid
 

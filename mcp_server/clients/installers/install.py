@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mcp_server.clients.installers import claude_code_hooks, config_file, entries
 from mcp_server.clients.installers.config_file import ConfigFile, digest
-from mcp_server.clients.installers.known import Client
-from mcp_server.clients.installers.machine import Machine
+from mcp_server.clients.installers.known import Client, Machine
 from mcp_server.clients.installers.plan import Change, Plan, hooks_place, place
 from mcp_server.errors import ContextManagerError, Invalid
 from mcp_server.memory import Memory

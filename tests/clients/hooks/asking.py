@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import command, listener, wire
+from mcp_server.clients.hooks import command, listener, protocol
 from mcp_server.memory import Memory
 from tests.serving import environment
 
@@ -49,7 +49,7 @@ async def listening(memory: Memory, handle: listener.Handle) -> AsyncIterator[an
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(listener.listen, memory, handle)
         with anyio.fail_after(60):
-            while not await anyio.Path(memory.files.local / wire.ADDRESS).exists():  # noqa: ASYNC110
+            while not await anyio.Path(memory.files.local / protocol.ADDRESS).exists():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         yield tasks.cancel_scope
         tasks.cancel_scope.cancel()
@@ -83,5 +83,5 @@ def hook(
 
 def queued(local: Path) -> list[str]:
     """The names in the queue."""
-    folder = local / wire.QUEUE
+    folder = local / protocol.QUEUE
     return sorted(place.name for place in folder.iterdir()) if folder.is_dir() else []

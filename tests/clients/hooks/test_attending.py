@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import alone, attending, listener, marker, wire
+from mcp_server.clients.hooks import listener, marker, offline, protocol
+from mcp_server.clients.hooks import listener as attending
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -37,10 +38,10 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
             "transcript_path": str(earlier.transcript),
             "cwd": str(earlier.folder),
         }
-        alone.enqueue(str(memory.files.local), "SessionEnd", ended)
+        offline.enqueue(str(memory.files.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(attending.attend, memory)
-            await eventually((anyio.Path(memory.files.local) / wire.ADDRESS).exists)
+            await eventually((anyio.Path(memory.files.local) / protocol.ADDRESS).exists)
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
             answer = await responded(workspace, "UserPromptSubmit", **now)
@@ -59,7 +60,7 @@ async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(attending.attend, memory)
         await attending.begun(memory)
-        assert (memory.files.local / wire.ADDRESS).exists()
+        assert (memory.files.local / protocol.ADDRESS).exists()
         tasks.cancel_scope.cancel()
 
 

@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_server.clients.importers.claude_code import lines as lines_module
+from mcp_server.clients.importers.claude_code import messages as lines_module
 from mcp_server.clients.importers.claude_code import reading
 from mcp_server.clients.importers.claude_code.messages import clean
-from mcp_server.clients.importers.claude_code.places import project_place
-from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from
+from mcp_server.clients.importers.claude_code.reading import Cursor, batches, cursor_from, project_place
 from mcp_server.clients.importers.claude_code.threads import Place, Threads
-from mcp_server.clients.importers.claude_code.tools import result_text, tool_call
-from mcp_server.clients.importers.imported import Progress
+from mcp_server.clients.importers.imported import Progress, result_text, tool_call
 from mcp_server.clients.importers.run import import_path
 from mcp_server.conversations.sessions import list_sessions, session_turns, show_session
 from mcp_server.memory import Memory

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mcp_server.clients.importers import exports, json_stream
-from mcp_server.clients.importers.detect import detect
-from mcp_server.clients.importers.run import import_path
+from mcp_server.clients.importers import exports
+from mcp_server.clients.importers import exports as json_stream
+from mcp_server.clients.importers.run import detect, import_path
 from mcp_server.conversations.sessions import list_sessions
 from mcp_server.errors import Invalid, NotFound
 from mcp_server.memory import Memory

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_server.clients.importers.claude_code import messages, tools
+from mcp_server.clients.importers import imported
+from mcp_server.clients.importers.claude_code import messages
 from mcp_server.conversations.imports import ImportedTurn
 from mcp_server.model import COMPACTION
 
@@ -197,7 +198,7 @@ class Threads:
         if answer is None:
             self.skipped["tool result without its call"] += 1
         else:
-            answer.results[call_id] = tools.result_text(block.get("content"), block.get("is_error") is True)
+            answer.results[call_id] = imported.result_text(block.get("content"), block.get("is_error") is True)
 
     def _over(self, agent: str) -> list[Said]:
         """Takes the thread's answer for whole."""
@@ -210,7 +211,7 @@ class Threads:
         if not content.strip() and not answer.calls:
             return []
         calls = tuple(
-            tools.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
+            imported.tool_call(name, given, answer.results.get(call_id, ""), answer.cwd)
             for call_id, (name, given) in answer.calls.items()
         )
         turn = ImportedTurn(

@@ -10,12 +10,65 @@ from functools import partial
 import anyio
 from anyio.to_thread import run_sync
 
+from mcp_server.checkpoints import checkpoint
+from mcp_server.checkpoints.enrich import enrich_all
+from mcp_server.context import windows
+from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import committing, explore, sync
 from mcp_server.history import committing as tagging
+from mcp_server.knowledge import session_notes
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
+from mcp_server.llm import metered
 from mcp_server.memory import Memory
+from mcp_server.pressure import cold
+from mcp_server.pressure.reword import reword_all
+from mcp_server.relevance import clarity
+from mcp_server.storage.local.changes import Change
+from mcp_server.storage.local.checkpoint_files import FOLDER
 from mcp_server.storage.local.git.merging import remove_leftovers
+from mcp_server.topics import listing
+
+
+async def keep_house(memory: Memory) -> None:
+    """Runs one round. A second round right after it changes nothing."""
+    await run_sync(memory.files.remove_leftovers)
+    await sessions.ready(memory)
+    await sync.take_in(memory)
+    await closed_sessions.commit_pending(memory)
+    await windows.forget_old(memory)
+    await cold.expire(memory)
+    await checkpoint.sweep(memory)
+    await clarity.forget_old(memory)
+    await session_notes.forget_old(memory)
+    await listing.forget_old(memory)
+    await metered.enter_embeddings(memory)
+    await sessions.close_idle(memory)  # last: it raises if a transcript is broken
+
+
+log_asking_llm = logging.getLogger(__name__)
+
+
+async def keep_enriching(memory: Memory) -> None:
+    """New checkpoints, until it is cancelled."""
+    await _keep(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
+
+
+async def keep_rewording(memory: Memory) -> None:
+    """Summaries of compactions, until it is cancelled."""
+    await _keep(memory, reword_all, lambda one: one.kind == "session")
+
+
+async def _keep(memory: Memory, ask: Callable[[Memory], Awaitable[int]], concerns: Callable[[Change], bool]) -> None:
+    async with memory.changes.listen() as heard:
+        while True:
+            try:
+                await ask(memory)
+            except ContextManagerError as error:
+                log_asking_llm.warning("asking the LLM failed: %s", error)
+            while not concerns(await heard.receive()):
+                pass
+
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,51 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Mapping
 
-from mcp_server.clients.hooks import wire
+from mcp_server.clients.hooks import protocol
+
+FIELDS = (
+    "session_id",
+    "transcript_path",
+    "cwd",
+    "prompt",
+    "source",
+    "trigger",
+    "reason",
+    "tool_name",
+    "agent_id",
+    "agent_type",
+    "last_assistant_message",
+    "stop_hook_active",
+)
+"""The rest (a tool's whole response) stands in the client's transcript."""
+
+LONGEST_TEXT = 200_000
+"""Characters of a field; of what is longer the beginning counts."""
+
+
+def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
+    """The fields that matter; none for what is no JSON object. `beside` is what only the command can see (`wire`)."""
+    given = whole(said)
+    fields: dict[str, object] = {}
+    for name in FIELDS:
+        value = given.get(name)
+        if isinstance(value, str):
+            fields[name] = value[:LONGEST_TEXT]
+        elif isinstance(value, bool | int | float):
+            fields[name] = value
+    return {**fields, **beside, **({"paused": True} if "paused" in beside else {})}
+
+
+def whole(said: bytes) -> dict[str, object]:
+    """Everything that a client gave; nothing if it is no JSON object."""
+    try:
+        given = json.loads(said.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +69,8 @@ def starting(local: str) -> bool:
     """Returns True while a server is about to listen."""
     run = os.path.join(local, "run")
     try:
-        names = [name for name in os.listdir(run) if name.startswith(wire.STARTING)]
-        return any(_lives(name[len(wire.STARTING) :], os.path.join(run, name)) for name in names)
+        names = [name for name in os.listdir(run) if name.startswith(protocol.STARTING)]
+        return any(_lives(name[len(protocol.STARTING) :], os.path.join(run, name)) for name in names)
     except OSError:
         return False
 
@@ -39,7 +82,7 @@ def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
     Reports of printed texts are all kept: their names contain the text's hash.
     """
     kept = {name: fields[name] for name in fields if name not in ("prompt", "last_assistant_message")}
-    folder = os.path.join(local, wire.QUEUE)
+    folder = os.path.join(local, protocol.QUEUE)
     _make_private(folder)
     name = f"{_name(str(fields.get('session_id')))}-{_name(event)}"
     if "printed" in fields:
@@ -66,7 +109,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
 
     Includes reports that a server has taken from the queue and not finished.
     """
-    folder = os.path.join(local, wire.QUEUE)
+    folder = os.path.join(local, protocol.QUEUE)
     try:
         names = [name for name in os.listdir(folder) if name.startswith(f"{_name(session)}-")]
     except OSError:
@@ -88,7 +131,7 @@ def reports(local: str, session: str) -> list[dict[str, Any]]:
 def brief(local: str, fields: Mapping[str, object]) -> str:
     """Returns the brief on disk for the folder's project; "" if there is none."""
     try:
-        with open(os.path.join(local, wire.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
+        with open(os.path.join(local, protocol.BRIEFS, _known(local, fields)[0]), encoding="utf-8", newline="") as file:
             text = file.read(LONGEST_BRIEF + 1)
     except (OSError, ValueError):
         return ""
@@ -127,7 +170,7 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
     The names are None if nothing is pushed there.
     """
     try:
-        with open(os.path.join(local, wire.BRIEFS, "index.json"), encoding="utf-8") as file:
+        with open(os.path.join(local, protocol.BRIEFS, "index.json"), encoding="utf-8") as file:
             known = json.load(file)
         place = os.path.realpath(str(fields.get("project_dir") or fields.get("cwd") or os.getcwd()))
         while place not in known and os.path.dirname(place) != place:
@@ -139,7 +182,7 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
 
 
 def _lives(pid: str, marker: str) -> bool:
-    if time.time() - os.stat(marker).st_mtime > wire.STARTING_SECONDS:
+    if time.time() - os.stat(marker).st_mtime > protocol.STARTING_SECONDS:
         return False
     if os.name != "posix":  # on Windows signal 0 would end the process
         return True
