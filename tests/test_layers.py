@@ -33,7 +33,7 @@ ORDER = (
         "logs",
     ),
     *("status", "connection", "clients", "tools", "resources", "prompts", "jobs", "app"),
-    *("aside", "serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
+    *("serve", "agent_loop", "agent", "demo", "cli", "__main__", "benchmarks"),
 )
 """Rooms from the lowest to the highest, as pure files see them: a verb may also import `storage`, `memory`, `logs`."""
 

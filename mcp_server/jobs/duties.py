@@ -1,4 +1,9 @@
-"""Commits in the maintaining process: it checks twice a minute, and commits once more when it ends."""
+"""The duties of the maintaining process: housekeeping, asking an LLM in the background, and commits.
+
+`keep_house` runs once a minute: it restores lost state, reads transcripts that git brought, ends idle sessions, retries
+failed commits, deletes leftovers of crashed writes, trees without a checkpoint and data of old sessions, and records
+the costs of embeddings. Once a day it deletes expired cold records.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,6 @@ from mcp_server.context import windows
 from mcp_server.conversations import closed_sessions, sessions
 from mcp_server.errors import ContextManagerError
 from mcp_server.history import committing, explore, sync
-from mcp_server.history import committing as tagging
 from mcp_server.knowledge import session_notes
 from mcp_server.knowledge.reconstruct import RECONSTRUCTIONS
 from mcp_server.llm import metered
@@ -29,9 +33,15 @@ from mcp_server.storage.local.checkpoint_files import FOLDER
 from mcp_server.storage.local.git.merging import remove_leftovers
 from mcp_server.topics import listing
 
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 30.0
+LAST_SECONDS = 5.0
+"""Time limit of the last commit when a process ends. The next process commits the rest."""
+
 
 async def keep_house(memory: Memory) -> None:
-    """Runs one round. A second round right after it changes nothing."""
+    """Runs one round of housekeeping. It is idempotent: a second round right after it changes nothing."""
     await run_sync(memory.files.remove_leftovers)
     await sessions.ready(memory)
     await sync.take_in(memory)
@@ -46,40 +56,29 @@ async def keep_house(memory: Memory) -> None:
     await sessions.close_idle(memory)  # last: it raises if a transcript is broken
 
 
-log_asking_llm = logging.getLogger(__name__)
-
-
 async def keep_enriching(memory: Memory) -> None:
-    """New checkpoints, until it is cancelled."""
+    """Lets an LLM improve new checkpoints, until it is cancelled."""
     await _keep(memory, enrich_all, lambda one: one.kind == "file" and (one.path or FOLDER).startswith(FOLDER))
 
 
 async def keep_rewording(memory: Memory) -> None:
-    """Summaries of compactions, until it is cancelled."""
+    """Lets an LLM reword the summaries of compactions, until it is cancelled."""
     await _keep(memory, reword_all, lambda one: one.kind == "session")
 
 
 async def _keep(memory: Memory, ask: Callable[[Memory], Awaitable[int]], concerns: Callable[[Change], bool]) -> None:
-    async with memory.changes.listen() as heard:
+    async with memory.changes.listen() as changes:
         while True:
             try:
                 await ask(memory)
             except ContextManagerError as error:
-                log_asking_llm.warning("asking the LLM failed: %s", error)
-            while not concerns(await heard.receive()):
+                log.warning("asking the LLM failed: %s", error)
+            while not concerns(await changes.receive()):
                 pass
 
 
-log = logging.getLogger(__name__)
-
-LOOK_SECONDS = 30.0
-LAST_SECONDS = 5.0
-"""So long the last commit may keep a process that ends; what it does not manage is committed by the next one."""
-
-
 async def keep_committed(memory: Memory) -> None:
-    """Commits on the cadence, tags days that are over, drops old explorations, pushes where that is wanted, until it is
-    cancelled; then commits what is left."""
+    """Calls `look` twice a minute until it is cancelled, then commits the remaining changes."""
     try:
         await run_sync(remove_leftovers, memory.files.local)
         while True:
@@ -91,20 +90,23 @@ async def keep_committed(memory: Memory) -> None:
 
 
 async def look(memory: Memory) -> None:
-    """One look at everything that may be due; what fails is told, and tried again at the next one."""
+    """Commits if it is due, tags past days, deletes old explorations, and pushes if the settings say so.
+
+    Logs a failed step; the next call tries it again.
+    """
     if not await run_sync(memory.git.available):
         return
-    await _attempt("looking at a commit", lambda: _by_hand(memory))
+    await _attempt("looking at a commit", lambda: _after_foreign_commit(memory))
     await _attempt("committing what changed", lambda: committing.commit_if_due(memory))
-    await _attempt("tagging", lambda: tagging.tag_days(memory))
+    await _attempt("tagging", lambda: committing.tag_days(memory))
     for kind in (explore.EXPLORATIONS, RECONSTRUCTIONS):
         await _attempt(f"clearing away half a {kind.noun}", partial(kind.clear, memory))
     await _attempt("dropping old explorations", lambda: explore.drop_old(memory))
     await _attempt("pushing", lambda: _pushed(memory))
 
 
-async def _by_hand(memory: Memory) -> None:
-    """A commit that somebody else made may have mended what was left out, or let go what was staged."""
+async def _after_foreign_commit(memory: Memory) -> None:
+    """Commits again if another program has committed: that may have solved what kept files out of our last commit."""
     if await run_sync(memory.git.hooks.take_mark) is not None:
         last = await committing.report(memory)
         if last.left_out or last.waiting or last.note:
@@ -112,7 +114,7 @@ async def _by_hand(memory: Memory) -> None:
 
 
 async def _pushed(memory: Memory) -> None:
-    """Pushes; after a failure not again until there is a new commit, or the interval of commits is over."""
+    """Pushes. After a failure it waits for a new commit, or for the interval of commits."""
     if not memory.settings.git.auto_push:
         return
     head, now = await run_sync(memory.git.head), memory.clock()

@@ -1,4 +1,9 @@
-"""Cron triggers of topics: what is due is set off, and what was missed while nothing ran is caught up with, once."""
+"""Work at planned times: the scheduled jobs of a memory, and the topics with a cron trigger.
+
+Only one process of a workspace runs jobs. A server's maintaining process looks for due jobs every LOOK_SECONDS; without
+a server, `context-manager jobs run --due` does the same from the system's own cron. Times that were missed while
+nothing ran are caught up once, however many there were. A failed job is tried again, at growing intervals.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +30,33 @@ from mcp_server.storage.local.activations import Event
 from mcp_server.topics.events import fire
 from mcp_server.topics.topic import Cron
 
-FIELDS = 5
+log = logging.getLogger(__name__)
+
+NAMESPACE = "jobs"
+LOOK_SECONDS = 30.0
+"""Seconds between looks for due jobs."""
+
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
+"""The pause after a failure: it doubles with each further failure, up to the longest."""
+
+RUNNER = "jobs"
+"""Name of the lock of the process that runs jobs."""
+
+TOPIC_LOOK_SECONDS = 20.0
+"""Seconds between looks for due topics; schedules are to the minute."""
 
 
 def latest(expression: str, now: datetime, timezone: str) -> datetime:
-    """The newest planned moment at or before `now`, in UTC. `expression` has five fields (`0 8 * * *`), `timezone` is
-    an IANA name. Raises Invalid for what is no cron expression, or one that never comes true."""
+    """Returns the latest planned moment at or before `now`, in UTC.
+
+    `expression` is a cron expression with five fields (`0 8 * * *`), `timezone` an IANA name. Raises Invalid if the
+    expression is invalid or never comes true.
+    """
     from cronsim import CronSim, CronSimError
 
     minute = now.astimezone(ZoneInfo(timezone)).replace(second=0, microsecond=0)
     try:
-        if len(expression.split()) != FIELDS:
+        if len(expression.split()) != 5:
             raise CronSimError("wrong number of fields")
         moments = CronSim(expression, minute + timedelta(seconds=1), reverse=True)  # a second on: the minute counts
         return next(moments).astimezone(UTC)
@@ -45,23 +66,11 @@ def latest(expression: str, now: datetime, timezone: str) -> datetime:
         ) from error
 
 
-log = logging.getLogger(__name__)
-
-NAMESPACE = "jobs"
-LOOK_SECONDS_SCHEDULER = 30.0
-FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=6)
-"""After a failure the next try waits so long, twice as long after each further one."""
-
-RUNNER = "jobs"
-"""The lock of the one process that runs jobs."""
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is done at planned times. `schedule` reads a cron expression from the settings, None: never by itself.
+    """A job. `schedule` returns its cron expression from the settings, or None if it runs only by hand.
 
-    `run` returns a sentence for log and table. It does nothing twice: a crash between its end and our note of it
-    repeats it.
+    `run` returns a sentence for the log and the table. It is idempotent: a crash right after it repeats it.
     """
 
     name: str
@@ -72,7 +81,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """How a job stands: `due` is the missed or present moment that it is owed for, `last` when it last succeeded."""
+    """The status of a job: `due` is the planned time to run it for, if any; `last` is its last success."""
 
     name: str
     what: str
@@ -85,7 +94,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run: what it says of itself, or why it failed."""
+    """The result of one run: the job's sentence, or why it failed."""
 
     name: str
     ok: bool
@@ -93,7 +102,7 @@ class Ran:
 
 
 async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
-    """Every job, in its order. One that was never seen before is due from its next moment on, not for the past."""
+    """Returns the status of every job, in order. A job seen for the first time is due from its next planned time on."""
     now = memory.clock()
     known: dict[str, dict[str, Any]] = await memory.state.entries(NAMESPACE)
     found: list[Planned] = []
@@ -118,7 +127,7 @@ async def planned(memory: Memory, jobs: Mapping[str, Job]) -> list[Planned]:
 
 
 async def due(memory: Memory, jobs: Mapping[str, Job]) -> list[tuple[Job, datetime]]:
-    """The jobs that are to be run now, each with the moment that it is owed for."""
+    """Returns the jobs to run now, each with its planned time. Failed jobs wait for their next try."""
     now = memory.clock()
     waiting = {job: failed["until"] for job, failed in (await memory.state.entries(f"{NAMESPACE}:failed")).items()}
     return [
@@ -129,7 +138,7 @@ async def due(memory: Memory, jobs: Mapping[str, Job]) -> list[tuple[Job, dateti
 
 
 async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
-    """Runs what is due, and logs it; nothing while another process is at it."""
+    """Runs and logs the due jobs. Does nothing while another process runs jobs."""
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
     if held is None:
         return []
@@ -145,7 +154,7 @@ async def run_due(memory: Memory, jobs: Mapping[str, Job]) -> list[Ran]:
 
 
 async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
-    """Runs a job whatever the time. Raises NotFound for an unknown one."""
+    """Runs a job now, due or not. Raises NotFound for an unknown name."""
     if name not in jobs:
         raise NotFound(f"no job is called {name!r}; there are {', '.join(jobs)} (jobs list)")
     held = await run_sync(memory.locks.try_exclusive, RUNNER)
@@ -158,21 +167,22 @@ async def run_now(memory: Memory, jobs: Mapping[str, Job], name: str) -> Ran:
 
 
 async def keep_schedule(memory: Memory, jobs: Mapping[str, Job], environ: Mapping[str, str] | None = None) -> None:
-    """A duty of the maintaining process: looks again and again, until it is cancelled. With `environ`, where the
-    settings of `memory` come from too, a child process runs what is due; without, this one."""
+    """Runs due jobs until it is cancelled, as a duty of the maintaining process.
+
+    With `environ`, the environment that the settings of `memory` come from, a worker process runs them.
+    """
     while True:
         try:
-            if await due(memory, jobs):
-                aside = environ is not None and await worker.run("jobs", memory.files.root, environ)
-                if not aside:
-                    await run_due(memory, jobs)
+            is_due = await due(memory, jobs)
+            if is_due and (environ is None or not await worker.run("jobs", memory.files.root, environ)):
+                await run_due(memory, jobs)
         except ContextManagerError as error:  # a locked state, a full disk: the next look may go better
             log.warning("looking for jobs failed: %s", error)
-        await anyio.sleep(LOOK_SECONDS_SCHEDULER)
+        await anyio.sleep(LOOK_SECONDS)
 
 
 async def _run(memory: Memory, job: Job, moment: datetime) -> Ran:
-    """One job, whose failure is its own: noted, logged, told."""
+    """Runs one job. Stores and logs its result, also if it fails."""
     began = memory.clock()
     try:
         outcome, ok = await job.run(memory), True
@@ -257,20 +267,19 @@ JOBS: Mapping[str, Job] = {
     )
 }
 
-LOOK_SECONDS = 20.0
-"""How often it looks; schedules are to the minute."""
-
 
 async def keep_topic_times(memory: Memory) -> None:
-    """For the process that maintains the workspace: sets off what is due, for ever."""
+    """Activates due topics until it is cancelled, as a duty of the maintaining process."""
     while True:
         await fire_due(memory)
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(TOPIC_LOOK_SECONDS)
 
 
 async def fire_due(memory: Memory) -> tuple[str, ...]:
-    """Sets off every topic whose time has come since it was last done; returns their names. However often it was
-    missed, it is set off once. A schedule that is seen for the first time begins now."""
+    """Activates every topic with a planned time since its last activation, once, and returns their names.
+
+    A schedule that is seen for the first time begins now.
+    """
     now = memory.clock()
     topics = await run_sync(memory.topics.read)
     planned = {
@@ -287,12 +296,12 @@ async def fire_due(memory: Memory) -> tuple[str, ...]:
     for key, (name, schedule) in planned.items():
         if key not in done:
             await activations.deliver(memory.state, (), {}, "", (key, now))
-        elif await _due(memory, key, name, schedule, done[key], now):
+        elif await _fire_if_due(memory, key, name, schedule, done[key], now):
             fired.append(name)
     return tuple(fired)
 
 
-async def _due(memory: Memory, key: str, name: str, schedule: str, done: datetime, now: datetime) -> bool:
+async def _fire_if_due(memory: Memory, key: str, name: str, schedule: str, done: datetime, now: datetime) -> bool:
     planned = await run_sync(latest, schedule, now, memory.timezone)
     if planned <= done:
         return False

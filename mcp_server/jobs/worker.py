@@ -1,23 +1,25 @@
-"""A child: long work in a process of its own, which runs when nobody else wants to.
+"""The worker process of a server: long work in a process of its own, with the lowest priority.
 
-What computes for minutes (knowledge of a large import, condensing) keeps Python's one interpreter busy, and every
-answer of the same process waits for it again and again, however often a thread rests. A child has its own; it knows the
-workspace as any other process does, through files and locks. It ends with its work, or with whoever started it: then
-the pipe that it listens to is closed. Killing it at any moment loses nothing that is acknowledged.
+Work that computes for minutes (knowledge of a large import, condensing) would delay every answer of the server's
+process, because Python runs one thread at a time. A worker uses the workspace like any other process, through files and
+locks. Killing it at any moment loses nothing that was acknowledged.
 
-    parent                     child (`mcp_server/aside.py`)
-    starts it, one JSON line → reads what to do, lowers its own priority, opens the workspace, works
-    keeps the pipe open        ends at once when the pipe is closed
-    waits                    ← exit code: 0 done
+    server                         worker
+    starts it, sends an Order    → lowers its priority, opens the workspace, works
+    keeps its standard input open  ends at once when it is closed, because the server has then gone
+    waits                        ← exit code: 0 done
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,42 +27,53 @@ from typing import Literal
 import anyio
 
 from mcp_server.errors import Unavailable
+from mcp_server.memory import Memory
 
 Work = Literal["knowledge", "jobs"]
-"""Knowledge of conversations that were closed; jobs of the schedule that are due."""
+"""Extracting knowledge from closed conversations; running the scheduled jobs that are due."""
 
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from mcp_server.aside import main; main()"
-"""Not by `-m`: that would look into the working folder first, which is somebody's project."""
+PROGRAM = """\
+import sys
+sys.path.append(sys.argv[1])
+from mcp_server.jobs import worker
+order = worker.begin()
+from mcp_server.app import open_memory
+worker.carry_out(order, open_memory)
+"""
+"""Passed to `python -c`: `-m` would search the working folder first, which is a user's project."""
+
+NICE = 19
+"""The lowest priority on POSIX."""
 
 PRIORITY = getattr(subprocess, "BELOW_NORMAL_PRIORITY_CLASS", 0)
-"""For Windows; elsewhere the child lowers its own."""
+"""The priority on Windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a child does, where, and with which settings of the environment."""
+    """What a worker does, in which workspace, and with which environment for the settings."""
 
     work: Work
     workspace: str
     environ: dict[str, str]
 
     def to_json(self) -> bytes:
-        """One line."""
+        """Returns one line."""
         return json.dumps(asdict(self)).encode("ascii") + b"\n"
 
     @classmethod
     def from_json(cls, line: bytes) -> Order:
-        """What `to_json` wrote."""
+        """Returns the order that `to_json` wrote."""
         return cls(**json.loads(line))
 
 
 async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
-    """Does `work` in a child, which is killed if this is cancelled. False if no child can be started here.
+    """Does `work` in a worker, which is killed if this call is cancelled. Returns False if no process can be started.
 
     Raises:
-        Unavailable: the child ended before its work was done.
+        Unavailable: the worker ended before its work was done.
     """
-    if not sys.executable:  # a program that has Python inside
+    if not sys.executable:  # a program that embeds Python
         return False
     command = [sys.executable, "-P", "-c", PROGRAM, str(Path(__file__).parents[2])]
     try:
@@ -71,9 +84,48 @@ async def run(work: Work, workspace: Path, environ: Mapping[str, str]) -> bool:
         return False
     async with process:
         assert process.stdin is not None, "opened with a pipe"
-        with suppress(anyio.BrokenResourceError):  # it is gone already: its exit code says more
+        with suppress(anyio.BrokenResourceError):  # it has ended already: its exit code says more
             await process.stdin.send(Order(work, str(workspace), dict(environ)).to_json())
         code = await process.wait()
     if code:
         raise Unavailable(f"the child process for {work} ended with code {code}; stderr of the server says why")
     return True
+
+
+def begin() -> Order:
+    """Lowers this process's priority, makes it end with its parent, and returns the order from standard input."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C and ends this process
+    order = Order.from_json(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    return order
+
+
+def carry_out(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
+    """Opens the workspace with `open_memory` and does the ordered work."""
+    import logging
+
+    from mcp_server.garbage import look_seldom
+
+    look_seldom()
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    anyio.run(_work, order, open_memory)
+
+
+def _end_with_the_parent() -> None:
+    with suppress(OSError):
+        os.read(0, 1)
+    os._exit(0)  # the files on disk are valid at any moment
+
+
+async def _work(order: Order, open_memory: Callable[..., AbstractAsyncContextManager[Memory]]) -> None:
+    async with open_memory(Path(order.workspace), order.environ, if_missing="refuse") as memory:
+        if order.work == "knowledge":
+            from mcp_server.knowledge.extract import extract_pending
+
+            await extract_pending(memory)
+        else:
+            from mcp_server.jobs.scheduler import JOBS, run_due
+
+            await run_due(memory, JOBS)

@@ -1,49 +1,60 @@
-"""Streamable HTTP: on loopback by default, with a bearer token, and with Host and Origin checked."""
+"""Streamable HTTP: on loopback by default, with a bearer token, and with Host and Origin checked.
+
+If the setting `watchers.webhooks` is on, other programs may post to `/webhook/SOURCE/EVENT`, with a token of their own
+that gives access to nothing else; the event activates the topics that listen to it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import os
 import re
-from collections.abc import Awaitable, Callable
+import secrets
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import h11
+import uvicorn
+from mcp.server.transport_security import (
+    RequestBodyLimitMiddleware,
+    TransportSecurityMiddleware,
+    TransportSecuritySettings,
+)
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from mcp_server.errors import Conflict, ContextManagerError, Invalid, NotFound, Refused, Unavailable
+from mcp_server.storage.local import durable
+from mcp_server.topics.events import webhook
+
 if TYPE_CHECKING:
-    from mcp.server.transport_security import TransportSecuritySettings
-    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from mcp_server.memory import Memory
-
-
-import hmac
-import os
-import secrets
-import socket
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from mcp_server.errors import Conflict, Refused, Unavailable
-from mcp_server.storage.local import durable
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
     from tools.rim import Rim
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
+WEBHOOK_TOKEN_VARIABLE = "CONTEXT_MANAGER_WEBHOOK_TOKEN"
+LONGEST_BODY = 64 * 1024 * 1024
+"""Bytes of one request. A message may have 20 MB, and JSON may double it."""
 
 REQUEST_SECONDS = 10.0
 """Time limit for the head of a request, and for each further part of its body."""
 
 
 class Connection(H11Protocol):
-    """An HTTP/1.1 connection that waits at most REQUEST_SECONDS for the next part of a request."""
+    """An HTTP/1.1 connection that is closed after REQUEST_SECONDS without the next part of a request.
+
+    uvicorn would keep it open forever.
+    """
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -81,26 +92,20 @@ class Connection(H11Protocol):
 
 
 PREFIX = "/webhook/"
-TOKEN_VARIABLE_WEBHOOKS = "CONTEXT_MANAGER_WEBHOOK_TOKEN"
 _PATH = re.compile(r"/webhook/([\w.:-]{1,100})/([\w.:-]{1,100})/?", re.ASCII)
 
 
 class Webhooks:
-    """ASGI: takes one event and answers 202 when it is on disk. Whoever calls it has checked who is asking."""
+    """An ASGI app that records one event and answers 202 when it is on disk. It checks no token."""
 
     def __init__(self, memory: Callable[[], Awaitable[Memory]]) -> None:
         self._memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.requests import Request
-
         status, said = await self._answer(Request(scope, receive))
         await _json(said, status)(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[int, dict[str, object]]:
-        from mcp_server.errors import ContextManagerError, Invalid, NotFound
-        from mcp_server.topics.events import webhook
-
         place = _PATH.fullmatch(request.url.path)
         if place is None:
             return 404, {"error": "post to /webhook/SOURCE/EVENT; both are letters, digits and . : _ -"}
@@ -122,8 +127,8 @@ class Webhooks:
         return 202, {"topics": list(done.topics), "sessions": done.sessions}
 
 
-class Doors:
-    """ASGI: webhooks go through a door of their own, everything else through the other."""
+class Router:
+    """An ASGI app that passes webhooks to one app and all other requests to another."""
 
     def __init__(self, others: ASGIApp, webhooks: ASGIApp) -> None:
         self._others = others
@@ -134,32 +139,20 @@ class Doors:
         await (self._webhooks if is_webhook else self._others)(scope, receive, send)
 
 
-class Checked:
-    """ASGI: lets a request through if Host and Origin (of a browser) name this server."""
+class HostCheck:
+    """ASGI middleware that refuses requests whose Host or Origin (of a browser) does not name this server."""
 
     def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
-        from mcp.server.transport_security import TransportSecurityMiddleware
-
         self._app = app
         self._checks = TransportSecurityMiddleware(security)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from starlette.requests import Request
-
         refusal = await self._checks.validate_request(Request(scope))
         await (refusal or self._app)(scope, receive, send)
 
 
 def _json(said: dict[str, object], status: int) -> ASGIApp:
-    from starlette.responses import JSONResponse
-
     return JSONResponse(said, status_code=status)
-
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-TOKEN_VARIABLE = "CONTEXT_MANAGER_TOKEN"
-LONGEST_BODY = 64 * 1024 * 1024
-"""Bytes of one request. A message may have 20 MB, and JSON may double it."""
 
 
 def token_of(
@@ -209,13 +202,8 @@ class Guard:
             given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             scheme, _, token = given.partition(b" ")
             if not hmac.compare_digest(scheme.capitalize() + b" " + token.strip(), self.expected):
-                from starlette.responses import JSONResponse
-
                 refusal = JSONResponse(
-                    {
-                        "error": "invalid_token",
-                        "error_description": "send the token: Authorization: Bearer …",
-                    },
+                    {"error": "invalid_token", "error_description": "send the token: Authorization: Bearer …"},
                     status_code=401,
                     headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
                 )
@@ -228,8 +216,6 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
 
     With `webhooks`, other programs may post events, with another token.
     """
-    from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
-
     names = {*LOOPBACK} if host in LOOPBACK else {*LOOPBACK, *_own_names(host)}
     written = sorted(f"[{name}]" if ":" in name else name for name in names)
     security = TransportSecuritySettings(
@@ -241,7 +227,7 @@ def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: Web
     if webhooks is None:
         return app
     limited = RequestBodyLimitMiddleware(Webhooks(mcp.memory), webhooks.most_bytes)
-    return Doors(app, Guard(Checked(limited, security), webhooks.token))
+    return Router(app, Guard(HostCheck(limited, security), webhooks.token))
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -268,8 +254,6 @@ async def serve(
     webhooks: WebhookDoor | None = None,
 ) -> None:
     """Serves until interrupted. Prints the address and the token's source on stderr; stdout stays empty."""
-    import uvicorn
-
     pass
 
     port = listening.getsockname()[1]

@@ -1,28 +1,17 @@
-"""Builds the MCP server of one connection: tools, resources, prompts and background work."""
+"""Builds the MCP server of one connection: tools, resources, prompts, subscriptions and background work."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import anyio
-
-from mcp_server.errors import ContextManagerError, Unavailable
-
-if TYPE_CHECKING:
-    from mcp_server.memory import Memory
-
-
 import contextlib
+import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
+import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from anyio.to_thread import run_sync
 from mcp.server import MCPServer
@@ -37,6 +26,7 @@ import resources
 import tools
 from mcp_server import __version__
 from mcp_server.connection import Connection
+from mcp_server.errors import ContextManagerError, Unavailable
 from mcp_server.serve.instructions import now
 from mcp_server.storage.local.changes import Change
 from resources import completion
@@ -45,22 +35,28 @@ from tools.rim import Rim
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
 
-
 logger = logging.getLogger(__name__)
 
 GRACE = 0.05
-"""Seconds between the first answer and the work that follows it: the answer leaves the process first."""
+"""Seconds between the first answer and opening the workspace, so that the answer is sent first."""
 
 PATIENCE = 5.0
-"""Seconds that closing in good order may take. What was acknowledged is on disk long before; the rest can be redone."""
+"""Time limit of closing, in seconds. Acknowledged data is on disk before; other work can be repeated."""
+
+
+DEBOUNCE = 0.5
+"""Seconds in which changes are gathered before clients are notified."""
+
+FRESH = CacheHint(ttl_ms=0, scope="private")
+"""Resources are compiled at each read, so clients must not cache them."""
 
 
 @dataclass(slots=True)
 class Opening:
-    """A workspace that opens in the background.
+    """A workspace that opens in the background, after the first answer or when a call needs it.
 
-    `enter` opens it, `work` runs as long as it is open. A failure to open is told to every call that waits, and the
-    next call tries again: a disk may have been mended meanwhile.
+    `enter` opens it, `work` runs while it is open. If opening fails, all waiting calls get the error, and the next call
+    tries again.
     """
 
     enter: Callable[[], AbstractAsyncContextManager[Memory]]
@@ -74,7 +70,7 @@ class Opening:
     _error: ContextManagerError | None = None
 
     async def memory(self) -> Memory:
-        """The open memory. Raises a ContextManagerError that says why it could not be opened."""
+        """Waits for the open memory and returns it. Raises a ContextManagerError if it cannot be opened."""
         if self.ready is None:
             tried = self._tried
             self._urgent.set()
@@ -85,11 +81,11 @@ class Opening:
         return self.ready
 
     def answered(self) -> None:
-        """The first answer is on its way: from now on there is time."""
+        """Allows the workspace to open, because the first answer is being sent."""
         self._nudged.set()
 
     async def run(self) -> None:
-        """Opens when it is time and keeps the workspace open until `close`."""
+        """Opens the workspace when it is needed and keeps it open until `close`."""
         try:
             while not self._stop.is_set():
                 await self._nudged.wait()
@@ -102,7 +98,7 @@ class Opening:
             self._stopped.set()
 
     async def close(self) -> None:
-        """Closes the workspace in good order, within `PATIENCE`."""
+        """Closes the workspace; waits at most `PATIENCE`."""
         for event in (self._stop, self._urgent, self._nudged):
             event.set()
         with anyio.move_on_after(PATIENCE):
@@ -126,7 +122,7 @@ class Opening:
             self._failed(error)
 
     def _failed(self, error: ContextManagerError) -> None:
-        """Tells everybody who waits, and gets ready for another attempt."""
+        """Passes the error to all waiting calls, and prepares for another attempt."""
         self.ready, self._error = None, error
         self._tried.set()
         if not self._stop.is_set():
@@ -134,32 +130,33 @@ class Opening:
 
 
 def _leaf(error: Exception) -> Exception:
-    """What happened, out of the groups that task groups wrap around it."""
+    """Returns the first error inside nested exception groups."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
-DEBOUNCE = 0.5
-"""Seconds in which changes are gathered before they are told."""
-
-
 @dataclass(slots=True)
 class Subscriptions:
-    """The subscriptions of one server."""
+    """The resource subscriptions of one server, in both protocol versions.
+
+    Modern clients keep a `subscriptions/listen` request open, which the SDK serves from a bus. Older ones send
+    `resources/subscribe`, which the SDK's high-level API does not support, so handlers are added to its low-level
+    server (`_lowlevel_server`) and keep those clients' connections (`ServerSession._connection`); both are private.
+    """
 
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
     _listening: Counter[str] = field(default_factory=Counter)
     _subscribed: dict[Peer, set[str]] = field(default_factory=dict)
 
     def install(self, mcp: MCPServer[Any]) -> None:
-        """Serves the older era's requests; the server got `bus` and `watch` when it was made."""
+        """Adds the handlers for older clients; the server was built with `bus` and `watch`."""
         server = mcp._lowlevel_server
         server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
         server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
 
     async def watch(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Middleware: the bus tells nobody which URIs are listened to, so they are read from the requests."""
+        """Middleware that counts the URIs in listen requests, because the bus does not reveal them."""
         if ctx.method != "subscriptions/listen":
             return await call_next(ctx)
         wanted = (ctx.params or {}).get("notifications") or {}
@@ -169,10 +166,10 @@ class Subscriptions:
             return await call_next(ctx)
         finally:
             self._listening.subtract(uris)
-            self._listening = +self._listening  # without those that nobody listens to any more
+            self._listening = +self._listening  # drops zero counts
 
-    async def tell(self, changes: Iterable[Change] | None) -> None:
-        """Says which resources may have changed, to everybody who asked for them; None means all."""
+    async def notify(self, changes: Iterable[Change] | None) -> None:
+        """Notifies subscribers of resources that may have changed; None means all resources."""
         paths = None if changes is None else [change.path for change in changes]
         for uri in [uri for uri, count in self._listening.items() if count > 0 and _concerns(uri, paths)]:
             await self.bus.publish(ResourceUpdated(uri=uri))
@@ -182,7 +179,7 @@ class Subscriptions:
 
     @staticmethod
     async def bursts(changes: MemoryObjectReceiveStream[Change]) -> AsyncIterator[list[Change]]:
-        """Changes as they come, gathered over `DEBOUNCE`; for ever."""
+        """Yields lists of changes, each gathered over `DEBOUNCE` seconds. Never ends."""
         while True:
             gathered = [await changes.receive()]
             await anyio.sleep(DEBOUNCE)
@@ -207,14 +204,10 @@ class Subscriptions:
 
 
 def _concerns(uri: str, paths: list[str | None] | None) -> bool:
-    """A file's own resource follows that file; everything compiled may follow from anything."""
+    """Returns True if a resource may have changed: a file's with that file, a compiled one with any change."""
     if not uri.startswith("memory://") or paths is None or None in paths:
         return True
     return unquote(uri.removeprefix("memory://")) in paths
-
-
-FRESH = CacheHint(ttl_ms=0, scope="private")
-"""Resources are compiled at each read, so clients must not cache them."""
 
 
 def build(
@@ -245,9 +238,9 @@ def build(
 
             await briefs.know_folder(memory, folder, await project_of(memory, Caller(folder=folder)))
         async with memory.changes.listen() as changes:
-            await subscriptions.tell(None)
+            await subscriptions.notify(None)
             async for burst in subscriptions.bursts(changes):
-                await subscriptions.tell(burst)
+                await subscriptions.notify(burst)
 
     opening = Opening(enter, work)
 

@@ -147,8 +147,8 @@ def test_a_kill_while_the_token_is_made_leaves_none_or_a_whole_one(tmp_path: Pat
 HEAD = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
 HASTY = """
 import os, sys
-from mcp_server.serve import http_connection, main
-http_connection.REQUEST_SECONDS = 0.1
+from mcp_server.serve import http, main
+http.REQUEST_SECONDS = 0.1
 sys.exit(main(sys.argv[1:], os.environ))
 """
 

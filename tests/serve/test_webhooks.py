@@ -104,8 +104,8 @@ async def test_they_are_off_until_the_settings_say_so(prepared: Path) -> None:
         answer = await client.post(PLACE, content="x", headers={"authorization": "Bearer main"})
         assert answer.status_code == 404
     local = prepared / ".local"
-    assert _webhooks(prepared, local, {}) is None
-    door = _webhooks(prepared, local, {"CONTEXT_MANAGER_WATCHERS__WEBHOOKS": "true"})
+    assert _webhooks(prepared, {}) is None
+    door = _webhooks(prepared, {"CONTEXT_MANAGER_WATCHERS__WEBHOOKS": "true"})
     assert door is not None
     assert door.source == str(local / "webhook-token")
     assert (local / "webhook-token").stat().st_mode & 0o777 == 0o600

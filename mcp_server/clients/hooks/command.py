@@ -1,7 +1,7 @@
 """`context-manager hook EVENT`: sends a client's hook to the running server and prints the answer.
 
 A client starts this for every prompt, so it must be fast: it imports only a few standard modules (a test checks that)
-and does not parse the prompt (`wire`). On any error it prints nothing and exits 0.
+and does not parse the prompt (`protocol`). On any error it prints nothing and exits 0.
 
     a server listens      → its answer
     none answers          → SessionStart: the brief on disk; UserPromptSubmit: passages found by keywords, else the
@@ -136,7 +136,7 @@ def ask(
     """Returns the server's answer, a JSON object, or None if no server listens.
 
     Raises TimeoutError if a server listens and does not answer until `patience` (monotonic clock). `beside` are values
-    of this process's environment (`wire.BESIDE`).
+    of this process's environment (`protocol.BESIDE`).
     """
     if len(said) > protocol.LONGEST_SAID:
         said = _shortened(said)
@@ -176,10 +176,10 @@ def _when_started(
     local: str, event: str, patience: float, said: bytes, beside: Mapping[str, str]
 ) -> tuple[str | None, bool]:
     """Waits for a starting server and returns as `_asked` does; (None, False) if none is starting."""
-    from mcp_server.clients.hooks.offline import starting
-
     while time.monotonic() < patience:
-        is_starting = starting(local)  # checked first: a server that listens in between gets the request below
+        is_starting = protocol.is_starting(
+            local
+        )  # checked first: a server that listens in between gets the request below
         answer, stalls = _asked(local, event, patience, said, beside)
         if answer is not None or stalls or not is_starting:
             return answer, stalls

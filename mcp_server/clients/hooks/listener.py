@@ -1,8 +1,11 @@
 """The socket on which the process that maintains the workspace answers hook commands.
 
 It is a Unix socket for this user only (on Windows a loopback port), with a token that only this user can read. A
-request contains the hook's input unchanged (`wire`); the answer is one line of JSON. Sessions are served concurrently,
-the events of one session in order of arrival.
+request contains the hook's input unchanged (`protocol`); the answer is one line of JSON. Sessions are served
+concurrently, the events of one session in order of arrival.
+
+The queue comes first: with `claude -p` no server sees the end of a session, and the first prompt of the next one
+follows soon. So the server listens only when the queued events are recorded and indexed, or after `FIRST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from anyio.abc import SocketAttribute, SocketListener, SocketStream
 from anyio.streams.stapled import MultiListener
 from anyio.to_thread import run_sync
 
-from mcp_server.clients.hooks import command, events, marker, offline, protocol, queue
+from mcp_server.clients.hooks import command, events, protocol, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.hooks.offline import fields_of
 from mcp_server.context import windows
@@ -37,7 +40,7 @@ from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
 from mcp_server.storage.local import durable
 
-log_attending = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 1.0
 """Seconds that a starting server works on the queue before it answers hooks: a prompt waits 1.5 s at most."""
@@ -65,7 +68,7 @@ async def _keep_listening(memory: Memory) -> None:
         except OSError as error:
             if str(error) != told:
                 told = str(error)
-                log_attending.warning(
+                log.warning(
                     "clients' hooks cannot reach this server yet, so their events are recorded later: %s", error
                 )
             await anyio.sleep(AGAIN_SECONDS)
@@ -74,14 +77,14 @@ async def _keep_listening(memory: Memory) -> None:
 async def begun(memory: Memory) -> None:
     """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
     local = str(memory.files.local)
-    if offline.starting(local):  # lists one folder, faster than starting a thread
+    if protocol.is_starting(local):  # lists one folder, faster than starting a thread
         await run_sync(_wait_for_the_door, local)
 
 
 def _wait_for_the_door(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
     with contextlib.suppress(TimeoutError):  # a server listens and is busy
-        while offline.starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
+        while protocol.is_starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
             time.sleep(0.02)  # there is no socket to wait on yet
 
 
@@ -90,13 +93,11 @@ async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
         if await queue.drain(memory, work):
             await memory.index.refresh()
     except ContextManagerError as error:
-        log_attending.warning("some queued events of clients' hooks could not be recorded yet: %s", error)
+        log.warning("some queued events of clients' hooks could not be recorded yet: %s", error)
     finally:
         first_done.set()
     await queue.watch(memory, work)
 
-
-log = logging.getLogger(__name__)
 
 Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
 """Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
@@ -121,7 +122,7 @@ async def listen(memory: Memory, handle: Handle) -> None:
         address = protocol.address(token, os.getpid(), place)
         await run_sync(_announce, memory.files.local, address)
         try:
-            await run_sync(marker.started, memory.files.local)
+            await run_sync(protocol.unmark_starting, str(memory.files.local))
             door = _Door(memory, handle, token.encode())
             await listener.serve(door.answer)
         finally:
@@ -197,7 +198,7 @@ class _Door:
 
 @asynccontextmanager
 async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream] | SocketListener, str]]:
-    """Yields the listening socket and its place, as `wire.address` takes it."""
+    """Yields the listening socket and its place, as `protocol.address` takes it."""
     if not UNIX_SOCKETS:
         async with await anyio.create_tcp_listener(local_host="127.0.0.1") as ports:
             yield ports, f"port {ports.extra(SocketAttribute.local_port)}"

@@ -1,5 +1,4 @@
-"""The hook command without a server: detects a starting server, queues events for the next one, and reads the brief on
-disk or the index for a prompt.
+"""The hook command without a server: queues events for the next one, and reads the brief on disk or the index.
 
 The module is separate because most prompts do not need it, and imports little because a prompt waits.
 """
@@ -10,9 +9,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
 
 from mcp_server.clients.hooks import protocol
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 FIELDS = (
     "session_id",
@@ -28,14 +31,14 @@ FIELDS = (
     "last_assistant_message",
     "stop_hook_active",
 )
-"""The rest (a tool's whole response) stands in the client's transcript."""
+"""The fields of a hook's input that are used. The client's transcript has the rest, such as a tool's response."""
 
 LONGEST_TEXT = 200_000
-"""Characters of a field; of what is longer the beginning counts."""
+"""Characters of a field; a longer one is cut."""
 
 
 def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
-    """The fields that matter; none for what is no JSON object. `beside` is what only the command can see (`wire`)."""
+    """Returns the used fields of a hook's input, and `beside`, values from the command's environment (`protocol`)."""
     given = whole(said)
     fields: dict[str, object] = {}
     for name in FIELDS:
@@ -48,7 +51,7 @@ def fields_of(said: bytes, beside: Mapping[str, str]) -> dict[str, object]:
 
 
 def whole(said: bytes) -> dict[str, object]:
-    """Everything that a client gave; nothing if it is no JSON object."""
+    """Returns all fields of a hook's input; {} if it is not a JSON object."""
     try:
         given = json.loads(said.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -56,23 +59,8 @@ def whole(said: bytes) -> dict[str, object]:
     return given if isinstance(given, dict) else {}
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
 LONGEST_BRIEF = 9_500
 """Characters. Claude Code writes anything over 10,000 to a file."""
-
-
-def starting(local: str) -> bool:
-    """Returns True while a server is about to listen."""
-    run = os.path.join(local, "run")
-    try:
-        names = [name for name in os.listdir(run) if name.startswith(protocol.STARTING)]
-        return any(_lives(name[len(protocol.STARTING) :], os.path.join(run, name)) for name in names)
-    except OSError:
-        return False
 
 
 def enqueue(local: str, event: str, fields: Mapping[str, object]) -> str:
@@ -179,20 +167,6 @@ def _known(local: str, fields: Mapping[str, object]) -> tuple[str, list[str] | N
         return os.path.basename(str(entry.get("brief", "global.md"))), entry.get("projects")
     except (OSError, ValueError, AttributeError):
         return "", None
-
-
-def _lives(pid: str, marker: str) -> bool:
-    if time.time() - os.stat(marker).st_mtime > protocol.STARTING_SECONDS:
-        return False
-    if os.name != "posix":  # on Windows signal 0 would end the process
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _make_private(folder: str) -> None:

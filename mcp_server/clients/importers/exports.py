@@ -23,26 +23,27 @@ from mcp_server.errors import Invalid, NotFound, Unavailable
 
 CHUNK = 64 * 1024
 CUT_SHORT = 16
-"""An error so near to the end of what was read may only mean that the rest is still to come."""
+"""An error in the last characters that were read may only mean that more must be read."""
 
 CUT_NUMBER = 2
-"""So much may follow a number that goes on: `1` and `e+` of `1e+5`."""
+"""Characters after a number that may continue it: `1` and `e+` of `1e+5`."""
 
 LARGEST_ITEM = 256 * 1024 * 1024
-"""Characters of one item; a larger one is no conversation, but would fill the memory."""
+"""Characters of one item; a larger one is refused, because it would fill the memory."""
 
-_UNFINISHED = ("Unterminated string", "Invalid \\", "Expecting value: end")
+_OPEN_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?\Z', re.DOTALL)
+"""A string whose end has not been read yet."""
 _BETWEEN = " \t\r\n,"
 
 
 def json_items(path: Path, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """The items of the array in `path` (a file with one object yields that object); memory holds one item at a time.
+    """Yields the items of the JSON array in `path`, one at a time. A file with one object yields that object.
 
-    `at` is told how many bytes have been read.
+    `at` is called with the number of bytes read.
 
     Raises:
         NotFound, Unavailable: there is no such file, or it cannot be read.
-        Invalid: the file is not UTF-8 or not JSON; what came before the broken place has been yielded.
+        Invalid: the file is not UTF-8 or not JSON; the items before the broken place have been yielded.
     """
     try:
         with path.open("rb") as file:
@@ -54,9 +55,9 @@ def json_items(path: Path, at: Callable[[int], None] = lambda _: None) -> Iterat
 
 
 def items_in(file: IO[bytes], where: str, at: Callable[[int], None] = lambda _: None) -> Iterator[Any]:
-    """As `json_items`, of an open file that is called `where`. Raises Invalid as above."""
+    """Yields the items of an open file, as `json_items` does; errors name it `where`."""
     try:
-        yield from _Reader(where, _chunks(file, at)).items()
+        yield from _ItemReader(where, _chunks(file, at)).items()
     except UnicodeDecodeError as error:
         raise Invalid(f"{where} is not UTF-8 ({error.reason}); convert it first") from None
 
@@ -67,8 +68,12 @@ def _chunks(file: IO[bytes], at: Callable[[int], None]) -> Iterator[bytes]:
         yield chunk
 
 
-class _Reader:
-    """A window on the text of a file that grows at its end and is let go of at its start."""
+class _ItemReader:
+    """Reads the items of a JSON array from chunks, and holds only the text from the current item on.
+
+    The fast backend of `ijson` replaces half characters, which exports contain, refuses integers over 64 bits, and
+    names no line.
+    """
 
     def __init__(self, path: str, chunks: Iterator[bytes]) -> None:
         self._path = path
@@ -91,7 +96,7 @@ class _Reader:
             yield self._item()
 
     def _more(self, wanted: int) -> None:
-        """Reads on until `wanted` more characters are there, letting go of what was consumed."""
+        """Drops the consumed text, and reads at least `wanted` characters beyond the rest, if there are so many."""
         self._line += self._text.count("\n", 0, self._place)
         parts, have = [self._text[self._place :]], 0
         self._place = 0
@@ -121,7 +126,8 @@ class _Reader:
                     self._place = end
                     return value
             except json.JSONDecodeError as error:
-                unfinished = error.msg.startswith(_UNFINISHED) or error.pos >= len(self._text) - CUT_SHORT
+                near_end = error.pos >= len(self._text) - CUT_SHORT
+                unfinished = near_end or _OPEN_STRING.match(self._text, error.pos) is not None
                 if self._ended or not unfinished:
                     line = self._line + error.lineno - 1
                     raise Invalid(f"{self._path}, line {line}: not JSON ({error.msg}); mend the file") from None

@@ -1,4 +1,4 @@
-"""What every importer yields: sessions to record, files to keep, and what it could not read."""
+"""The values that all importers share: tool calls, ids, skipped items, progress, and the report."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from mcp_server.model import ToolCall
 from mcp_server.text.redaction import redact
 
 SUMMARY, RESULT = 200, 400
-"""Characters kept of what a tool was asked and of what it answered."""
+"""Characters kept of a tool call's input and output."""
 
 SPOKEN = frozenset({"AskUserQuestion", "ExitPlanMode"})
-"""Tools whose input and output are words between user and model: much more is kept of them."""
+"""Tools whose input and output are a conversation of user and model: SPOKEN_LENGTH characters are kept."""
 SPOKEN_LENGTH = 4_000
 
 OWN_ANSWERS = ("__compile_context", "__hook")
-"""Our own tools that hand out memory: what they answered was said before and is not said anew."""
+"""Our tools that return stored text: their output is not recorded again."""
 
 OWN_QUESTIONS = ("__forget",)
-"""What this one was asked is what shall stand nowhere, not even its beginning."""
+"""Our tools whose input must not be recorded, because it is to be forgotten."""
 
 _TELLING = (
     *("description", "command", "file_path", "notebook_path", "path", "pattern", "query", "url"),
     *("skill", "plan", "content", "prompt"),
 )
 _FILES = ("file_path", "notebook_path")
-_LOOKED_AT = 8_000  # characters; a secret that begins among those kept ends before
+_LOOKED_AT = 8_000  # characters; longer than what is kept, so that a secret at its end is still recognized
 _MOST_FILES = 20
 
 
 def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None) -> ToolCall:
-    """One call. Files lie relative to `cwd` where they are inside it."""
+    """Returns a shortened, redacted tool call. File paths inside `cwd` become relative."""
     spoken = name in SPOKEN
     if name.endswith(OWN_ANSWERS + OWN_QUESTIONS):
         result = ""
@@ -54,7 +54,7 @@ def tool_call(name: str, given: Mapping[str, Any], result: str, cwd: str | None)
 
 
 def result_text(content: object, is_error: bool) -> str:
-    """The text of a `tool_result` block, as far as it is looked at."""
+    """Returns the first characters of a `tool_result` block."""
     if isinstance(content, str):
         text = content[:_LOOKED_AT]
     elif isinstance(content, list):
@@ -78,7 +78,7 @@ def _asked(given: Mapping[str, Any]) -> str:
 
 
 def _line(text: str, most: int) -> str:
-    """`text` in one line of at most `most` characters. Secrets go first: half of one would not be known any more."""
+    """Returns `text` in one line of at most `most` characters. Redacts first: half a secret is not recognized."""
     line = " ".join(redact(text).text.split())
     return line if len(line) <= most else line[: most - 1].rstrip() + "…"
 
@@ -89,7 +89,7 @@ def _files(given: Mapping[str, Any], cwd: str | None) -> tuple[str, ...]:
 
 
 def _relative(path: str, cwd: str | None) -> str:
-    """`path` with slashes, as it is seen from `cwd`. A transcript of Windows may be read anywhere."""
+    """Returns `path` with slashes, relative to `cwd` if inside. Windows paths are understood on any system."""
     kind = PureWindowsPath if PureWindowsPath(cwd or path).drive else PurePosixPath
     found = kind(path)
     if cwd and found.is_relative_to(kind(cwd)):
@@ -201,7 +201,7 @@ Format = Literal["claude-code", "claude-ai", "chatgpt", "markdown"]
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that was left out: `name` says where it stands, `why` what is wrong with it."""
+    """Something that was left out: `name` says where it is, `why` says what is wrong with it."""
 
     name: str
     why: str
@@ -209,7 +209,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import is: `done` of `total` bytes or files, and what is being read."""
+    """The progress of an import: `done` of `total` bytes or files, and a label."""
 
     done: int
     total: int
@@ -217,17 +217,17 @@ class Progress:
 
 
 LARGEST_PART = 4_000_000
-"""Characters that are recorded in one piece."""
+"""Characters recorded in one piece."""
 
 LONGEST_ID = 128
-"""Characters of an id that is taken over."""
+"""Characters of an id in an export; a longer one is replaced."""
 
 
 Watch = Callable[[Progress], None]
 
 
 def unwatched(_: Progress) -> None:
-    """For callers who show no progress."""
+    """Does nothing, for callers that show no progress."""
 
 
 def parse_time(text: object) -> datetime | None:
@@ -242,7 +242,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:
-    """A long session in pieces that are recorded one after the other; one whose turns have no ids stays whole."""
+    """Yields a long session in pieces. A session with a turn without an id stays whole."""
     size = sum(len(turn.content) for turn in session.turns)
     if size <= LARGEST_PART or not all(turn.turn_id for turn in session.turns):
         yield session
@@ -260,7 +260,7 @@ def in_parts(session: ImportedSession) -> Iterator[ImportedSession]:
 
 
 def plain_id(given: object, of: ImportedTurn) -> str:
-    """`given` if it can serve as an id; else a digest of the turn that has none."""
+    """Returns `given` if it can be an id, else a digest of the turn `of`."""
     if isinstance(given, str | int) and not isinstance(given, bool):
         text = str(given).strip()
         if text and len(text) <= LONGEST_ID and text.isprintable():
@@ -270,5 +270,5 @@ def plain_id(given: object, of: ImportedTurn) -> str:
 
 
 def short_name(path: Path) -> str:
-    """A name for `path` that can stand in ids and folder names: letters, digits, `.`, `_`, `-`."""
+    """Returns a name for `path` for use in ids and folder names: letters, digits, `.`, `_`, `-`."""
     return re.sub(r"[^\w.-]+", "-", path.name).strip("-.") or "import"

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -67,12 +67,15 @@ class Record(BaseModel):
         return next((found for found in self.installations if found.project == wanted), None)
 
 
+Outcome = Literal["created", "written", "restored", "deleted", "cleaned", "unchanged"]
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result for one file: written, created, restored, deleted, cleaned (only our part removed) or unchanged."""
+    """The result for one file. `cleaned` means that only our part was removed."""
 
     path: Path
-    what: str
+    what: Outcome
     backup: Path | None = None
 
 
@@ -126,8 +129,8 @@ def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
     if not change.changes:
         return Done(change.file.path, "unchanged")
     backup = kept[str(change.file.path)].backup
-    what = "created" if change.file.data is None else "written"
-    return Done(change.file.path, what, Path(backup) if backup else None)
+    path = Path(backup) if backup else None
+    return Done(change.file.path, "created" if change.file.data is None else "written", path)
 
 
 def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:

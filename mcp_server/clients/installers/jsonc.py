@@ -1,6 +1,9 @@
-"""Changes one value in the text of a JSON file; all other bytes stay as they are.
+"""Reads and edits JSON with comments and trailing commas, as editors keep it. All bytes outside an edit stay.
 
-A path is a tuple of keys and, in arrays, of positions. New text uses the file's indentation and line ends.
+`parse` returns a tree of positions; `put`, `append` and `remove` change the text there. A path is a tuple of keys and,
+in arrays, of indexes. New text uses the file's indentation and line ends.
+
+Python's libraries for such files either lose comments, write the whole file anew, or run a JavaScript engine.
 """
 
 from __future__ import annotations
@@ -26,25 +29,25 @@ _DEEPEST = 200
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place: `text[start:end]`. Objects have `members`, arrays have `items`, others neither."""
+    """A value and its position: `text[start:end]`. Objects have `members`, arrays have `items`, others neither."""
 
     kind: str
     """`{`, `[`, or "" for a string, number or word."""
     start: int
     end: int = 0
     value: Any = None
-    """The parsed value; of two members of one name the last counts, as everywhere."""
+    """The parsed value; the last of duplicate keys counts."""
     members: list[Member] = field(default_factory=list)
     items: list[Node] = field(default_factory=list)
     comma: int | None = None
-    """Where the trailing comma stands, if there is one."""
+    """The position of the trailing comma, or None."""
 
     def parts(self) -> list[tuple[int, int]]:
-        """The places of its members (with their keys) or items."""
+        """Returns the positions of its members (with their keys) or items."""
         return [(member.start, member.value.end) for member in self.members] or [(i.start, i.end) for i in self.items]
 
     def member(self, key: str) -> Member | None:
-        """The member of that name that counts: the last."""
+        """Returns the last member of that name, which counts, or None."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -59,20 +62,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file. `root` is None if there is nothing but space and comments in it."""
+    """A parsed file. `root` is None if it has only space and comments."""
 
     text: str
     root: Node | None
     plain: bool
-    """True if it is JSON in the strict sense: no comments, no trailing commas."""
+    """True if it is strict JSON, without comments and trailing commas."""
     odd_line: int = 0
-    """The line of the first comment or trailing comma, where there is one."""
+    """The line of the first comment or trailing comma, or 0."""
 
 
 def parse(text: str, where: str) -> Document:
-    """Reads `text`, the content of the file named `where`.
+    """Returns the parsed `text` of the file named `where`.
 
-    Raises Invalid with file, line and what was expected if it is no JSON, comments and trailing commas allowed.
+    Raises Invalid with file, line and reason if it is not JSON with comments and trailing commas.
     """
     return _Reader(text, where).document()
 
@@ -149,7 +152,7 @@ class _Reader:
         return node
 
     def ended(self, node: Node, closing: str) -> bool:
-        """Takes what follows a member: a comma, and then perhaps the end all the same, or the end."""
+        """Takes the comma or the closing bracket after a member. Returns True if that was the last member."""
         kind, start, _ = self.take()
         if kind == closing:
             return True

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import listener, marker, offline, protocol
-from mcp_server.clients.hooks import listener as attending
+from mcp_server.clients.hooks import listener, offline, protocol
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import queued, responded
 from tests.clients.hooks.windows import ClaudeWindow
@@ -26,7 +25,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
     workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)  # however slow this machine is
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)  # however slow this machine is
     project = tmp_path / "a project"
     project.mkdir()
     (project / ".context-manager").write_text("name: harbour\n")
@@ -40,7 +39,7 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
         }
         offline.enqueue(str(memory.files.local), "SessionEnd", ended)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(attending.attend, memory)
+            tasks.start_soon(listener.attend, memory)
             await eventually((anyio.Path(memory.files.local) / protocol.ADDRESS).exists)
             prompt = "On which port does the staging database of the harbour app listen?"
             now: dict[str, Any] = {"session_id": "two", "cwd": str(earlier.folder), "prompt": prompt}
@@ -54,12 +53,12 @@ async def test_what_waited_is_found_by_the_first_prompt_that_is_answered(
 async def test_the_tool_waits_for_it_too_but_only_while_a_server_is_starting(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "FIRST_SECONDS", 60.0)
-    await attending.begun(memory)  # nobody starts: it does not wait for ever
-    marker.starting(memory.files.local)
+    monkeypatch.setattr(listener, "FIRST_SECONDS", 60.0)
+    await listener.begun(memory)  # nobody starts: it does not wait for ever
+    protocol.mark_starting(str(memory.files.local))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
-        await attending.begun(memory)
+        tasks.start_soon(listener.attend, memory)
+        await listener.begun(memory)
         assert (memory.files.local / protocol.ADDRESS).exists()
         tasks.cancel_scope.cancel()
 
@@ -72,7 +71,7 @@ async def test_where_nobody_can_listen_the_queue_is_worked_off_all_the_same(
 
     monkeypatch.setattr(listener, "listen", refused)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
+        tasks.start_soon(listener.attend, memory)
 
         async def said() -> bool:
             return "somebody else's folder" in caplog.text

@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from mcp_server.app import open_memory
-from mcp_server.clients.hooks import command, listener, marker, offline, protocol, queue
+from mcp_server.clients.hooks import command, listener, offline, protocol, queue
 from mcp_server.clients.hooks.offline import LONGEST_TEXT
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
@@ -198,7 +198,7 @@ async def test_a_stale_address_and_a_strangers_are_no_server(workspace: Path) ->
 
 
 async def test_a_prompt_waits_for_a_server_that_is_just_starting(memory: Memory) -> None:
-    marker.starting(memory.files.local)
+    protocol.mark_starting(str(memory.files.local))
     address = memory.files.local / protocol.ADDRESS
     answers: list[object] = []
     asked = anyio.Event()
@@ -230,11 +230,11 @@ def test_a_server_that_died_while_starting_is_not_waited_for(workspace: Path) ->
     died = subprocess.Popen([sys.executable, "-c", ""])
     died.wait()
     (local / "run" / f"starting-{died.pid}").touch()
-    assert not offline.starting(str(local))
+    assert not protocol.is_starting(str(local))
     (local / "run" / f"starting-{os.getpid()}").touch()
-    assert offline.starting(str(local))
+    assert protocol.is_starting(str(local))
     os.utime(local / "run" / f"starting-{os.getpid()}", (1, 1))
-    assert not offline.starting(str(local))
+    assert not protocol.is_starting(str(local))
 
 
 def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace: Path) -> None:
@@ -243,11 +243,11 @@ def test_a_server_says_that_it_starts_before_it_loads_what_takes_long(workspace:
     program = """
 import os, sys
 from mcp_server.__main__ import main
-from mcp_server.clients.hooks import alone
+from mcp_server.clients.hooks import protocol
 
 def imported(event, arguments):
     if event == "import" and arguments[0] in ("anyio", "mcp", "pydantic"):
-        print(arguments[0], alone.starting(sys.argv[2] + "/.local"), flush=True)
+        print(arguments[0], protocol.is_starting(sys.argv[2] + "/.local"), flush=True)
         os._exit(0)
 
 sys.addaudithook(imported)

@@ -19,7 +19,6 @@ from anyio.to_thread import run_sync
 
 from mcp_server.app import open_memory
 from mcp_server.clients.hooks import listener, protocol
-from mcp_server.clients.hooks import listener as attending
 from mcp_server.memory import Memory
 from tests.clients.hooks.asking import SESSION, Told, hook, injecting, listening, queued, responded, said
 from tests.end_to_end.servers import eventually, served
@@ -200,10 +199,10 @@ async def test_a_server_listens_as_soon_as_what_was_in_its_way_is_gone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(attending, "AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(listener, "AGAIN_SECONDS", 0.02)
     private = foreign(short_temporary, tmp_path)
     async with open_memory(long_workspace, PLAIN) as memory, anyio.create_task_group() as tasks:
-        tasks.start_soon(attending.attend, memory)
+        tasks.start_soon(listener.attend, memory)
         with anyio.fail_after(60):
             while "cannot reach this server yet" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.01)

@@ -172,8 +172,10 @@ async def test_a_command_works_it_off_where_no_server_runs(memory: Memory) -> No
 
 def test_many_commands_at_once_lose_nothing(workspace: Path) -> None:
     local = workspace / ".local"
-    program = "import sys; from mcp_server.clients.hooks import alone; "
-    program += f"[alone.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
+    program = "import sys; from mcp_server.clients.hooks import offline; "
+    program += (
+        f"[offline.enqueue({str(local)!r}, 'Stop', {{'session_id': f'{{sys.argv[1]}}-{{n}}'}}) for n in range(50)]"
+    )
     writers = [subprocess.Popen([sys.executable, "-c", program, str(number)]) for number in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
     names = os.listdir(local / protocol.QUEUE)  # noqa: PTH208

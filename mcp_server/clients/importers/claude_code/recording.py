@@ -1,6 +1,6 @@
-"""Live capture: what Claude Code has written to a transcript since the last look goes to the end of the open session.
+"""Records Claude Code's transcripts: whole files (import), or the new lines of an open session (capture).
 
-It is the importer, reading on from a cursor: a missed hook loses nothing, and a later import of the file adds nothing.
+Both read on from the same stored cursor: a missed hook loses nothing, and importing a captured file adds nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,21 @@ from mcp_server.errors import NotFound, Refused, Unavailable
 from mcp_server.memory import Memory
 
 CURSORS = "captured"
-"""Where the state keeps the cursor of each transcript file, by its real path."""
+"""Namespace of the state: real path of a transcript → its cursor."""
+
+
+STILL_WRITTEN = timedelta(minutes=10)
+"""The last answer of a file that was changed less than this ago may be incomplete."""
+
+MOST_TURNS, MOST_CHARACTERS = 256, 1_000_000
+"""The most that is recorded in one piece."""
 
 
 def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None) -> Iterator[ImportedSession]:
-    """The parts of conversations that a batch holds: of the session itself, and of each subagent in the same file.
-    `cwd` counts if the file does not say where it was held, `project` before both."""
+    """Yields the parts of a batch: of the session itself, and of each subagent in the same file.
+
+    The project is `project`, else that of the folder in the file, else that of `cwd`.
+    """
     turns: dict[str, list[ImportedTurn]] = {}
     for said in batch.said:
         turns.setdefault(said.agent, []).append(said.turn)
@@ -54,17 +63,13 @@ def sessions_in(batch: Batch, cwd: str | None = None, project: str | None = None
 
 
 def subagent_session(session: str, agent: str) -> str:
-    """The session of a subagent, by its id and the session that started it."""
+    """Returns the session id of a subagent of `session`."""
     return f"{session}-agent-{agent}"
-
-
-STILL_WRITTEN = timedelta(minutes=10)
-"""An answer at the end of a file that was written to so shortly ago may still grow."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileImported:
-    """What came of one file; `turns` counts those that were recorded before too."""
+    """The result of importing one file; `turns` includes those that were recorded before."""
 
     sessions: int = 0
     new_sessions: int = 0
@@ -84,8 +89,7 @@ async def import_file(
     anew: bool = False,
     told: Callable[[int], None] = lambda _: None,
 ) -> FileImported:
-    """Records what a transcript holds, part by part, from where it was read to before; `anew` from its beginning. What
-    is no message is counted in `skipped`.
+    """Records a transcript from its cursor, or with `anew` from its beginning. `skipped` counts lines by kind.
 
     Raises Unavailable if the file cannot be read.
     """
@@ -127,16 +131,12 @@ async def import_file(
     )
 
 
-__all__ = ["Captured", "capture", "projects_folder"]
-
-MOST_TURNS, MOST_CHARACTERS = 256, 1_000_000
-"""What is recorded in one piece when there is much to catch up with."""
-
-
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What one look added, subagents included. `skipped` lines were no messages; `note` says what else there is to say.
-    `session` is empty if the file names none."""
+    """The result of one capture, with subagents. `skipped` counts lines without a message; `note` is for the log.
+
+    `session` is "" if the file names none.
+    """
 
     session: str
     new_turns: int
@@ -154,15 +154,14 @@ async def capture(
     stopped: bool = False,
     projects: Path | None = None,
 ) -> Captured:
-    """Records what is new in `transcript`, and in those of its subagents. An answer that may still grow is left for the
-    next time, unless `final`; with `stopped` (the client has stopped answering) only one that seems to lack something.
-    Nothing that stands in the file makes this fail.
+    """Records what is new in `transcript` and in its subagents' transcripts. No content of a file causes an error.
 
-    `session` and `cwd` are what the hook said; the file's own words come first. `projects` is the folder that the
-    transcript must lie in, by default Claude Code's own.
+    The last answer is left for the next time. `stopped` (the client has stopped answering) includes it if it seems
+    complete, `final` always. `session` and `cwd` come from the hook; those in the file take precedence. The transcript
+    must be in the folder `projects`, by default Claude Code's own.
 
     Raises:
-        Refused: the path leads outside of that folder, or is no transcript.
+        Refused: the path is outside that folder, or is no transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
     path = await run_sync(_allowed, transcript, projects or projects_folder(os.environ))
