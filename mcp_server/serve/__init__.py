@@ -20,7 +20,7 @@ from mcp_server.errors import ContextManagerError
 
 if TYPE_CHECKING:
     from mcp_server.memory import Memory
-    from mcp_server.serve.http import WebhookDoor
+    from mcp_server.serve.http import WebhookAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     from mcp_server.storage.local.workspace import check_may_open
 
     check_may_open(root, "create")  # before the token's file is written
-    http.refuse_open_door(serving.host, serving.ask_token)
+    http.refuse_unprotected(serving.host, serving.ask_token)
     token, source = (
         http.token_of(serving.token, environ, root / ".local" / "http-token") if serving.ask_token else (None, "")
     )
@@ -98,7 +98,7 @@ def run(serving: Serving, environ: Mapping[str, str]) -> None:
     anyio.run(http.serve, mcp, listening, token, source, serving.host, webhooks)
 
 
-def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookDoor | None:
+def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookAccess | None:
     """Returns the token and limit for webhooks, or None if the settings do not allow them."""
     from mcp_server.app import settings_of
     from mcp_server.serve import http
@@ -107,7 +107,7 @@ def _webhooks(root: Path, environ: Mapping[str, str]) -> WebhookDoor | None:
     if not knobs.webhooks:
         return None
     token, source = http.token_of(None, environ, root / ".local" / "webhook-token", http.WEBHOOK_TOKEN_VARIABLE)
-    return http.WebhookDoor(token, source, knobs.webhook_max_kb * 1024)
+    return http.WebhookAccess(token, source, knobs.webhook_max_kb * 1024)
 
 
 def _load() -> ModuleType:

@@ -182,7 +182,7 @@ def token_of(
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookDoor:
+class WebhookAccess:
     """The token for webhooks, its source, and the most bytes of one webhook."""
 
     token: str
@@ -211,7 +211,7 @@ class Guard:
         return await self.app(scope, receive, send)
 
 
-def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookDoor | None = None) -> ASGIApp:
+def application(mcp: Rim, host: str, port: int, token: str | None, webhooks: WebhookAccess | None = None) -> ASGIApp:
     """Returns the ASGI application on `/mcp`. It checks Host, Origin (of a browser) and the token.
 
     With `webhooks`, other programs may post events, with another token.
@@ -251,7 +251,7 @@ async def serve(
     token: str | None,
     source: str,
     host: str,
-    webhooks: WebhookDoor | None = None,
+    webhooks: WebhookAccess | None = None,
 ) -> None:
     """Serves until interrupted. Prints the address and the token's source on stderr; stdout stays empty."""
     pass
@@ -274,7 +274,7 @@ async def serve(
     await uvicorn.Server(config).serve(sockets=[listening])
 
 
-def refuse_open_door(host: str, token_wanted: bool) -> None:
+def refuse_unprotected(host: str, token_wanted: bool) -> None:
     """Raises Refused for a server without a token that other machines can reach."""
     if not token_wanted and host not in LOOPBACK:
         raise Refused(f"--no-token is for loopback only, and {host} can be reached from outside; leave it out")

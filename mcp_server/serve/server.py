@@ -171,10 +171,10 @@ class Subscriptions:
     async def notify(self, changes: Iterable[Change] | None) -> None:
         """Notifies subscribers of resources that may have changed; None means all resources."""
         paths = None if changes is None else [change.path for change in changes]
-        for uri in [uri for uri, count in self._listening.items() if count > 0 and _concerns(uri, paths)]:
+        for uri in [uri for uri, count in self._listening.items() if count > 0 and _may_have_changed(uri, paths)]:
             await self.bus.publish(ResourceUpdated(uri=uri))
         for peer, uris in list(self._subscribed.items()):
-            for uri in [uri for uri in uris if _concerns(uri, paths)]:
+            for uri in [uri for uri in uris if _may_have_changed(uri, paths)]:
                 await peer.send_resource_updated(uri)
 
     @staticmethod
@@ -203,7 +203,7 @@ class Subscriptions:
         return EmptyResult()
 
 
-def _concerns(uri: str, paths: list[str | None] | None) -> bool:
+def _may_have_changed(uri: str, paths: list[str | None] | None) -> bool:
     """Returns True if a resource may have changed: a file's with that file, a compiled one with any change."""
     if not uri.startswith("memory://") or paths is None or None in paths:
         return True

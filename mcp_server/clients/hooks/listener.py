@@ -22,7 +22,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ from anyio.to_thread import run_sync
 from mcp_server.clients.hooks import command, events, protocol, queue
 from mcp_server.clients.hooks.events import handle, work
 from mcp_server.clients.hooks.offline import fields_of
+from mcp_server.clients.hooks.queue import Handle
 from mcp_server.context import windows
 from mcp_server.errors import ContextManagerError
 from mcp_server.memory import Memory
@@ -78,10 +79,10 @@ async def begun(memory: Memory) -> None:
     """Waits until a starting server listens. The tool `hook` calls it, so that it sees the recorded queue."""
     local = str(memory.files.local)
     if protocol.is_starting(local):  # lists one folder, faster than starting a thread
-        await run_sync(_wait_for_the_door, local)
+        await run_sync(_wait_until_listening, local)
 
 
-def _wait_for_the_door(local: str) -> None:
+def _wait_until_listening(local: str) -> None:
     end = time.monotonic() + FIRST_SECONDS
     with contextlib.suppress(TimeoutError):  # a server listens and is busy
         while protocol.is_starting(local) and command.ask(local, "Nothing", end) is None and time.monotonic() < end:
@@ -98,9 +99,6 @@ async def _keep_working(memory: Memory, first_done: anyio.Event) -> None:
         first_done.set()
     await queue.watch(memory, work)
 
-
-Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
-"""Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
 
 LONGEST_PATH = 100
 """Bytes of a Unix socket's path; systems allow 103 to 107."""
@@ -120,17 +118,17 @@ async def listen(memory: Memory, handle: Handle) -> None:
     await windows.forget_closed(memory)
     async with _bound(memory.files.local) as (listener, place):
         address = protocol.address(token, os.getpid(), place)
-        await run_sync(_announce, memory.files.local, address)
+        await run_sync(_write_address, memory.files.local, address)
         try:
             await run_sync(protocol.unmark_starting, str(memory.files.local))
-            door = _Door(memory, handle, token.encode())
+            door = _Answerer(memory, handle, token.encode())
             await listener.serve(door.answer)
         finally:
-            _withdraw(memory.files.local, address)
+            _delete_address(memory.files.local, address)
 
 
 @dataclass(slots=True)
-class _Door:
+class _Answerer:
     memory: Memory
     handle: Handle
     token: bytes
@@ -209,7 +207,7 @@ async def _bound(local: Path) -> AsyncIterator[tuple[MultiListener[SocketStream]
         async with listener:
             yield listener, f"unix {path}"
     finally:
-        _take_away(path)
+        _delete_socket(path)
 
 
 def socket_path(local: Path) -> Path:
@@ -242,13 +240,13 @@ def obstacle(local: Path) -> str:
         trial = path.with_stem(secrets.token_hex(16)[: len(path.stem)])  # a unique path of the same length
         with contextlib.closing(socket.socket(socket.AF_UNIX)) as tried:
             tried.bind(str(trial))
-        _take_away(trial)
+        _delete_socket(trial)
     except OSError as error:
         return str(error)
     return ""
 
 
-def _take_away(path: Path) -> None:
+def _delete_socket(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.unlink(missing_ok=True)
 
@@ -266,7 +264,7 @@ def _run_folder(local: Path) -> Path:
     return folder
 
 
-def _announce(local: Path, address: bytes) -> None:
+def _write_address(local: Path, address: bytes) -> None:
     """Writes the address atomically, readable by this user only."""
     place = _run_folder(local) / Path(protocol.ADDRESS).name
     beside = place.with_name(f"{place.name}.{os.getpid()}.tmp")
@@ -276,7 +274,7 @@ def _announce(local: Path, address: bytes) -> None:
     durable.replace(beside, place)
 
 
-def _withdraw(local: Path, address: bytes) -> None:
+def _delete_address(local: Path, address: bytes) -> None:
     """Deletes the address if it is still ours: another program may reuse a closed port."""
     place = local / protocol.ADDRESS
     with contextlib.suppress(OSError):

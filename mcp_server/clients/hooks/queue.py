@@ -1,4 +1,4 @@
-"""Events that no server received: the hook command queues them on disk, the next maintaining process handles them.
+"""Handles the events that no server received: the hook command queued them on disk.
 
 An entry is taken by renaming it to `NAME.taken-1`, so that a newer entry of the same name is kept, and deleted when its
 work is done. If the process dies in between, the next one takes the entry again (`taken-2`). Each entry is handled at
@@ -24,6 +24,7 @@ from mcp_server.memory import Memory
 log = logging.getLogger(__name__)
 
 Handle = Callable[[Memory, str, Mapping[str, object]], Awaitable[dict[str, object]]]
+"""Handles an event: memory, event, the hook's input → the hook's output, {} for none."""
 
 TRIES = 3
 """Failed attempts after which an entry is rejected."""
@@ -67,8 +68,8 @@ async def drain(memory: Memory, handle: Handle) -> int:
         return 0
     done = 0
     try:
-        for place in await run_sync(_taken, folder):
-            done += await _worked(memory, place, handle)
+        for place in await run_sync(_take_entries, folder):
+            done += await _handle_entry(memory, place, handle)
     finally:
         held.release()
     return done
@@ -79,7 +80,7 @@ def waiting(local: Path) -> int:
     return _waiting(local / protocol.QUEUE)
 
 
-async def _worked(memory: Memory, place: Path, handle: Handle) -> bool:
+async def _handle_entry(memory: Memory, place: Path, handle: Handle) -> bool:
     """Handles a taken entry. Returns True if that succeeded."""
     entry = await run_sync(_entry, place)
     if entry is None:
@@ -106,7 +107,7 @@ def _waiting(folder: Path) -> int:
         return 0
 
 
-def _taken(folder: Path) -> list[Path]:
+def _take_entries(folder: Path) -> list[Path]:
     """Takes every entry, also those that were taken before and not finished.
 
     Returns reports of printed texts first, then the others, each oldest first.

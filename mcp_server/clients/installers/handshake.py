@@ -75,9 +75,9 @@ async def handshake(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_listen, process, said)
             with anyio.move_on_after(patience):
-                answered = await _talked(process)
+                answered = await _talk(process)
             took = time.monotonic() - began  # without the time to end
-            await _ended(process)
+            await _end(process)
     finally:
         with anyio.CancelScope(shield=True):
             await process.aclose()
@@ -97,10 +97,10 @@ def missing(words: Sequence[str], environ: Mapping[str, str]) -> str:
     return "" if shutil.which(command, path=environ.get("PATH")) else f"{command} is not on PATH"
 
 
-async def _talked(process: Process) -> Answered:
+async def _talk(process: Process) -> Answered:
     assert process.stdin is not None
     assert process.stdout is not None
-    lines = _lines(process.stdout)
+    lines = _lines_of(process.stdout)
     try:
         hello = {
             "protocolVersion": PROTOCOL,
@@ -108,10 +108,10 @@ async def _talked(process: Process) -> Answered:
             "clientInfo": {"name": "context-manager-doctor", "version": __version__},
         }
         await _send(process, {"id": 1, "method": "initialize", "params": hello})
-        greeting = await _answer(lines, 1)
+        greeting = await _response_to(lines, 1)
         await _send(process, {"method": "notifications/initialized"})
         await _send(process, {"id": 2, "method": "tools/list"})
-        listed = await _answer(lines, 2)
+        listed = await _response_to(lines, 2)
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
         code = await process.wait()
         return Answered(0.0, problem=f"it ended at once, with exit code {code}")
@@ -126,7 +126,7 @@ async def _send(process: Process, message: dict[str, Any]) -> None:
     await process.stdin.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
-async def _answer(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
+async def _response_to(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
     """Returns the result of request `number`. Ignores the server's notifications and requests."""
     async for line in lines:
         try:
@@ -143,7 +143,7 @@ async def _answer(lines: AsyncIterator[bytes], number: int) -> dict[str, Any]:
     raise anyio.EndOfStream
 
 
-async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
+async def _lines_of(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
     kept = b""
     async for part in stream:
         *whole, kept = (kept + part).split(b"\n")
@@ -157,12 +157,12 @@ async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
 async def _listen(process: Process, said: list[str]) -> None:
     """Keeps the last three lines of stderr in `said`."""
     assert process.stderr is not None
-    async for line in _lines(process.stderr):
+    async for line in _lines_of(process.stderr):
         said.append(line.decode("utf-8", "replace").strip()[:300])
         del said[:-3]
 
 
-async def _ended(process: Process) -> None:
+async def _end(process: Process) -> None:
     assert process.stdin is not None
     await process.stdin.aclose()
     with anyio.move_on_after(GOODBYE) as waited:

@@ -106,7 +106,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
     try:
         for change in needed:
             path = str(change.file.path)
-            kept[path] = _recorded(change, known.get(path))
+            kept[path] = _record_change(change, known.get(path))
         now = Installation(
             project=None if plan.project is None else str(plan.project),
             name=plan.name,
@@ -119,7 +119,7 @@ def install(memory: Memory, plan: Plan) -> tuple[Done, ...]:
             config_file.write(change.file, change.file.encoded(change.after))
             written.append(change)
     except ContextManagerError:
-        _rolled_back(written, [new for path, new in kept.items() if known.get(path) != new], known)
+        _roll_back(written, [new for path, new in kept.items() if known.get(path) != new], known)
         _save(memory, plan.client, record)
         raise
     return tuple(_done(change, kept) for change in plan.changes)
@@ -133,7 +133,7 @@ def _done(change: Change, kept: Mapping[str, FileRecord]) -> Done:
     return Done(change.file.path, "created" if change.file.data is None else "written", path)
 
 
-def _rolled_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
+def _roll_back(written: Sequence[Change], records: Sequence[FileRecord], known: Mapping[str, FileRecord]) -> None:
     """Restores the written files, and deletes new backups and folders. Ignores errors: the caller raises the first."""
     for change in written:
         with contextlib.suppress(ContextManagerError, OSError):
@@ -168,14 +168,14 @@ def uninstall(
         hooks = hooks_place(machine, project)
         paths[str(hooks)] = hooks
     paths |= {name: Path(name) for name in files}
-    done = tuple(_taken_out(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
+    done = tuple(_remove_from(client, container, found, files.get(name), undo=undo) for name, found in paths.items())
     if installation is not None and memory is not None:
         rest = [found for found in record.installations if found is not installation]
         _save(memory, client, record.model_copy(update={"installations": rest}))
     return tuple(found for found in done if found.what != "unchanged")
 
 
-def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
+def _record_change(change: Change, earlier: FileRecord | None) -> FileRecord:
     """Returns the record of a change. If the file has not changed since our last write, its first backup is kept."""
     after = digest(change.file.encoded(change.after))
     made = [list(way) for way in change.made]
@@ -199,7 +199,7 @@ def _recorded(change: Change, earlier: FileRecord | None) -> FileRecord:
     )
 
 
-def _taken_out(
+def _remove_from(
     client: Client, container: tuple[str, ...], path: Path, record: FileRecord | None, *, undo: bool
 ) -> Done:
     file = config_file.read(path)
@@ -208,17 +208,17 @@ def _taken_out(
     backup = Path(record.backup) if record and record.backup else None
     if record is not None and digest(file.data) == record.after:
         if not record.existed:
-            return _deleted(file, record)
+            return _delete(file, record)
         original = _original(record)
         if original is not None:
-            bare = original if undo else _bare(client, container, dataclasses.replace(file, data=original), [])
+            bare = original if undo else _without_ours(client, container, dataclasses.replace(file, data=original), [])
             config_file.refuse_read_only(file)
             config_file.write(file, bare)
             if bare == original and backup is not None:
                 backup.unlink(missing_ok=True)  # the file is restored
                 backup = None
             return Done(path, "restored", backup)
-    data = _bare(client, container, file, record.made if record else [])
+    data = _without_ours(client, container, file, record.made if record else [])
     if data == file.data:
         if backup is not None and record is not None and digest(data) == record.before:
             backup.unlink(missing_ok=True)  # the installation was interrupted before it wrote this file
@@ -228,7 +228,7 @@ def _taken_out(
     return Done(path, "cleaned", backup)
 
 
-def _deleted(file: ConfigFile, record: FileRecord) -> Done:
+def _delete(file: ConfigFile, record: FileRecord) -> Done:
     """Deletes a file that did not exist before, and the folders that we made if they are empty."""
     file.real.unlink()
     for folder in record.folders:
@@ -246,7 +246,7 @@ def _original(record: FileRecord) -> bytes | None:
     return data if digest(data) == record.before else None
 
 
-def _bare(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
+def _without_ours(client: Client, container: tuple[str, ...], file: ConfigFile, made: list[list[str]]) -> bytes:
     """Returns the file's bytes without our part, and without objects that we made and that are now empty."""
     text, where = file.text, str(file.path)
     try:

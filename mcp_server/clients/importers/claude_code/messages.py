@@ -132,6 +132,7 @@ def blocks_of(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def content_of(fields: Mapping[str, Any]) -> object:
+    """Returns the content of the message in a line, or None."""
     return _mapping(fields.get("message")).get("content")
 
 
@@ -217,5 +218,6 @@ def _count(value: object) -> int | None:
 
 
 def word(value: object) -> str:
+    """Returns the letters and digits of `value`, at most 40, or `unknown`."""
     text = value if isinstance(value, str) else ""
     return re.sub(r"[^\w.-]", "", text)[:40] or "unknown"

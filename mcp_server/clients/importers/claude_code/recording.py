@@ -164,9 +164,9 @@ async def capture(
         Refused: the path is outside that folder, or is no transcript.
         NotFound, Unavailable: there is no such file (yet), or it cannot be read.
     """
-    path = await run_sync(_allowed, transcript, projects or projects_folder(os.environ))
+    path, *agents = await run_sync(_with_subagents, transcript, projects or projects_folder(os.environ))
     done = await _capture_file(memory, path, cwd, session, final, stopped)
-    for agent in await run_sync(subagents, path):
+    for agent in agents:
         more = await _capture_file(memory, agent, cwd, session, final, stopped)
         done = replace(done, new_turns=done.new_turns + more.new_turns, skipped=done.skipped + more.skipped)
     return done
@@ -177,19 +177,9 @@ async def _capture_file(
 ) -> Captured:
     key = str(path)
     cursor = cursor_from(await memory.state.get(CURSORS, key))
-    if await run_sync(_is_unchanged, path, cursor, final or stopped):
-        return Captured(cursor.session, 0, 0, "nothing new")
     skipped: Counter[str] = Counter()
-    found, new = session or "", 0
-    pieces = batches(
-        path,
-        cursor,
-        skipped,
-        final=final or stopped,
-        only_whole=not final,
-        most_turns=MOST_TURNS,
-        most_characters=MOST_CHARACTERS,
-    )
+    found, new = None, 0
+    pieces = _new_batches(path, cursor, skipped, final, stopped)
     try:
         while (batch := await run_sync(next, pieces, None)) is not None:
             found = batch.session
@@ -202,11 +192,31 @@ async def _capture_file(
         raise NotFound(f"there is no transcript at {path}") from None
     except OSError as error:
         raise Unavailable(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
+    if found is None:
+        return Captured(cursor.session, 0, 0, "nothing new")
     note = f"the hook named session {session}, the transcript {found}" if session and session != found else ""
     return Captured(found, new, skipped.total(), note)
 
 
-def _allowed(transcript: Path, projects: Path) -> Path:
+def _new_batches(path: Path, cursor: Cursor, skipped: Counter[str], final: bool, stopped: bool) -> Iterator[Batch]:
+    """Yields the batches of a transcript after `cursor`; none if the file has not changed since then."""
+    found = path.stat()
+    same = (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns)
+    if same and (cursor.whole or not (final or stopped)):
+        return
+    yield from batches(
+        path,
+        cursor,
+        skipped,
+        final=final or stopped,
+        only_whole=not final,
+        most_turns=MOST_TURNS,
+        most_characters=MOST_CHARACTERS,
+    )
+
+
+def _with_subagents(transcript: Path, projects: Path) -> list[Path]:
+    """Returns the real path of a transcript, and those of its subagents. Raises as `capture` does."""
     path, folder = transcript.expanduser().resolve(), projects.expanduser().resolve()
     if not path.is_relative_to(folder):
         raise Refused(f"{transcript} does not lie in {folder}, where Claude Code keeps its transcripts")
@@ -214,13 +224,4 @@ def _allowed(transcript: Path, projects: Path) -> Path:
         raise Refused(f"{transcript} is no transcript: give the path of a .jsonl file")
     if not path.exists():
         raise NotFound(f"there is no transcript at {transcript} yet")
-    return path
-
-
-def _is_unchanged(path: Path, cursor: Cursor, final: bool) -> bool:
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    same = (found.st_size, found.st_mtime_ns) == (cursor.size, cursor.mtime_ns)
-    return same and (cursor.whole or not final)
+    return [path, *subagents(path)]
