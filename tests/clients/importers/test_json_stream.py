@@ -47,9 +47,10 @@ def test_what_stands_before_a_broken_place_is_read_and_the_place_is_named(tmp_pa
         list(items)
 
 
-def test_a_broken_file_is_refused_without_reading_it_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", ['{"a" 1}', '"a \\q"'])
+def test_a_broken_file_is_refused_without_reading_it_to_its_end(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "broken.json"
-    path.write_text('[{"a" 1}, ' + '{"b": 2}, ' * 100_000 + "1]")
+    path.write_text(f"[{broken}, " + '{"b": 2}, ' * 100_000 + "1]")
     read: list[int] = []
     with pytest.raises(Invalid, match="line 1"):
         list(json_items(path, read.append))
